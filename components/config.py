@@ -1,0 +1,323 @@
+"""Closed configuration: an unknown key is refused with the nearest valid name, an option without effect is refused too.
+
+A hand-written config is a sparse YAML file over these defaults (`configs/*.yaml`); `key=value` overrides come on top. The
+resolved config is saved as JSON with every run and loads back through `load_config`. Values that the paper does not give
+(section 9 of its notes: k, lambda, group size, learning rates ...) are our own choices; their sentences say "our choice".
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from components.errors import ConfigError
+
+
+class Section(BaseModel):
+    """Base of all sections: closed, immutable, and every field described."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def _refuse_dead(self, names: Sequence[str], mode: str, cure: str) -> None:
+        """Refuse options that were changed from their default although `mode` makes them idle."""
+        fields = type(self).model_fields
+        dead = [name for name in names if getattr(self, name) != fields[name].get_default(call_default_factory=True)]
+        if dead:
+            raise ValueError(f"{', '.join(dead)} has no effect with {mode}; remove it or set {cure}")
+
+
+class EnvironmentConfig(Section):
+    """Which real environment, and how large its worlds are."""
+
+    name: Literal["alfworld"] = Field("alfworld", description="The adapter under components/environments.")
+    games: Literal["generated", "official"] = Field(
+        "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
+    )
+    receptacles: int = Field(8, ge=3, le=60, description="Most receptacles of a generated game; ignored parts of the plan are left out.")
+    objects: int = Field(8, ge=1, le=60, description="Objects of a generated game beside its targets.")
+    max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
+    workers: int = Field(2, ge=1, description="Processes that run the engine, which is slow and not thread-safe.")
+    seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> EnvironmentConfig:
+        if self.games == "official":
+            self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
+        return self
+
+
+class DataConfig(Section):
+    """The offline trajectories that `dreamgym collect` records."""
+
+    train_tasks: int = Field(300, ge=1, description="Training tasks played for the offline data.")
+    fidelity_tasks: int = Field(40, ge=1, description="Further training-split tasks held out to measure fidelity on.")
+    expert: int = Field(1, ge=0, description="Expert episodes a task.")
+    noisy: int = Field(1, ge=0, description="Episodes a task of an expert that errs.")
+    near_miss: int = Field(2, ge=0, description="Episodes a task full of near misses: what teaches the dream to refuse.")
+    random: int = Field(1, ge=0, description="Episodes a task of a random policy, impossible and malformed actions included.")
+    seed: int = Field(0, description="Seed of the behaviours; regenerated data has the same DVC hash.")
+    quarantine_share: float = Field(0.02, ge=0, le=1, description="Share of invalid rows above which validation stops the run.")
+    max_text_chars: int = Field(4000, ge=1, description="Longest text that validation lets pass, in characters.")
+
+
+class BackboneConfig(Section):
+    """The small pretrained transformer that both models start from, or a Hugging Face model in its place."""
+
+    path: str = Field("", description="Directory or hub name of a causal LM; empty: the backbone under data/backbone.")
+    family: Literal["llama", "qwen"] = Field("llama", description="Architecture that `dreamgym pretrain` builds.")
+    vocabulary: int = Field(1024, ge=300, description="Size of the byte-level BPE vocabulary, markers included.")
+    hidden: int = Field(128, ge=8, description="Width of the residual stream.")
+    layers: int = Field(4, ge=1, description="Transformer blocks.")
+    heads: int = Field(4, ge=1, description="Query heads; one key-value head serves all of them (a smaller cache).")
+    max_positions: int = Field(4096, ge=64, description="Longest sequence in tokens.")
+
+
+class PretrainConfig(Section):
+    """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
+
+    tasks: int = Field(2500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
+    tokens: int = Field(16_000_000, ge=1, description="Tokens trained on, all passes together.")
+    learning_rate: float = Field(3e-3, gt=0, description="Peak of the cosine schedule.")
+    batch_tokens: int = Field(4096, ge=64, description="Tokens an update; many small updates learn copying sooner.")
+    seed: int = Field(0, description="Seed of games, initial weights and batches.")
+
+
+class LoraConfig(Section):
+    """Low-rank adapters through peft; rank 0 trains all weights."""
+
+    rank: int = Field(0, ge=0, description="Rank of the adapters; 0 turns them off.")
+    alpha: float = Field(16.0, gt=0, description="Scale of the adapters' output, divided by the rank.")
+    targets: list[str] = Field(default_factory=lambda: ["q_proj", "v_proj"], description="Modules that get an adapter.")
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> LoraConfig:
+        if self.rank == 0:
+            self._refuse_dead(["alpha", "targets"], "rank: 0", "a rank, for example rank: 8")
+        return self
+
+
+class ExperienceModelConfig(Section):
+    """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
+
+    epochs: float = Field(1.0, gt=0, description="Passes over the offline transitions.")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
+    batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
+    history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
+    reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
+    max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
+    resamples: int = Field(2, ge=0, description="How often an unparsable answer is sampled again before the episode fails.")
+    temperature: float = Field(0.0, ge=0, description="Of the dream's answers: 0 is greedy, so a dream is repeatable.")
+    lora: LoraConfig = Field(default_factory=LoraConfig)
+
+
+class RetrievalConfig(Section):
+    """Demonstrations from the replay buffer."""
+
+    k: int = Field(1, ge=0, description="Demonstrations a step (the paper does not give k: our choice); 0 turns retrieval off.")
+    encoder: Literal["hashing", "minilm"] = Field("hashing", description="Encoder of (state, action): hashed n-grams or all-MiniLM-L6-v2.")
+    dimensions: int = Field(256, ge=16, description="Dimensions of the hashing encoder.")
+    capacity: int = Field(200_000, ge=1, description="Most transitions kept; the oldest synthetic ones leave first, real ones never.")
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> RetrievalConfig:
+        if self.k == 0:
+            self._refuse_dead(["encoder", "dimensions"], "k: 0", "k, for example k: 1")
+        if self.encoder != "hashing":
+            self._refuse_dead(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
+        return self
+
+
+class FidelityConfig(Section):
+    """The gate between the experience model and RL: below one of these floors the run stops before RL."""
+
+    tasks: int = Field(40, ge=1, description="Held-out tasks whose real transitions the model is measured on.")
+    policy_tasks: int = Field(48, ge=1, description="Training tasks on which the policy at hand is checked, dreamed and real.")
+    min_next_state_exact: float = Field(0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history.")
+    min_reward_precision: float = Field(0.80, ge=0, le=1, description="Floor of reward precision on held-out transitions.")
+    max_unparsable_rate: float = Field(0.02, ge=0, le=1, description="Ceiling of answers that cannot be read.")
+    min_rollout_agreement: float = Field(0.80, ge=0, le=1, description="Floor of dreamed successes that the real engine confirms.")
+
+
+class CloningConfig(Section):
+    """Behaviour cloning on a few expert demonstrations."""
+
+    demonstrations: int = Field(60, ge=1, description="Expert episodes cloned.")
+    epochs: float = Field(2.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, so few.")
+    learning_rate: float = Field(5e-4, gt=0, description="Peak of the cosine schedule.")
+    batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")
+    lora: LoraConfig = Field(default_factory=LoraConfig)
+
+
+class GRPOConfig(Section):
+    """Group-relative policy optimisation. The paper gives no hyperparameters: all values are our choice."""
+
+    iterations: int = Field(20, ge=0, description="Iterations of rollouts and an update.")
+    tasks: int = Field(8, ge=1, description="Tasks an iteration.")
+    group: int = Field(8, ge=2, description="Rollouts a task: the group that shares a baseline.")
+    temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
+    learning_rate: float = Field(2e-4, gt=0, description="Constant, of AdamW.")
+    clip: float = Field(0.2, gt=0, description="Half-width of the probability ratio's clip range.")
+    epochs: int = Field(1, ge=1, description="Passes over an iteration's rollouts.")
+    batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; gradients of an epoch's half are summed.")
+    updates: int = Field(2, ge=1, description="Optimiser steps a pass.")
+    normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
+    max_new_tokens: int = Field(32, ge=4, description="Longest thought and action of a step, in tokens.")
+
+
+class SimToRealConfig(GRPOConfig):
+    """GRPO in the real environment, started from the dreamed policy."""
+
+    iterations: int = Field(4, ge=0, description="Most iterations; the budget may end them sooner.")
+    learning_rate: float = Field(1e-4, gt=0, description="Constant, of AdamW.")
+    budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
+
+
+class CurriculumConfig(Section):
+    """Which tasks are dreamed, and which new ones are made (Eq. 6, 7). The paper does not give m and lambda: our choice."""
+
+    enabled: bool = Field(True, description="False samples the training tasks evenly and generates none (ablation).")
+    seeds: int = Field(8, ge=1, description="m: tasks of the highest return variance that are varied.")
+    candidates: int = Field(4, ge=1, description="Variations the experience model proposes for each seed task.")
+    share: float = Field(0.5, ge=0, le=1, description="lambda: largest share of generated tasks in a batch.")
+    explore: float = Field(0.3, ge=0, le=1, description="Share of a batch drawn evenly from the training tasks.")
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> CurriculumConfig:
+        if not self.enabled:
+            self._refuse_dead(["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true")
+        return self
+
+
+class EvaluationConfig(Section):
+    """Success on held-out real games."""
+
+    tasks: int = Field(64, ge=1, description="Held-out real games each policy plays once.")
+    temperature: float = Field(0.0, ge=0, description="Of the evaluated policy; 0 is greedy.")
+    confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
+
+
+class PromotionConfig(Section):
+    """When a challenger replaces the champion (vocabulary of MLflow's model validation)."""
+
+    threshold: float = Field(0.2, ge=0, le=1, description="Floor of the success rate, also for the very first champion.")
+    min_absolute_change: float = Field(0.0, description="Least gain over the champion on the same games.")
+
+
+class TrackingConfig(Section):
+    """MLflow: where it is and what the experiment is called."""
+
+    uri: str = Field("", description="MLflow tracking URI; empty: $MLFLOW_TRACKING_URI, else sqlite under mlflow/.")
+    experiment: str = Field("dreamgym", description="MLflow experiment, and prefix of the registered models' names.")
+    dvc_experiment: bool = Field(True, description="Save the workspace as a DVC experiment commit at the end of a run.")
+
+
+class Config(Section):
+    """One run's whole configuration."""
+
+    seed: int = Field(0, description="Seed of everything trained or sampled in the run.")
+    threads: int = Field(2, ge=1, description="torch threads; more than there are cores is slower.")
+    environment: EnvironmentConfig = Field(default_factory=EnvironmentConfig)
+    data: DataConfig = Field(default_factory=DataConfig)
+    backbone: BackboneConfig = Field(default_factory=BackboneConfig)
+    pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
+    experience_model: ExperienceModelConfig = Field(default_factory=ExperienceModelConfig)
+    retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
+    fidelity: FidelityConfig = Field(default_factory=FidelityConfig)
+    cloning: CloningConfig = Field(default_factory=CloningConfig)
+    curriculum: CurriculumConfig = Field(default_factory=CurriculumConfig)
+    synthetic_rl: GRPOConfig = Field(default_factory=GRPOConfig)
+    sim_to_real: SimToRealConfig = Field(default_factory=SimToRealConfig)
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    promotion: PromotionConfig = Field(default_factory=PromotionConfig)
+    tracking: TrackingConfig = Field(default_factory=TrackingConfig)
+
+
+def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Config:
+    """The config of `path` (YAML or the resolved JSON) with `key=value` overrides on top, such as `synthetic_rl.group=4`.
+
+    Raises:
+        ConfigError: the file is missing or no mapping, or a key or value is refused; the nearest valid key is named.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        values = _read(Path(path))
+    for override in overrides:
+        _set(values, override)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise _explained(error, path) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        near = sorted(str(other) for other in Path("configs").glob("*.yaml"))
+        raise ConfigError(f"There is no config file {path}.", next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}.")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not readable YAML: {error}", next_step="Mend the line named above.") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds a {type(values).__name__}.", "Expected a mapping of sections.", "Start from configs/quick.yaml.")
+    return values
+
+
+def _set(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"The override {override!r} has no value.", "Expected key=value.", "For example: synthetic_rl.iterations=10")
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"In the override {override!r}, {parent} is a value, not a section.", next_step="See docs/configuration.md for the keys.")
+    values[leaf] = yaml.safe_load(text)
+
+
+def _explained(error: ValidationError, path: Path | str | None) -> ConfigError:
+    lines = []
+    for problem in error.errors():
+        place = [str(part) for part in problem["loc"]]
+        key = ".".join(place)
+        if problem["type"] == "extra_forbidden":
+            known = _keys_at(place[:-1])
+            near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.4)
+            elsewhere = [k for k in _all_keys() if k.split(".")[-1] == place[-1]]
+            guess = near[0] if near else (elsewhere[0] if elsewhere else "")
+            full = ".".join([*place[:-1], guess]) if near else guess
+            lines.append(f"Unknown key {key}." + (f" Did you mean {full}?" if guess else f" Valid here: {', '.join(known)}."))
+        else:
+            shown = "" if isinstance(problem["input"], dict) else f" (found {problem['input']!r})"
+            lines.append(f"{key}: {problem['msg']}{shown}.")
+    return ConfigError(f"The configuration {path or ''} is refused. ".replace("  ", " ") + " ".join(lines), next_step="See docs/configuration.md for all keys.")
+
+
+def _keys_at(place: list[str]) -> list[str]:
+    section: Any = Config
+    for part in place:
+        section = section.model_fields[part].annotation
+    return list(section.model_fields)
+
+
+def _all_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, spec in section.model_fields.items():
+        inner = spec.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += _all_keys(inner, f"{prefix}{name}.")
+        else:
+            keys.append(f"{prefix}{name}")
+    return keys
+
+
+def dump_config(config: Config) -> str:
+    """The resolved config as JSON text; `load_config` reads it back to an equal config."""
+    return json.dumps(config.model_dump(exclude_unset=False), indent=2, sort_keys=True) + "\n"

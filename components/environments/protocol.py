@@ -1,0 +1,106 @@
+"""The one protocol of all worlds, real or dreamed, and what a real environment's adapter gives beside it.
+
+Worlds are batched, because both kinds are only fast in batches. RL code cannot tell a dream from a real environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from components.records import Task, Trajectory
+
+Fact = tuple[str, ...]
+"""One assertion of a state, such as `("at", "fridge 1")` or `("in", "mug 1", "cabinet 2")`."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the world answers to one action.
+
+    `reward` is 1.0 at the final step of a success, else 0.0. `done` is True when the world declares the episode over.
+    `info` holds extras: `observation` (the world's own words), `admissible` (list of actions), `failed` (an error text
+    when infrastructure, not the agent, ended the episode), `reasoning` (of a dream), `unparsable` (True in a dream whose
+    answer could not be read).
+    """
+
+    state: str
+    reward: float
+    done: bool
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A batch of episodes, one row a task. Rows that are done are no longer stepped: pass None as their action."""
+
+    interactions: int
+    """Steps taken so far over all rows: of a real environment, the cost that a budget bounds."""
+
+    def reset(self, tasks: Sequence[Task]) -> list[str]:
+        """Start one episode a task; the list of initial states."""
+        ...
+
+    def step(self, actions: Sequence[str | None]) -> list[Step | None]:
+        """One step for each row whose action is not None; None for the others."""
+        ...
+
+    def close(self) -> None:
+        """Free processes and memory. May be called twice."""
+        ...
+
+
+Behaviour = Callable[[Trajectory, Sequence[str]], tuple[str, str]]
+"""A behaviour policy for offline data: (trajectory so far, admissible actions) -> (thought, action)."""
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """Everything the pipeline needs to know of one real environment, and the only place where it is known."""
+
+    name: str
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """`count` different tasks of `split` (`train` or `test`), the same for the same arguments."""
+        ...
+
+    def open(self, budget: int | None = None) -> Environment:
+        """A real environment. It counts its interactions and raises EnvironmentFailure before it exceeds `budget`."""
+        ...
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """A behaviour policy: `expert`, `noisy`, `near_miss` or `random`, fresh for one episode."""
+        ...
+
+    def think(self, trajectory: Trajectory, action: str) -> str:
+        """The thought that leads to `action` after `trajectory`: what the agent is trained to write before it acts."""
+        ...
+
+    def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
+        """Why `action` leads to `next_state`: the programmatic teacher's R* (Eq. 5), from what the agent could know."""
+        ...
+
+    def facts(self, trajectory: Trajectory) -> set[Fact]:
+        """What the last state of `trajectory` asserts, in the light of its history."""
+        ...
+
+    def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
+        """True if `truth` denies `claim` (being silent on it is not a denial)."""
+        ...
+
+    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
+        """True if `next_state` shows something that the history could not determine (what lies in the cabinet)."""
+        ...
+
+    def embody(self, dreamed: Trajectory) -> Task:
+        """The task whose real world is the one that `dreamed` described, to replay its actions in.
+
+        Raises:
+            EnvironmentFailure: no world can be built that agrees with the dream (it contradicts itself).
+        """
+        ...
+
+    def feasible(self, task: Task) -> str:
+        """Why a generated task is malformed or can never be solved, by what its text says; empty if it can."""
+        ...
