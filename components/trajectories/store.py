@@ -1,0 +1,243 @@
+"""The Parquet store of tasks and transitions: one row a record, explicit columns, identical bytes for identical records.
+
+Rows keep the order they are given in. No time stamp and no pandas metadata is written, so regenerated data has the same DVC
+hash. A file is written beside its place and renamed, so that a reader never sees half of one. Pages carry checksums: a
+damaged file is an error, not other data. The layout of `data/` is `DataLayout`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.errors import DataError
+from components.records import Task, Trajectory, Transition
+
+_RECOVER = "Type `dvc pull` to get the versioned data back, or `dreamgym collect` to record it anew."
+_TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_()}
+_SHARD = re.compile(r"(\d{5,})-(.+)\.parquet")
+
+
+def _schema(record: type) -> pa.Schema:
+    return pa.schema([(field.name, _TYPES.get(field.name, pa.string())) for field in dataclasses.fields(record)])
+
+
+TASK_SCHEMA = _schema(Task)
+TRANSITION_SCHEMA = _schema(Transition)
+
+
+@dataclass(frozen=True)
+class DataLayout:
+    """Where things lie under the versioned directory, by default `data/`."""
+
+    root: Path = Path("data")
+
+    def tasks(self, name: str) -> Path:
+        """Tasks of `train`, `fidelity` or `test`."""
+        return self.root / "tasks" / f"{name}.parquet"
+
+    def trajectories(self, name: str) -> Path:
+        """Offline transitions of the `train` or `fidelity` tasks."""
+        return self.root / "trajectories" / f"{name}.parquet"
+
+    @property
+    def replay(self) -> Path:
+        """Directory of the append-only replay log."""
+        return self.root / "replay"
+
+    @property
+    def backbone(self) -> Path:
+        """Directory of the pretrained backbone and its tokenizer."""
+        return self.root / "backbone"
+
+
+def write_tasks(path: Path, tasks: Iterable[Task]) -> None:
+    """Write `tasks` in the given order, replacing `path` in one step. Raises DataError if it cannot be written."""
+    _write(path, _encode(path, tasks, TASK_SCHEMA), os.replace)
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """The tasks of `path`. Raises DataError if the file is missing, damaged, empty or has other columns."""
+    return [Task(*row) for row in _rows(path, TASK_SCHEMA)]
+
+
+def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
+    """Write `transitions` in the given order, replacing `path` in one step. Raises DataError if it cannot be written."""
+    _write(path, _encode(path, transitions, TRANSITION_SCHEMA), os.replace)
+
+
+def read_transitions(path: Path) -> list[Transition]:
+    """The transitions of `path`. Raises DataError if the file is missing, damaged, empty or has other columns."""
+    return [Transition(*row) for row in _rows(path, TRANSITION_SCHEMA)]
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """The raw table, whatever its columns, for validation. Raises DataError if it is missing, damaged or empty."""
+    return _read(path).to_pandas()
+
+
+def append_transitions(log_dir: Path, transitions: Iterable[Transition], shard_name: str) -> Path:
+    """Append one shard, `<number>-<shard_name>.parquet`, to the replay log and return its path; no shard is ever rewritten.
+
+    The number counts the shards, so that reading them by name is reading them in order of appending. No transitions make
+    an empty shard: the log then still says that this append took place.
+
+    Raises:
+        DataError: a shard of that name exists, the name is no file name, or the disk refuses.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", shard_name):
+        raise DataError(f"The shard name {shard_name!r} is no plain file name.", "Expected letters, digits, '.', '_' and '-'.")
+    numbers = [0]
+    for shard in log_dir.glob("*.parquet"):
+        match = _SHARD.fullmatch(shard.name)
+        if match and match[2] == shard_name:
+            raise _shard_exists(shard)
+        numbers += [int(match[1])] if match else []
+    path = log_dir / f"{max(numbers) + 1:05d}-{shard_name}.parquet"
+    _write(path, _encode(path, transitions, TRANSITION_SCHEMA), _link_new)
+    return path
+
+
+def read_log(log_dir: Path) -> list[Transition]:
+    """All transitions of the replay log, oldest first; none if the log was not begun. Raises DataError for a damaged shard."""
+    shards = sorted(log_dir.glob("*.parquet"))
+    return [Transition(*row) for shard in shards for row in _rows(shard, TRANSITION_SCHEMA, may_be_empty=True)]
+
+
+def trajectories(tasks: Iterable[Task], transitions: Iterable[Transition]) -> list[Trajectory]:
+    """Episodes in order of first appearance, each sorted by step.
+
+    Raises:
+        DataError: a task is unknown, an episode has two tasks, or its steps are not 0, 1, 2 ...
+    """
+    known = {task.id: task for task in tasks}
+    episodes: dict[str, list[Transition]] = {}
+    for transition in transitions:
+        episodes.setdefault(transition.episode_id, []).append(transition)
+    return [_trajectory(known, episode, steps) for episode, steps in episodes.items()]
+
+
+def _trajectory(known: dict[str, Task], episode: str, steps: list[Transition]) -> Trajectory:
+    steps = sorted(steps, key=lambda transition: transition.step)
+    task_ids = sorted({transition.task_id for transition in steps})
+    if len(task_ids) > 1:
+        raise DataError(f"Episode {episode} has transitions of the tasks {', '.join(task_ids)}.", "Expected one task.", _RECOVER)
+    if task_ids[0] not in known:
+        next_step = "Read the tasks that were written with these transitions, or type `dreamgym collect`."
+        raise DataError(f"Episode {episode} plays the unknown task {task_ids[0]!r}.", f"Expected one of {len(known)} tasks.", next_step)
+    numbers = [transition.step for transition in steps]
+    if numbers != list(range(len(steps))):
+        found = f"Episode {episode} has the steps {numbers}."
+        raise DataError(found, f"Expected 0 to {len(steps) - 1}, each once.", "Type `dreamgym validate` to set such episodes aside.")
+    return Trajectory(known[task_ids[0]], tuple(steps))
+
+
+def _encode(path: Path, records: Iterable[Any], schema: pa.Schema) -> bytes:
+    """The bytes of the Parquet file, which depend on the records and the pyarrow version alone."""
+    records = list(records)
+    try:
+        columns = [pa.array([getattr(record, field.name) for record in records], type=field.type) for field in schema]
+    except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
+        raise DataError(f"A record cannot be written to {path}: {error}", next_step="Mend the record where it is made.") from None
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_arrays(columns, schema=schema)
+    pq.write_table(table, sink, compression="zstd", store_schema=False, write_page_checksum=True)
+    return sink.getvalue().to_pybytes()
+
+
+def _write(path: Path, content: bytes, place: Callable[[Path, Path], None]) -> None:
+    """Write beside, flush to the disk, and `place` at `path` in one step: whatever fails, an old file stays whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        place(temporary, path)
+    except OSError as error:
+        raise _cannot_write(path, len(content), error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _link_new(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise _shard_exists(path) from None
+
+
+def _shard_exists(shard: Path) -> DataError:
+    return DataError(f"The replay log already has {shard}.", "A shard is never rewritten.", "Give the new shard another name.")
+
+
+def _cannot_write(path: Path, needed: int, error: OSError) -> DataError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = _free_bytes(path)
+        found = f"The disk is full: {path} needs {needed:,} bytes, {free:,} are free. Nothing that was there before has changed."
+        return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same command again.")
+    found = f"{path} cannot be written: {error.strerror or error}. Nothing that was there before has changed."
+    return DataError(found, next_step=f"Make {path.parent} a directory that you may write to.")
+
+
+def _free_bytes(path: Path) -> int:
+    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    return shutil.disk_usage(existing).free
+
+
+def _rows(path: Path, schema: pa.Schema, may_be_empty: bool = False) -> Iterable[tuple[Any, ...]]:
+    """Rows in the order of the schema's columns; every value is present and of its column's type."""
+    table = _read(path, may_be_empty)
+    _check_columns(path, table.schema, schema)
+    table = table.select(schema.names)
+    nulls = [f"{name} ({column.null_count})" for name, column in zip(schema.names, table.columns, strict=True) if column.null_count]
+    if nulls:
+        raise DataError(f"{path} has missing values in {', '.join(nulls)}.", "Expected a value in every row.", _RECOVER)
+    return zip(*(column.to_pylist() for column in table.cast(schema).columns), strict=True)
+
+
+def _read(path: Path, may_be_empty: bool = False) -> pa.Table:
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.", next_step=_RECOVER)
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        found = f"{path} ({path.stat().st_size:,} bytes) is damaged or no Parquet file: {str(error).splitlines()[0]}"
+        raise DataError(found, next_step=f"Remove it. {_RECOVER}") from error
+    if table.num_rows == 0 and not may_be_empty:
+        raise DataError(f"{path} has no rows.", "Expected at least one.", _RECOVER)
+    return table
+
+
+def _check_columns(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
+    problems = [f"{name} is missing" for name in expected.names if name not in found.names]
+    problems += [f"{name} is unknown" for name in found.names if name not in expected.names]
+    for field in expected:
+        if field.name in found.names and _kind(found.field(field.name).type) != _kind(field.type):
+            problems.append(f"{field.name} is {found.field(field.name).type} instead of {field.type}")
+    if problems:
+        raise DataError(f"{path} has other columns: {'; '.join(problems)}.", f"Expected {', '.join(expected.names)}.", _RECOVER)
+
+
+def _kind(kind: pa.DataType) -> str:
+    """Types that differ in width alone are one kind: a file written elsewhere may hold large strings or 32-bit numbers."""
+    tests: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
+        ("text", lambda t: pa.types.is_string(t) or pa.types.is_large_string(t)),
+        ("integer", pa.types.is_integer),
+        ("number", pa.types.is_floating),
+    )
+    return next((name for name, test in tests if test(kind)), str(kind))
