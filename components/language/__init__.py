@@ -1,0 +1,1 @@
+"""Backbones, tokenizer, supervised fine-tuning with LoRA, and batched generation with a kept cache."""

@@ -1,0 +1,166 @@
+"""Training examples as a trunk with branches: an episode whose every step has a part that later steps do not see.
+
+The trunk is one append-only causal sequence (task, states, actions). A branch (demonstrations, reasoning, answer) sees the
+trunk before it and itself, and nothing sees it afterwards. So an episode is one sequence with each token computed once, and the
+model is trained on just what the engine computes when it rewinds a branch (`components/language/engine.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Segment:
+    """A run of tokens; `loss[i]` says that `tokens[i]` is to be predicted."""
+
+    tokens: list[int]
+    loss: list[bool]
+    branch: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a `loss` that does not match `tokens`."""
+        if len(self.tokens) != len(self.loss):
+            raise ValueError(f"{len(self.tokens)} tokens with {len(self.loss)} loss flags; expected as many")
+
+
+@dataclass
+class Example:
+    """Segments in order; those with `branch=False` together form the trunk."""
+
+    segments: list[Segment]
+
+    def __len__(self) -> int:
+        """Tokens of all segments."""
+        return sum(len(segment.tokens) for segment in self.segments)
+
+    @property
+    def has_branches(self) -> bool:
+        """True if some token is in a branch."""
+        return any(segment.branch and segment.tokens for segment in self.segments)
+
+
+@dataclass
+class Batch:
+    """Examples padded on the right to L tokens, B rows.
+
+    `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B, L].
+    `attention` is the additive fp32 mask [B, 1, L, L], or None when no example has branches: then plain causal attention is
+    right, since nothing looks at the padding behind it. Token i of row b is predicted at `predecessor[b, i]`.
+    """
+
+    input_ids: Tensor
+    position_ids: Tensor
+    attention: Tensor | None
+    loss_mask: Tensor
+    predecessor: Tensor
+    real: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """Tokens without the padding."""
+        return int(self.real.sum())
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        attention = None if self.attention is None else self.attention.to(device)
+        return Batch(
+            self.input_ids.to(device),
+            self.position_ids.to(device),
+            attention,
+            self.loss_mask.to(device),
+            self.predecessor.to(device),
+            self.real.to(device),
+        )
+
+
+@dataclass
+class _Layout:
+    """One example laid out: for each token its position, predecessor and segment (-1: trunk)."""
+
+    tokens: list[int]
+    loss: list[bool]
+    positions: list[int]
+    predecessors: list[int]
+    segments: list[int]
+
+
+def _lay_out(example: Example) -> _Layout:
+    out = _Layout([], [], [], [], [])
+    trunk_length, trunk_last = 0, -1
+    for number, segment in enumerate(example.segments):
+        start, count = len(out.tokens), len(segment.tokens)
+        if not count:
+            continue
+        if segment.loss[0] and trunk_last < 0:
+            raise ValueError("the first token of an example has loss, but nothing stands before it to predict it from")
+        out.tokens += segment.tokens
+        out.loss += segment.loss
+        out.positions += range(trunk_length, trunk_length + count)
+        out.predecessors += [max(trunk_last, 0), *range(start, start + count - 1)]
+        out.segments += [number if segment.branch else -1] * count
+        if not segment.branch:
+            trunk_length, trunk_last = trunk_length + count, start + count - 1
+    return out
+
+
+def collate(examples: Sequence[Example], pad_id: int) -> Batch:
+    """Examples as one padded batch; see `Batch` for the shapes.
+
+    Raises:
+        ValueError: no example, or loss on a token that has nothing before it.
+    """
+    if not examples:
+        raise ValueError("no example to collate; expected at least one")
+    layouts = [_lay_out(example) for example in examples]
+    shape = (len(layouts), max(len(layout.tokens) for layout in layouts))
+    ids = torch.full(shape, pad_id, dtype=torch.long)
+    positions, predecessor = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+    loss, real = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
+    segments = torch.full(shape, -1, dtype=torch.long)
+    for row, layout in enumerate(layouts):
+        count = len(layout.tokens)
+        ids[row, :count] = torch.tensor(layout.tokens, dtype=torch.long)
+        positions[row, :count] = torch.tensor(layout.positions, dtype=torch.long)
+        predecessor[row, :count] = torch.tensor(layout.predecessors, dtype=torch.long)
+        loss[row, :count] = torch.tensor(layout.loss, dtype=torch.bool)
+        segments[row, :count] = torch.tensor(layout.segments, dtype=torch.long)
+        real[row, :count] = True
+    attention = _tree_attention(segments) if any(example.has_branches for example in examples) else None
+    return Batch(ids, positions, attention, loss, predecessor, real)
+
+
+def _tree_attention(segments: Tensor) -> Tensor:
+    """Additive mask [B, 1, L, L] from the segment of each token [B, L] (-1: trunk): see what is earlier and trunk or the own branch."""
+    length = segments.shape[1]
+    hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+    keys, queries = segments[:, None, :], segments[:, :, None]
+    hidden = hidden | ((keys >= 0) & (keys != queries))
+    mask = torch.zeros(hidden.shape, dtype=torch.float32)
+    return mask.masked_fill_(hidden, float("-inf"))[:, None]
+
+
+def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:
+    """One pass over `examples` in batches of similar length, in an order drawn from `seed`.
+
+    Padded, a batch has at most `batch_tokens` tokens (longest example times rows); a longer example comes alone.
+    """
+    rng = random.Random(seed)
+    keyed = sorted(range(len(examples)), key=lambda index: (len(examples[index]), rng.random()))
+    groups: list[list[Example]] = []
+    group: list[Example] = []
+    for index in keyed:
+        # Sorted by length, so the newcomer is the longest.
+        if group and len(examples[index]) * (len(group) + 1) > batch_tokens:
+            groups.append(group)
+            group = []
+        group.append(examples[index])
+    if group:
+        groups.append(group)
+    rng.shuffle(groups)
+    yield from groups
