@@ -1,0 +1,22 @@
+"""Real worlds behind one protocol; `make_adapter` is the only place that maps a name to an adapter."""
+
+from __future__ import annotations
+
+from components.config import EnvironmentConfig
+from components.environments.protocol import Adapter
+from components.errors import EnvironmentFailure
+
+
+def make_adapter(config: EnvironmentConfig) -> Adapter:
+    """The adapter that `config.name` asks for.
+
+    Raises:
+        EnvironmentFailure: the packages it needs are not installed.
+    """
+    try:
+        from components.environments.alfworld.adapter import AlfworldAdapter
+    except ImportError as error:
+        raise EnvironmentFailure(
+            f"ALFWorld's engine is not installed ({error}).", next_step="pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake)."
+        ) from None
+    return AlfworldAdapter(config)

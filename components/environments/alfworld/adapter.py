@@ -1,0 +1,219 @@
+"""ALFWorld as one environment of the pipeline: everything that the stages need to know of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from components.config import EnvironmentConfig
+from components.environments.alfworld import behaviours, reasoning
+from components.environments.alfworld.embody import embody
+from components.environments.alfworld.games import FAMILIES, World, floors, goals, initial_observation_state, kind, make_world
+from components.environments.alfworld.knowledge import learn, read_goal
+from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
+from components.environments.alfworld.workers import Workers
+from components.environments.protocol import Behaviour, Environment, Fact, Step
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task, Trajectory
+
+_OFFICIAL = {TRAIN: ("train",), TEST: ("valid_seen", "valid_unseen")}
+
+
+def unseen_floor(floor: int) -> bool:
+    """True for floor plans that no training game uses: every fifth one."""
+    return floor % 5 == 0
+
+
+class AlfworldAdapter:
+    """The adapter of design's environment contract (`components/environments/protocol.py`) for ALFWorld."""
+
+    name = "alfworld"
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.config = config
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """`count` different tasks, families in turn; in the test split every other game has an unseen floor plan.
+
+        Raises:
+            EnvironmentFailure: an unknown split, or fewer official games on disk than asked for.
+        """
+        if split not in (TRAIN, TEST):
+            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        if self.config.games == "official":
+            return self._official(split, count, seed)
+        tasks: dict[str, Task] = {}
+        index = 0
+        while len(tasks) < count:
+            task = self._generated(split, index, seed)
+            tasks.setdefault(task.id, task)
+            index += 1
+        return list(tasks.values())
+
+    def _generated(self, split: str, index: int, seed: int) -> Task:
+        family = FAMILIES[index % len(FAMILIES)]
+        rng = random.Random(f"{split}/{self.config.seed}/{seed}/{index}")
+        unseen = split == TEST and index // len(FAMILIES) % 2 == 1
+        floor = rng.choice([f for f in floors(family) if unseen_floor(f) == unseen])
+        world = make_world(family, floor, rng.getrandbits(48), self.config.receptacles, self.config.objects)
+        spec = world.to_json()
+        digest = hashlib.sha256(spec.encode()).hexdigest()[:12]
+        return Task(
+            f"alfworld/{family}/{floor}/{digest}", self.name, split, world.instruction, initial_observation_state(world), family, spec
+        )
+
+    def _official(self, split: str, count: int, seed: int) -> list[Task]:
+        root = _official_root()
+        paths = sorted(p for part in _OFFICIAL[split] for p in (root / "json_2.1.1" / part).glob("**/game.tw-pddl"))
+        if len(paths) < count:
+            raise EnvironmentFailure(
+                f"{root} holds {len(paths)} official games of the split {split}.", f"Expected at least {count}.", "Run `alfworld-download`."
+            )
+        chosen = sorted(random.Random(seed).sample(paths, count))
+        specs = [json.dumps({"path": str(path.relative_to(root))}) for path in chosen]
+        return self._read_official(split, specs)
+
+    def _read_official(self, split: str, specs: list[str]) -> list[Task]:
+        workers, tasks = Workers(self.config.workers), []
+        try:
+            for start in range(0, len(specs), 32):
+                for row, seen in sorted(workers.load(dict(enumerate(map(_game, specs[start : start + 32])))).items()):
+                    spec = specs[start + row]
+                    path = json.loads(spec)["path"]
+                    instruction = seen.text.split("Your task is to: ")[1].rstrip(". ")
+                    goal = read_goal(instruction)
+                    family = goal.family if goal else Path(path).parts[2].split("-")[0]
+                    tasks.append(Task(f"alfworld/{path}", self.name, split, instruction, StateMapper().initial(seen.text), family, spec))
+        finally:
+            workers.close()
+        return tasks
+
+    def open(self, budget: int | None = None) -> Environment:
+        """The real engine in worker processes."""
+        return AlfworldEnvironment(self.config.workers, budget)
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """See `behaviours.make_behaviour`."""
+        return behaviours.make_behaviour(name, task, seed)
+
+    def think(self, trajectory: Trajectory, action: str) -> str:
+        """The open sub-goal after `trajectory`, such as `find mug` or `heat mug 1`."""
+        goal = read_goal(trajectory.task.instruction)
+        return behaviours.think(goal, learn(trajectory)) if goal else ""
+
+    def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
+        """See `reasoning.reason`."""
+        return reasoning.reason(trajectory, action, next_state, reward)
+
+    def facts(self, trajectory: Trajectory) -> set[Fact]:
+        """What the last state asserts by itself."""
+        return state_facts(trajectory.states[-1])
+
+    def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
+        """See `states.contradicts`."""
+        return contradicts(claim, truth)
+
+    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
+        """True if the step shows the inside of a place, or whether a place is closed, for the first time."""
+        seen = read_state(next_state)
+        if seen.event != "at":
+            return False
+        known = learn(trajectory)
+        return seen.place not in known.contents if seen.door != "closed" else not known.known(seen.place)
+
+    def embody(self, dreamed: Trajectory) -> Task:
+        """See `embody.embody`."""
+        return embody(dreamed)
+
+    def feasible(self, task: Task) -> str:
+        """Why a generated task is malformed or hopeless, judged by its text and its room; "" if it is neither."""
+        goal = read_goal(task.instruction)
+        if goal is None:
+            return "follows no template"
+        kinds = {kind(name) for name in read_state(task.initial_state).contents}
+        if goal.lamp:
+            return "" if goal.lamp in ("desklamp", "floorlamp") and goal.target not in kinds else "no such lamp"
+        if goal.parent not in kinds:
+            return "the room lacks the place"
+        return "" if (goal.target, goal.parent) in goals(goal.family, kinds, {goal.target}) else "cannot be done in this room"
+
+
+def _official_root() -> Path:
+    root = os.environ.get("ALFWORLD_DATA", "")
+    if not root or not Path(root).is_dir():
+        raise EnvironmentFailure(
+            f"ALFWORLD_DATA is {root!r}.", "Expected the folder of the official games.", "Run `alfworld-download`, or set environment.games=generated."
+        )
+    return Path(root)
+
+
+def _game(spec: str) -> World | Path:
+    values = json.loads(spec)
+    if "path" not in values:
+        return World.from_json(spec)
+    root = _official_root().resolve()
+    path = (root / values["path"]).resolve()
+    if not path.is_relative_to(root):
+        raise EnvironmentFailure(f"The game {values['path']!r} lies outside {root}.", "Expected a path below $ALFWORLD_DATA.")
+    return path
+
+
+class AlfworldEnvironment:
+    """The real world of a batch of tasks; counts its interactions and refuses to exceed its budget."""
+
+    def __init__(self, workers: int, budget: int | None = None) -> None:
+        self.interactions = 0
+        self.budget = budget
+        self._workers = Workers(workers)
+        self._mappers: list[StateMapper] = []
+        self._states: list[str] = []
+        self.admissible: list[tuple[str, ...]] = []
+
+    def reset(self, tasks: Sequence[Task]) -> list[str]:
+        """Load and start each task's game.
+
+        Raises:
+            EnvironmentFailure: a game cannot be loaded, or a task was made up and has no world of its own.
+        """
+        for task in tasks:
+            if task.generated:
+                raise EnvironmentFailure(f"The task {task.id} was generated: it has no real world.", next_step="Embody a dreamed episode of it.")
+        seen = self._workers.load({row: _game(task.spec) for row, task in enumerate(tasks)})
+        self._mappers = [StateMapper() for _ in tasks]
+        self._states = [self._mappers[row].initial(seen[row].text) for row in range(len(tasks))]
+        self.admissible = [seen[row].admissible for row in range(len(tasks))]
+        return list(self._states)
+
+    def step(self, actions: Sequence[str | None]) -> list[Step | None]:
+        """One step for each row with an action.
+
+        Raises:
+            EnvironmentFailure: the budget of interactions does not allow these steps.
+        """
+        commands = {row: action for row, action in enumerate(actions) if action is not None}
+        if self.budget is not None and self.interactions + len(commands) > self.budget:
+            raise EnvironmentFailure(
+                f"{self.interactions} real interactions are spent and {len(commands)} more were asked for.",
+                f"The budget is {self.budget}.",
+                "Raise sim_to_real.budget.",
+            )
+        self.interactions += len(commands)
+        answers = self._workers.step(commands)
+        return [self._answer(row, answers[row]) if row in answers else None for row in range(len(actions))]
+
+    def _answer(self, row: int, seen: object) -> Step:
+        if isinstance(seen, str):
+            return Step(self._states[row], 0.0, True, {"failed": seen})
+        self._states[row] = self._mappers[row](seen.text)  # type: ignore[attr-defined]
+        self.admissible[row] = seen.admissible  # type: ignore[attr-defined]
+        won = bool(seen.won)  # type: ignore[attr-defined]
+        info = {"observation": seen.text, "admissible": seen.admissible}  # type: ignore[attr-defined]
+        return Step(self._states[row], 1.0 if won else 0.0, won, info)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._workers.close()

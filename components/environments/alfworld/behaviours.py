@@ -1,0 +1,196 @@
+"""Behaviour policies for offline data: an expert that searches as an agent must, one that errs, near misses, and random.
+
+None of them sees the game's hidden state: they act on what the trajectory has told (`knowledge.py`) and on the admissible
+commands. The near-miss policy does on purpose what an eager agent does by mistake: the wrong object to the right place, the
+right object to the wrong place or untreated, moves of what is not held. Its outcomes come from the engine, so the
+experience model learns from it when to say no.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind
+from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
+from components.environments.protocol import Behaviour
+from components.errors import EnvironmentFailure
+from components.records import Task, Trajectory
+
+NAMES = ("expert", "noisy", "near_miss", "random")
+_IDLE = ("look", "inventory", "help", "examine")
+_MALFORMED = ("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>", "take {thing} please",
+              "move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}")  # fmt: skip
+
+
+def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
+    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible commands) -> (thought, command).
+
+    Raises:
+        EnvironmentFailure: the name is unknown, or the expert cannot read the instruction.
+    """
+    rng = random.Random(f"{name}/{task.id}/{seed}")
+    goal = read_goal(task.instruction)
+    if name not in NAMES:
+        raise EnvironmentFailure(f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}.")
+    if goal is None:
+        raise EnvironmentFailure(f"The instruction {task.instruction!r} is none of ALFWorld's templates.", "The expert cannot plan for it.")
+    expert = _Expert(goal, rng)
+    choose = {"expert": expert.act, "noisy": _Noisy(expert).act, "near_miss": _NearMiss(expert).act, "random": _Random(expert).act}[name]
+
+    def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
+        known = learn(trajectory)
+        return think(goal, known), choose(known, list(admissible))
+
+    return behave
+
+
+def think(goal: Goal, known: Knowledge) -> str:
+    """The sub-goal that the knowledge leaves open: what an agent is trained to write before it acts."""
+    held = known.holding
+    if held and kind(held) != goal.target:
+        return f"drop {held}"
+    if held and goal.lamp:
+        lamp = next((f"{lamp} at {place}" for lamp, place in known.lamps.items() if kind(lamp) == goal.lamp), "")
+        return lamp or f"find {goal.lamp}"
+    if held:
+        return f"{goal.verb} {held}" if _untreated(goal, known) else f"{held} to {goal.parent}"
+    return known.where(goal.target, outside=goal.parent) or f"find {goal.target}"
+
+
+def _untreated(goal: Goal, known: Knowledge) -> bool:
+    return bool(goal.verb) and RESULT[goal.verb] not in known.treated.get(known.holding, set())
+
+
+@dataclass
+class _Expert:
+    goal: Goal
+    rng: random.Random
+
+    def act(self, known: Knowledge, admissible: list[str]) -> str:
+        goal, held = self.goal, known.holding
+        if held and kind(held) != goal.target:
+            return self.put_away(known, held)
+        if not held:
+            spot = known.where(goal.target, outside=goal.parent)
+            return self.take(known, *spot.split(" at ")) if spot else self.explore(known)
+        if goal.lamp:
+            spots = [(lamp, place) for lamp, place in known.lamps.items() if kind(lamp) == goal.lamp]
+            return self.use(known, *spots[0]) if spots else self.explore(known)
+        if _untreated(goal, known):
+            station = next((r for r in known.receptacles if kind(r) == STATIONS[goal.verb]), "")
+            return f"{goal.verb} {held} with {station}" if known.place == station else f"go to {station}"
+        return self.deliver(known, held)
+
+    def take(self, known: Knowledge, thing: str, place: str) -> str:
+        if known.place != place:
+            return f"go to {place}"
+        return f"open {place}" if known.doors.get(place) == "closed" else f"take {thing} from {place}"
+
+    def use(self, known: Knowledge, lamp: str, place: str) -> str:
+        return f"use {lamp}" if known.place == place else f"go to {place}"
+
+    def deliver(self, known: Knowledge, held: str) -> str:
+        options = [r for r in known.receptacles if kind(r) == self.goal.parent]
+        begun = [r for r in options if any(kind(o) == self.goal.target for o in known.contents.get(r, ()))]
+        return self.put(known, held, (begun or options or [known.place])[0])
+
+    def put(self, known: Knowledge, held: str, place: str) -> str:
+        if known.place != place:
+            return f"go to {place}"
+        return f"open {place}" if known.doors.get(place) == "closed" else f"move {held} to {place}"
+
+    def put_away(self, known: Knowledge, held: str) -> str:
+        fits = [r for r in known.receptacles if kind(held) in HOLDS[kind(r)]]
+        here = [r for r in fits if r == known.place]
+        opened = [r for r in fits if known.doors.get(r) != "closed" and kind(r) not in OPENABLE]
+        return self.put(known, held, (here or opened or fits or known.receptacles)[0])
+
+    def explore(self, known: Knowledge) -> str:
+        if known.doors.get(known.place) == "closed" and known.place not in known.contents:
+            return f"open {known.place}"
+        unseen = [r for r in known.receptacles if r not in known.contents and r != known.place]
+        likely = [r for r in unseen if self.goal.target in HOLDS[kind(r)]]
+        pool = (likely if not known.holding else []) or unseen or [r for r in known.receptacles if r != known.place]
+        return f"go to {self.rng.choice(sorted(pool))}" if pool else "look"
+
+
+@dataclass
+class _Noisy:
+    expert: _Expert
+    error: float = 0.25
+
+    def act(self, known: Knowledge, admissible: list[str]) -> str:
+        rng = self.expert.rng
+        if rng.random() >= self.error:
+            return self.expert.act(known, admissible)
+        return rng.choice([a for a in admissible if not a.startswith(_IDLE)] or admissible)
+
+
+@dataclass
+class _Random:
+    expert: _Expert
+
+    def act(self, known: Knowledge, admissible: list[str]) -> str:
+        rng, luck = self.expert.rng, self.expert.rng.random()
+        if luck < 0.12:
+            return impossible(known, self.expert.goal, rng)
+        if luck < 0.18:
+            return malformed(known, rng)
+        useful = [a for a in admissible if not a.startswith(_IDLE)]
+        return rng.choice(admissible if luck < 0.25 or not useful else useful)
+
+
+@dataclass
+class _NearMiss:
+    expert: _Expert
+
+    def act(self, known: Knowledge, admissible: list[str]) -> str:
+        rng, goal, held = self.expert.rng, self.expert.goal, known.holding
+        luck = rng.random()
+        if luck < 0.12:
+            return impossible(known, goal, rng)
+        if luck < 0.35 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
+            return rng.choice(hot)
+        if held and kind(held) != goal.target and luck < 0.75 and goal.parent:
+            return self.expert.deliver(known, held)
+        if held and kind(held) == goal.target and luck < 0.60:
+            return self._spoil(known, held)
+        return self.expert.act(known, admissible)
+
+    def _spoil(self, known: Knowledge, held: str) -> str:
+        """The right object untreated to the right place, or to a wrong one, or under no lamp."""
+        goal, rng = self.expert.goal, self.expert.rng
+        if _untreated(goal, known):
+            return self.expert.deliver(known, held)
+        wrong = [r for r in known.receptacles if kind(held) in HOLDS[kind(r)] and kind(r) != goal.parent]
+        here = [r for r in wrong if r == known.place]
+        return self.expert.put(known, held, rng.choice(here or wrong)) if wrong else self.expert.act(known, [])
+
+
+def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
+    """A well-formed command that the engine will most likely refuse: not held, not here, no such thing."""
+    things = sorted({thing for box in known.contents.values() for thing in box}) or [f"{goal.target} 1"]
+    thing = rng.choice([*things, f"{goal.target} {rng.randint(1, 3)}", f"{goal.target} 1"])
+    place = rng.choice([*known.receptacles, f"{goal.parent or 'desk'} {rng.randint(1, 9)}"])
+    verb = rng.choice(("heat", "cool", "clean"))
+    return rng.choice(
+        (
+            f"move {thing} to {place}",
+            f"move {goal.target} 1 to {goal.parent or 'desk'} 1",
+            f"take {thing} from {place}",
+            f"{verb} {thing} with {STATIONS[verb]} 1",
+            f"open {place}",
+            f"go to {kind(place)} {rng.randint(5, 12)}",
+            f"use {goal.lamp or 'desklamp'} {rng.randint(1, 2)}",
+            f"close {place}",
+        )
+    )
+
+
+def malformed(known: Knowledge, rng: random.Random) -> str:
+    """Words that are no command at all, reserved markers among them."""
+    place = rng.choice(known.receptacles or ["cabinet 1"])
+    thing = rng.choice(sorted(known.contents.get(known.place, set())) or ["mug 1"])
+    return rng.choice(_MALFORMED).format(thing=thing, place=place)

@@ -1,0 +1,195 @@
+"""What an agent can know from its own trajectory: nothing hidden, only what the states said.
+
+Experts search with it, the programmatic teacher reasons with it, and `embody` reads the world that a dream described from
+it. Works on real and dreamed trajectories alike; a state that cannot be read changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from components.environments.alfworld.games import AFFORDS, HOLDS, OPENABLE, STATIONS, TREATMENTS, kind
+from components.environments.alfworld.states import read_state
+from components.records import Trajectory
+
+_FORMS = (
+    ("pick_two_obj_and_place", re.compile(r"^(?:put two (\w+) in (\w+)|find two (\w+) and put them in (\w+))$")),
+    ("pick_clean_then_place_in_recep", re.compile(r"^(?:put a clean (\w+) in (\w+)|clean some (\w+) and put it in (\w+))$")),
+    ("pick_heat_then_place_in_recep", re.compile(r"^(?:put a hot (\w+) in (\w+)|heat some (\w+) and put it in (\w+))$")),
+    ("pick_cool_then_place_in_recep", re.compile(r"^(?:put a cool (\w+) in (\w+)|cool some (\w+) and put it in (\w+))$")),
+    ("look_at_obj_in_light", re.compile(r"^(?:look at (\w+) under the (\w+)|examine the (\w+) with the (\w+))$")),
+    ("pick_and_place_simple", re.compile(r"^(?:put a (\w+) in (\w+)|put some (\w+) on (\w+))$")),
+)
+RESULT = {"heat": "hot", "cool": "cool", "clean": "clean"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A parsed instruction. `parent` is "" and `lamp` is set for look_at_obj_in_light, the other way round elsewhere."""
+
+    family: str
+    target: str
+    parent: str
+    lamp: str
+
+    @property
+    def verb(self) -> str:
+        """`heat`, `cool` or `clean` where the target must be treated, else ""."""
+        return TREATMENTS.get(self.family, ("", ""))[0]
+
+
+def read_goal(instruction: str) -> Goal | None:
+    """The goal of an instruction that follows one of the package's templates, else None."""
+    for family, form in _FORMS:
+        if found := form.match(instruction.strip().rstrip(".").lower()):
+            target, place = (part for part in found.groups() if part)
+            look = family == "look_at_obj_in_light"
+            return Goal(family, target, "" if look else place, place if look else "")
+    return None
+
+
+@dataclass
+class Knowledge:
+    """What the states of a trajectory have told so far."""
+
+    receptacles: list[str] = field(default_factory=list)
+    place: str = ""
+    holding: str = ""
+    treated: dict[str, set[str]] = field(default_factory=dict)
+    contents: dict[str, set[str]] = field(default_factory=dict)
+    """Of each receptacle seen inside: what is in it now, as far as known."""
+    doors: dict[str, str] = field(default_factory=dict)
+    visited: set[str] = field(default_factory=set)
+    lit: set[str] = field(default_factory=set)
+    lamps: dict[str, str] = field(default_factory=dict)
+
+    def see(self, state: str) -> None:
+        """Take in one state."""
+        seen = read_state(state)
+        if not seen.event:
+            return
+        if seen.event == "room":
+            self.receptacles = list(seen.contents)
+        self.place = seen.place or self.place
+        self.holding = seen.holding
+        if seen.holding:
+            self.treated[seen.holding] = set(seen.treated)
+        if seen.event == "at":
+            self._arrive(seen.place, seen.door, set(seen.contents))
+        if seen.event in ("took", "moved"):
+            box = self.contents.setdefault(seen.place, set()) if seen.place in self.contents or seen.event == "moved" else set()
+            (box.add if seen.event == "moved" else box.discard)(seen.thing)
+        if seen.event == "lit":
+            self.lit.add(seen.thing)
+
+    def _arrive(self, place: str, door: str, contents: set[str]) -> None:
+        self.visited.add(place)
+        if door:
+            self.doors[place] = door
+        if door != "closed":
+            self.contents[place] = contents
+            self.lamps |= {thing: place for thing in contents if kind(thing) in ("desklamp", "floorlamp")}
+
+    def known(self, place: str) -> bool:
+        """True if an arrival at `place` shows nothing new: its contents are known, or it is known to be closed."""
+        if kind(place) in OPENABLE:
+            return place in self.doors and (self.doors[place] == "closed" or place in self.contents)
+        return place in self.contents
+
+    def where(self, wanted: str, *, outside: str = "") -> str:
+        """Name of an object of kind `wanted` that is known to lie somewhere not of the kind `outside`, else ""."""
+        for place, things in self.contents.items():
+            for thing in sorted(things):
+                if kind(thing) == wanted and kind(place) != outside:
+                    return f"{thing} at {place}"
+        return ""
+
+    def obstacle(self, action: str) -> str:
+        """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
+        return _Obstacles(self).find(action)
+
+
+def learn(trajectory: Trajectory) -> Knowledge:
+    """The knowledge after all states of `trajectory`."""
+    knowledge = Knowledge()
+    for state in trajectory.states:
+        knowledge.see(state)
+    return knowledge
+
+
+_ACTIONS = re.compile(
+    r"^(?:(?P<go>go to) (?P<go_r>\w+ \d+)|(?P<door>open|close) (?P<door_r>\w+ \d+)|take (?P<take>\w+ \d+) from (?P<take_r>\w+ \d+)"
+    r"|move (?P<move>\w+ \d+) to (?P<move_r>\w+ \d+)|(?P<verb>heat|cool|clean) (?P<treat>\w+ \d+) with (?P<treat_r>\w+ \d+)"
+    r"|use (?P<use>\w+ \d+)|examine (?P<examine>\w+ \d+)|(?P<plain>look|inventory|help))$"
+)
+
+
+@dataclass
+class _Obstacles:
+    known: Knowledge
+
+    def find(self, action: str) -> str:
+        found = _ACTIONS.match(action.strip())
+        if not found:
+            return "no such command"
+        part = {name: value for name, value in found.groupdict().items() if value}
+        if "go" in part:
+            return self._go(part["go_r"])
+        if "door" in part:
+            return self._here(part["door_r"]) or self._door(part["door"], part["door_r"])
+        if "take" in part:
+            return self._take(part["take"], part["take_r"])
+        if "move" in part:
+            return self._move(part["move"], part["move_r"])
+        if "verb" in part:
+            return self._treat(part["verb"], part["treat"], part["treat_r"])
+        if "use" in part:
+            return self._use(part["use"])
+        return self._examine(part["examine"]) if "examine" in part else ""
+
+    def _go(self, place: str) -> str:
+        if place not in self.known.receptacles:
+            return "no such place"
+        return "already there" if place == self.known.place else ""
+
+    def _here(self, place: str) -> str:
+        return "" if place == self.known.place else "not there"
+
+    def _door(self, verb: str, place: str) -> str:
+        if kind(place) not in OPENABLE:
+            return "no door"
+        closed = self.known.doors.get(place) == "closed"
+        return {"open": "" if closed else "open already", "close": "closed already" if closed else ""}[verb]
+
+    def _reach(self, place: str) -> str:
+        return self._here(place) or ("closed" if self.known.doors.get(place) == "closed" else "")
+
+    def _take(self, thing: str, place: str) -> str:
+        if self.known.holding:
+            return "hand full"
+        missing = "not in it" if thing not in self.known.contents.get(place, set()) else ""
+        lamp = "too heavy" if kind(thing) in ("desklamp", "floorlamp") else ""
+        return self._reach(place) or missing or lamp
+
+    def _move(self, thing: str, place: str) -> str:
+        unfit = "" if kind(thing) in HOLDS.get(kind(place), ()) else "does not belong there"
+        return self._held(thing) or self._reach(place) or unfit
+
+    def _held(self, thing: str) -> str:
+        return "" if self.known.holding == thing else "not held"
+
+    def _treat(self, verb: str, thing: str, station: str) -> str:
+        wrong = "" if kind(station) == STATIONS[verb] else "wrong station"
+        unable = "" if kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]] else "cannot be treated"
+        return self._held(thing) or wrong or self._here(station) or unable
+
+    def _use(self, thing: str) -> str:
+        if kind(thing) not in ("desklamp", "floorlamp"):
+            return "no switch"
+        return "" if self.known.lamps.get(thing) == self.known.place else "not here"
+
+    def _examine(self, what: str) -> str:
+        place = self.known.place
+        near = what in (place, self.known.holding) or (what in self.known.contents.get(place, set()) and self.known.doors.get(place) != "closed")
+        return "" if near else "not here"

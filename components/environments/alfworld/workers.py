@@ -1,0 +1,124 @@
+"""The engine in worker processes: it is slow, not thread-safe, and keeps about 2 MB of every game it has loaded.
+
+Each worker plays a share of the rows. A worker that dies fails its rows (recorded, not raised) and is replaced; one that
+has loaded many games is replaced too, which gives its memory back.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from components.environments.alfworld.games import World
+from components.errors import EnvironmentFailure
+
+_CONTEXT = multiprocessing.get_context("spawn")
+_GAMES_A_WORKER = 2000
+
+
+def _serve(pipe: Connection) -> None:
+    """A worker's life: load and step games until told to stop."""
+    from components.environments.alfworld.engine import Game, Observation
+
+    games: dict[int, Game] = {}
+    while True:
+        try:
+            verb, rows = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        answers: dict[int, Observation | str] = {}
+        for row, payload in rows.items():
+            try:
+                if verb == "load":
+                    games[row] = games.get(row) or Game()
+                    games[row].load(payload)
+                    answers[row] = games[row].reset()
+                else:
+                    answers[row] = games[row].step(payload)
+            except Exception as error:  # reported to the parent, which decides
+                answers[row] = str(error) or type(error).__name__
+        pipe.send(answers)
+
+
+class Workers:
+    """A fixed number of engine processes behind `load` and `step`, neighbouring rows on one worker, so that
+    episodes of one game share its translation."""
+
+    def __init__(self, count: int) -> None:
+        self._slots: list[tuple[Any, Connection] | None] = [None] * count
+        self._loaded = [0] * count
+        self._owner: dict[int, int] = {}
+
+    def load(self, games: Mapping[int, World | Path]) -> dict[int, Any]:
+        """Start an episode of each row's game; row -> Observation.
+
+        Raises:
+            EnvironmentFailure: a game cannot be loaded; the message names it.
+        """
+        for slot, count in enumerate(self._loaded):
+            if count > _GAMES_A_WORKER:
+                self._stop(slot)
+        self._owner = {row: place * len(self._slots) // len(games) for place, row in enumerate(sorted(games))}
+        answers = self._ask("load", games)
+        for row, answer in answers.items():
+            self._loaded[self._owner[row]] += 1
+            if isinstance(answer, str):
+                raise EnvironmentFailure(answer)
+        return answers
+
+    def step(self, commands: Mapping[int, str]) -> dict[int, Any]:
+        """One command for each row; row -> Observation, or an error text where infrastructure failed."""
+        return self._ask("step", commands)
+
+    def close(self) -> None:
+        """End all processes."""
+        for slot in range(len(self._slots)):
+            self._stop(slot)
+
+    def _ask(self, verb: str, rows: Mapping[int, Any]) -> dict[int, Any]:
+        shares: dict[int, dict[int, Any]] = {}
+        for row, payload in rows.items():
+            shares.setdefault(self._owner[row], {})[row] = payload
+        answers: dict[int, Any] = {}
+        waiting = []
+        for slot, share in shares.items():
+            try:
+                pipe = self._pipe(slot)
+                pipe.send((verb, share))
+                waiting.append((slot, pipe, share))
+            except (OSError, EOFError) as error:
+                answers |= self._lost(slot, share, error)
+        for slot, pipe, share in waiting:
+            try:
+                answers |= pipe.recv()
+            except (OSError, EOFError) as error:
+                answers |= self._lost(slot, share, error)
+        return answers
+
+    def _lost(self, slot: int, share: Mapping[int, Any], error: Exception) -> dict[int, Any]:
+        self._stop(slot)
+        return {row: f"The engine's worker process ended ({type(error).__name__})." for row in share}
+
+    def _pipe(self, slot: int) -> Connection:
+        current = self._slots[slot]
+        if current is None:
+            ours, theirs = _CONTEXT.Pipe()
+            process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True, name=f"alfworld-{slot}")
+            process.start()
+            theirs.close()
+            current = self._slots[slot] = (process, ours)
+            self._loaded[slot] = 0
+        return current[1]
+
+    def _stop(self, slot: int) -> None:
+        current, self._slots[slot] = self._slots[slot], None
+        if current is not None:
+            process, pipe = current
+            pipe.close()
+            process.join(timeout=2)
+            if process.is_alive():
+                process.kill()
+                process.join()

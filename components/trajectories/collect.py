@@ -1,0 +1,90 @@
+"""Record offline trajectories in the real environment: expert, noisy, near-miss and random behaviour.
+
+Deterministic: the same tasks, behaviours and seed give the same records in the same order, whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from components.environments.protocol import Adapter, Environment
+from components.records import REAL, Task, Trajectory, Transition
+
+BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode to be played: which task, who acts, with which seed."""
+
+    task: Task
+    behaviour: str
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """Name of the episode, unique within a data set."""
+        return f"{self.task.id}/{self.behaviour}-{self.seed}"
+
+
+def plan(tasks: Sequence[Task], counts: dict[str, int], seed: int) -> list[Episode]:
+    """Every task's episodes: `counts` says how many of each behaviour."""
+    return [Episode(task, name, seed * 1000 + n) for task in tasks for name in BEHAVIOURS for n in range(counts.get(name, 0))]
+
+
+def collect(
+    adapter: Adapter,
+    episodes: Sequence[Episode],
+    max_steps: int,
+    *,
+    rows: int = 32,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> list[Trajectory]:
+    """Play all episodes; trajectories in the order of `episodes`.
+
+    Args:
+        max_steps: step limit of an episode.
+        rows: episodes played side by side.
+        on_batch: called with (episodes done, episodes in all).
+
+    Episodes that infrastructure broke are left out; the caller sees it by the count.
+    """
+    environment, done = adapter.open(), []
+    try:
+        for start in range(0, len(episodes), rows):
+            done += _play(adapter, environment, episodes[start : start + rows], max_steps)
+            if on_batch:
+                on_batch(min(start + rows, len(episodes)), len(episodes))
+    finally:
+        environment.close()
+    return done
+
+
+def _play(adapter: Adapter, environment: Environment, batch: Sequence[Episode], max_steps: int) -> list[Trajectory]:
+    environment.reset([episode.task for episode in batch])
+    actors = [adapter.behaviour(episode.behaviour, episode.task, episode.seed) for episode in batch]
+    played = [Trajectory(episode.task) for episode in batch]
+    admissible: list[Sequence[str]] = list(environment.admissible)  # type: ignore[attr-defined]
+    alive, broken = set(range(len(batch))), set()
+    for step in range(max_steps):
+        if not alive:
+            break
+        actions = {row: actors[row](played[row], admissible[row])[1] for row in alive}
+        answers = environment.step([actions.get(row) for row in range(len(batch))])
+        for row in sorted(alive):
+            answer = answers[row]
+            assert answer is not None
+            if "failed" in answer.info:
+                broken.add(row)
+            reasoning = adapter.reason(played[row], actions[row], answer.state, answer.reward)
+            transition = Transition(
+                task_id=batch[row].task.id, episode_id=batch[row].id, step=step, state=played[row].states[-1], action=actions[row],
+                next_state=answer.state, reward=answer.reward, done=answer.done, reasoning=reasoning, source=REAL,
+                behaviour=batch[row].behaviour,
+            )  # fmt: skip
+            played[row] = Trajectory(played[row].task, (*played[row].steps, transition))
+            admissible[row] = answer.info.get("admissible", ())
+            if answer.done:
+                alive.discard(row)
+    return [trajectory for row, trajectory in enumerate(played) if row not in broken]
