@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,8 @@ def _write(path: Path, content: bytes, place: Callable[[Path, Path], None]) -> N
     except OSError as error:
         raise _cannot_write(path, len(content), error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _link_new(temporary: Path, path: Path) -> None:

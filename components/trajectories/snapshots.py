@@ -1,0 +1,331 @@
+"""Versions of `data/` under DVC: one `data.dvc` for the whole directory, its bytes in the cache and in two remotes.
+
+`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first snapshot, so that a fresh clone needs no login;
+`local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one, unless `core.remote` names another, such as an object store.
+
+DVC fails quietly in three ways that are closed here: a fetch of a missing object succeeds, a checkout writes damaged cache
+bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes in `data.dvc`, and
+commands wait for each other. (`dvc status` is no such comparison: it trusts what checkout noted and calls damaged bytes up to date.)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import yaml
+
+from components.errors import DataError
+
+LOCAL, SEED = "local", "seed"
+SEED_LIMIT_BYTES = 20_000_000
+LOCK_WAIT_SECONDS = 120.0
+_IGNORED = "# What DVC never needs to look at.\n.venv\n/runs\n/mlflow\n/seed\n*.tmp\n"
+_BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
+_DISK_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version of `data/`: DVC's hash of it, the number of its files, and their size in bytes."""
+
+    hash: str
+    files: int
+    size: int
+
+
+def init_if_needed(root: Path) -> None:
+    """Put `root` under DVC with both remotes, unless it is already. Raises DataError if it is no git repository."""
+    if not (root / ".git").exists():
+        raise DataError(
+            f"{root.absolute()} is no git repository.", "DVC keeps data.dvc in git.", "Type `git init` there, then the same again."
+        )
+    if not (root / ".dvc" / "config").exists():
+        _dvc(root, "init")
+        (root / ".dvcignore").write_text(_IGNORED, encoding="utf-8")
+        configure_remotes(root)
+
+
+def configure_remotes(root: Path) -> None:
+    """Write the two remotes into `.dvc/config`, relative to it; another default remote that was set there stays the default."""
+    from dvc.config import Config
+    from dvc.config_schema import RelPath
+
+    with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("repo") as config:
+        core = config.setdefault("core", {})
+        core.update(analytics="false", autostage="false", remote=core.get("remote", LOCAL))
+        for name, place in ((SEED, "seed"), (LOCAL, ".dreamgym/dvc-remote")):
+            config.setdefault("remote", {})[name] = {"url": RelPath(str(root.absolute() / place)), "verify": "true"}
+
+
+def share_cache(worktree: Path, origin: Path) -> None:
+    """Let a git worktree use the cache and the `local` remote of the checkout it came from (in its uncommitted config)."""
+    from dvc.config import Config
+
+    with Config(dvc_dir=str(worktree.absolute() / ".dvc")).edit("local") as config:
+        config["cache"] = {"dir": str(_cache(origin).parent.parent)}
+        config.setdefault("remote", {})[LOCAL] = {"url": str(origin.absolute() / ".dreamgym" / "dvc-remote")}
+
+
+def snapshot(root: Path) -> Snapshot:
+    """Version `data/` as it is now: update `data.dvc` and the cache. The same data gives the same hash.
+
+    Raises:
+        DataError: there is no data or no git repository, the disk is full, or DVC stays locked.
+    """
+    init_if_needed(root)
+    if not any(path.is_file() for path in (root / "data").rglob("*")):
+        raise DataError(f"{root / 'data'} holds no files.", "Expected data to take a snapshot of.", "Type `dreamgym collect` first.")
+    _dvc(root, "add", "data")
+    return _pointer(root)
+
+
+def data_hash(root: Path) -> str:
+    """DVC's hash of the snapshot that `data.dvc` names. Raises DataError if the file is missing or unreadable."""
+    return _pointer(root).hash
+
+
+def push(root: Path, remote: str = "") -> None:
+    """Copy the snapshot to `remote`, by default the configured one.
+
+    Raises:
+        DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20 MB.
+    """
+    remote = remote or _remotes(root)[0]
+    size = _pointer(root).size
+    if remote == SEED and size > SEED_LIMIT_BYTES:
+        found = f"The snapshot has {size:,} bytes: too many for the seed remote, which is part of the git repository."
+        raise DataError(found, f"Expected at most {SEED_LIMIT_BYTES:,}.", f"Push it to {LOCAL}, or to an object store.")
+    missing = _missing_objects(root)
+    if missing:
+        raise DataError(f"The cache lacks {len(missing)} objects of data.dvc: {', '.join(missing[:3])}.", next_step="Type `dvc add data`.")
+    _dvc(root, "push", "--remote", remote, "data.dvc")
+
+
+def pull(root: Path) -> Snapshot:
+    """Bring `data/` to the snapshot that `data.dvc` names, from the default remote, then `local`, then `seed`; verified.
+
+    Raises:
+        DataError: an object is in none of them, a file arrived damaged, or `data/` holds changes that were never versioned.
+    """
+    pointer, remotes = _pointer(root), _remotes(root)
+    reasons = []
+    for remote in remotes:
+        reasons.append(_fetch(root, remote))
+        missing = _missing_objects(root)
+        if not missing:
+            break
+    else:
+        tried = "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True))
+        found = f"{len(missing)} objects of the snapshot {pointer.hash} are missing: {', '.join(missing[:3])}. Tried {tried}."
+        raise DataError(found, next_step="Check out a commit whose data was pushed, or type `dreamgym collect` to record the data anew.")
+    _dvc(root, "checkout", "data.dvc")
+    verify(root)
+    return pointer
+
+
+def verify(root: Path) -> None:
+    """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the first that differs."""
+    for relative, digest in _listing(root).items():
+        path = root / "data" / relative
+        if not path.is_file():
+            raise DataError(f"{path} is missing.", f"data.dvc names it ({digest}).", "Type `dvc checkout data.dvc`.")
+        if _digest(path, "md5") != digest:
+            raise _differs(root, path, digest)
+    status = json.loads(_dvc(root, "status", "--json", "data.dvc") or "{}")
+    if status:
+        raise DataError(f"data/ differs from data.dvc: {json.dumps(status)}.", next_step="Type `dvc add data` to keep it as a new version.")
+
+
+def save_experiment(root: Path, name: str) -> str:
+    """Save the workspace, `data.dvc` included, as the DVC experiment `name` and return its commit; branch and index stay.
+
+    An experiment of the same name on the same commit is replaced. Raises DataError without a git commit to base it on.
+    """
+    init_if_needed(root)
+    head = _git(root, "rev-parse", "--verify", "HEAD")
+    if not head:
+        found = f"{root.absolute()} has no git commit to base an experiment on."
+        raise DataError(found, next_step='Type `git add -A && git commit -m "Start"`, then the same again.')
+    untracked = [] if _git(root, "ls-files", "data.dvc") or not (root / "data.dvc").exists() else ["--include-untracked", "data.dvc"]
+    _dvc(root, "exp", "save", "--name", name, "--force", *untracked)
+    commit = _git(root, "rev-parse", "--verify", f"refs/exps/{head[:2]}/{head[2:]}/{name}")
+    if not commit:
+        raise DataError(f"DVC left no experiment {name!r} on {head}.", next_step=f"Type `dvc exp save -n {name} --force` to see why.")
+    return commit
+
+
+def tree_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, or of a directory's sorted relative paths and their contents (`__pycache__` left out).
+
+    Neither time stamps nor the place matter. Raises DataError if `path` does not exist.
+    """
+    if path.is_file():
+        return _digest(path, "sha256")
+    if not path.is_dir():
+        raise DataError(f"There is no {path} to hash.", next_step="Type `dvc pull`, or run the stage that makes it again.")
+    files = {str(file.relative_to(path).as_posix()): file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+    total = hashlib.sha256()
+    for relative in sorted(files):
+        total.update(f"{relative}\0{_digest(files[relative], 'sha256')}\n".encode())
+    return total.hexdigest()
+
+
+def _digest(path: Path, algorithm: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _differs(root: Path, path: Path, digest: str) -> DataError:
+    cached = _object(root, digest)
+    if cached.is_file() and _digest(cached, "md5") != digest:
+        found = f"{path} is damaged, because its cache object {cached} is."
+        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dvc pull`.")
+    found = f"{path} was changed after its snapshot."
+    return DataError(found, f"Expected the MD5 {digest}.", "Type `dvc checkout --force data.dvc` to undo it, or `dvc add data` to keep it.")
+
+
+def _pointer(root: Path) -> Snapshot:
+    path = root / "data.dvc"
+    if not path.is_file():
+        raise DataError(f"There is no {path}.", "It names the version of data/.", "Type `git checkout data.dvc`, or `dreamgym collect`.")
+    try:
+        out = yaml.safe_load(path.read_text(encoding="utf-8"))["outs"][0]
+        return Snapshot(out["md5"], int(out["nfiles"]), int(out["size"]))
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
+        found = f"{path} is no pointer to a directory's version ({type(error).__name__})."
+        raise DataError(found, next_step="Type `git checkout data.dvc`.") from None
+
+
+def _listing(root: Path) -> dict[str, str]:
+    """Relative path -> MD5 of every file of the snapshot, from the cached listing, whose own bytes are checked."""
+    digest = _pointer(root).hash
+    path = _object(root, digest)
+    if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
+        found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
+        raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
+    return {entry["relpath"]: entry["md5"] for entry in json.loads(path.read_text(encoding="utf-8"))}
+
+
+def _missing_objects(root: Path) -> list[str]:
+    digest = _pointer(root).hash
+    if not _object(root, digest).is_file():
+        return [digest]
+    cache = _cache(root)
+    return sorted({entry for entry in _listing(root).values() if not (cache / entry[:2] / entry[2:]).is_file()})
+
+
+def _object(root: Path, digest: str) -> Path:
+    return _cache(root) / digest[:2] / digest[2:]
+
+
+def _config(root: Path) -> dict[str, dict]:
+    from dvc.config import Config
+
+    if not (root / ".dvc" / "config").is_file():
+        raise DataError(
+            f"{root.absolute()} is not under DVC.", next_step="Type `dreamgym collect`, which sets DVC up, or `git checkout .dvc`."
+        )
+    return dict(Config(dvc_dir=str(root.absolute() / ".dvc")))
+
+
+def _cache(root: Path) -> Path:
+    """Directory of the cached objects, named by their MD5."""
+    folder = _config(root).get("cache", {}).get("dir") or root.absolute() / ".dvc" / "cache"
+    return Path(folder) / "files" / "md5"
+
+
+def _remotes(root: Path) -> list[str]:
+    """The default remote, `local` and `seed`, each once."""
+    config = _config(root)
+    names = dict.fromkeys([config.get("core", {}).get("remote", LOCAL), LOCAL, SEED])
+    return [name for name in names if name in config.get("remote", {})]
+
+
+def _fetch(root: Path, remote: str) -> str:
+    """Fetch what `remote` has of the snapshot; the reason if DVC refuses. What counts is what then lies in the cache."""
+    done = _run(root, "fetch", "--remote", remote, "data.dvc")
+    if any(words in done.stderr for words in _DISK_FULL):
+        raise _failed(root, "fetch", done.stderr)
+    return _reason(done.stderr) if done.returncode else "not there"
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git prints; empty if it refuses."""
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True).stdout.strip()
+
+
+def _dvc(root: Path, *arguments: str) -> str:
+    """What one DVC command prints on stdout. Raises DataError with DVC's reason if it fails."""
+    done = _run(root, *arguments)
+    if done.returncode:
+        raise _failed(root, " ".join(arguments), done.stderr)
+    return done.stdout
+
+
+def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one DVC command, waiting for others in this repository; DVC itself gives up on a held lock after three seconds."""
+    command = [sys.executable, "-m", "dvc", *arguments]
+    environment = os.environ | {"DVC_NO_ANALYTICS": "1", "LC_ALL": "C.UTF-8"}
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    with _alone(root, deadline):
+        while True:
+            done = subprocess.run(command, cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            if not (done.returncode and any(words in done.stderr for words in _BUSY)):
+                return done
+            if time.monotonic() >= deadline:
+                raise _locked(root)
+            time.sleep(0.5)
+
+
+@contextmanager
+def _alone(root: Path, deadline: float) -> Iterator[None]:
+    """Hold the lock of our own DVC commands, so that they queue instead of meeting each other's locks."""
+    folder = root / ".dvc" / "tmp"
+    if not folder.parent.is_dir():
+        yield  # `dvc init` refuses a .dvc that exists
+        return
+    folder.mkdir(exist_ok=True)
+    with (folder / "dreamgym.lock").open("w") as file:
+        while not _acquired(file):
+            if time.monotonic() >= deadline:
+                raise _locked(root)
+            time.sleep(0.1)
+        yield
+
+
+def _acquired(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _locked(root: Path) -> DataError:
+    found = f"Another process has held DVC's lock in {root.absolute()} for {LOCK_WAIT_SECONDS:g} s."
+    return DataError(found, next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again.")
+
+
+def _failed(root: Path, command: str, stderr: str) -> DataError:
+    if any(words in stderr for words in _DISK_FULL):
+        free = shutil.disk_usage(root).free
+        found = f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as it was."
+        return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same again.")
+    return DataError(f"`dvc {command}` failed: {_reason(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
+
+
+def _reason(stderr: str) -> str:
+    lines = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
+    return "; ".join(lines) or stderr.strip()[-300:] or "it gives no reason"

@@ -1,0 +1,234 @@
+"""Snapshots against real git and real DVC in temporary repositories."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.errors import DataError
+from components.trajectories import snapshots
+
+
+def _git(root: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory) -> Path:
+    """A repository with a snapshot of two files, committed and pushed to the local remote."""
+    root = tmp_path_factory.mktemp("pushed")
+    _git(root, "init", "-q")
+    (root / ".gitignore").write_text("/data/\n/.dreamgym/\n")
+    (root / "data" / "tasks").mkdir(parents=True)
+    (root / "data" / "tasks" / "train.txt").write_text("tasks")
+    (root / "data" / "b.txt").write_text("transitions")
+    snapshots.snapshot(root)
+    snapshots.push(root)
+    _git(root, "add", "-A")
+    _git(root, "commit", "-qm", "data")
+    return root
+
+
+@pytest.fixture
+def repository(pushed, tmp_path) -> Path:
+    """A copy of it that a test may spoil."""
+    return Path(shutil.copytree(pushed, tmp_path / "repository"))
+
+
+def _object(folder: Path, content: str) -> Path:
+    return next(path for path in folder.rglob("*") if path.is_file() and path.read_bytes() == content.encode())
+
+
+def _overwrite(path: Path, content: str) -> None:
+    path.chmod(0o644)
+    path.write_text(content)
+    path.chmod(0o444)
+
+
+def _drop_workspace(root: Path) -> None:
+    shutil.rmtree(root / "data")
+    shutil.rmtree(root / ".dvc" / "cache")
+
+
+def test_snapshot_counts_and_the_same_data_has_the_same_hash(repository, tmp_path):
+    first = snapshots.snapshot(repository)
+    assert (first.files, first.size) == (2, len("tasks") + len("transitions"))
+    assert first.hash == snapshots.data_hash(repository)
+    again = snapshots.snapshot(repository)
+    assert again == first
+    (repository / "data" / "b.txt").write_text("other")
+    assert snapshots.snapshot(repository).hash != first.hash
+
+
+def test_committed_config_names_no_path_of_this_machine(repository):
+    for name in _git(repository, "ls-files").splitlines():
+        assert str(Path.home()) not in (repository / name).read_text()
+        assert str(repository.parent) not in (repository / name).read_text()
+    assert "url = ../seed" in (repository / ".dvc" / "config").read_text()
+
+
+def test_configure_remotes_keeps_another_default(repository):
+    config = repository / ".dvc" / "config"
+    config.write_text(config.read_text().replace("remote = local", "remote = store") + "['remote \"store\"']\n    url = s3://bucket/data\n")
+    snapshots.configure_remotes(repository)
+    assert "remote = store" in config.read_text() and "s3://bucket/data" in config.read_text()
+
+
+def test_pull_restores_from_the_local_remote(repository):
+    _drop_workspace(repository)
+    assert snapshots.pull(repository).files == 2
+    assert (repository / "data" / "tasks" / "train.txt").read_text() == "tasks"
+
+
+def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
+    snapshots.push(repository, snapshots.SEED)
+    _git(repository, "add", "-A")
+    _git(repository, "commit", "-qm", "seed")
+    _git(repository, "clone", "-q", str(repository), str(tmp_path / "clone"))
+    snapshots.pull(tmp_path / "clone")
+    assert (tmp_path / "clone" / "data" / "b.txt").read_text() == "transitions"
+
+
+def test_a_worktree_pulls_from_the_shared_cache(repository, tmp_path):
+    shutil.rmtree(repository / ".dreamgym")
+    worktree = tmp_path / "worktree"
+    _git(repository, "worktree", "add", "-q", "--detach", str(worktree))
+    snapshots.share_cache(worktree, repository)
+    snapshots.pull(worktree)
+    assert (worktree / "data" / "b.txt").read_text() == "transitions"
+    assert _git(worktree, "status", "--short") == ""
+
+
+def test_the_seed_refuses_more_than_its_limit(repository, monkeypatch):
+    monkeypatch.setattr(snapshots, "SEED_LIMIT_BYTES", 10)
+    with pytest.raises(DataError, match="16 bytes: too many for the seed.*at most 10"):
+        snapshots.push(repository, snapshots.SEED)
+
+
+def test_a_damaged_cache_object_is_named_where_dvc_is_silent(repository):
+    shutil.rmtree(repository / "data")
+    _overwrite(_object(repository / ".dvc" / "cache", "transitions"), "transitionz")
+    with pytest.raises(DataError, match=r"data/b.txt is damaged, because its cache object .* Type `rm -f") as caught:
+        snapshots.pull(repository)
+    remedy = caught.value.next_step.split("`")
+    subprocess.run(remedy[1], shell=True, check=True)
+    assert remedy[3] == "dvc pull"
+    subprocess.run([snapshots.sys.executable, "-m", "dvc", "pull", "-q"], cwd=repository, check=True)
+    assert (repository / "data" / "b.txt").read_text() == "transitions"
+
+
+def test_a_damaged_listing_is_named(repository):
+    _overwrite(next((repository / ".dvc" / "cache").rglob("*.dir")), "[]")
+    with pytest.raises(DataError, match=r"The listing .*\.dir of the snapshot .* is damaged"):
+        snapshots.verify(repository)
+
+
+def test_a_damaged_remote_object_is_not_taken(repository):
+    _drop_workspace(repository)
+    _overwrite(_object(repository / ".dreamgym", "transitions"), "transitionz")
+    with pytest.raises(DataError, match="missing"):
+        snapshots.pull(repository)
+    assert not (repository / "data" / "b.txt").exists()
+
+
+def test_a_missing_remote_object_is_an_error_where_dvc_is_silent(repository):
+    _drop_workspace(repository)
+    shutil.rmtree(repository / ".dreamgym")
+    with pytest.raises(DataError, match=r"1 objects of the snapshot \w+\.dir are missing.*local.*seed"):
+        snapshots.pull(repository)
+
+
+def test_a_changed_and_a_missing_file_are_named(repository):
+    snapshots.verify(repository)
+    (repository / "data" / "b.txt").write_text("edited")
+    with pytest.raises(DataError, match=r"data/b.txt was changed after its snapshot.*dvc checkout"):
+        snapshots.verify(repository)
+    (repository / "data" / "b.txt").unlink()
+    with pytest.raises(DataError, match=r"data/b.txt is missing"):
+        snapshots.verify(repository)
+
+
+def test_pull_does_not_destroy_unversioned_changes(repository):
+    (repository / "data" / "new.txt").write_text("mine")
+    with pytest.raises(DataError, match="checkout"):
+        snapshots.pull(repository)
+    assert (repository / "data" / "new.txt").read_text() == "mine"
+
+
+def test_no_git_repository_no_data_and_no_pointer(tmp_path):
+    with pytest.raises(DataError, match="no git repository.*git init"):
+        snapshots.snapshot(tmp_path)
+    _git(tmp_path, "init", "-q")
+    with pytest.raises(DataError, match="holds no files.*dreamgym collect"):
+        snapshots.snapshot(tmp_path)
+    with pytest.raises(DataError, match="There is no .*data.dvc"):
+        snapshots.data_hash(tmp_path)
+    (tmp_path / "data.dvc").write_text("<<<<<<< HEAD\nouts:\n")
+    with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
+        snapshots.data_hash(tmp_path)
+    with pytest.raises(DataError, match="no git commit to base an experiment on.*git commit"):
+        snapshots.save_experiment(tmp_path, "run-1")
+
+
+def test_an_experiment_commit_holds_data_dvc_and_leaves_the_branch(repository):
+    (repository / "data" / "b.txt").write_text("newer")
+    new = snapshots.snapshot(repository)
+    head, status = _git(repository, "rev-parse", "HEAD"), _git(repository, "status", "--short")
+    commit = snapshots.save_experiment(repository, "run-1")
+    assert new.hash in _git(repository, "show", f"{commit}:data.dvc")
+    assert (_git(repository, "rev-parse", "HEAD"), _git(repository, "status", "--short")) == (head, status)
+    _git(repository, "rm", "-q", "--cached", "data.dvc")
+    _git(repository, "commit", "-qm", "pointer untracked")
+    assert new.hash in _git(repository, "show", f"{snapshots.save_experiment(repository, 'run-2')}:data.dvc")
+
+
+def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
+    monkeypatch.setattr(snapshots, "LOCK_WAIT_SECONDS", 0.3)
+    (repository / ".dvc" / "tmp").mkdir(exist_ok=True)
+    with (repository / ".dvc" / "tmp" / "dreamgym.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="held DVC's lock .* for 0.3 s"):
+            snapshots.snapshot(repository)
+
+
+HOLD = "import time; from dvc.repo import Repo\nwith Repo('.').lock: print('held', flush=True); time.sleep(4.5)"
+
+
+def test_a_foreign_dvc_command_is_waited_for(repository):
+    with subprocess.Popen([snapshots.sys.executable, "-c", HOLD], cwd=repository, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        assert snapshots.snapshot(repository).files == 2
+        assert other.wait() == 0
+
+
+def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
+    program = tmp_path / "full"
+    program.write_text("#!/bin/sh\necho 'ERROR: unexpected error - [Errno 28] No space left on device' >&2; exit 255\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(snapshots.sys, "executable", str(program))  # stands in for DVC: filling the disk would hit everybody
+    with pytest.raises(DataError, match="The disk is full: `dvc add .* bytes are free"):
+        snapshots.snapshot(repository)
+    with pytest.raises(DataError, match="The disk is full: `dvc fetch"):
+        snapshots.pull(repository)
+
+
+def test_tree_hash_sees_contents_and_names_alone(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        (tmp_path / name / "inner" / "a.py").write_text("a = 1\n")
+    os.utime(tmp_path / "two" / "inner" / "a.py", (1, 1))
+    (tmp_path / "two" / "__pycache__").mkdir()
+    (tmp_path / "two" / "__pycache__" / "a.pyc").write_bytes(b"x")
+    first = snapshots.tree_hash(tmp_path / "one")
+    assert snapshots.tree_hash(tmp_path / "two") == first
+    (tmp_path / "two" / "inner" / "a.py").rename(tmp_path / "two" / "inner" / "b.py")
+    assert snapshots.tree_hash(tmp_path / "two") != first
+    assert snapshots.tree_hash(tmp_path / "one" / "inner" / "a.py") != first
+    with pytest.raises(DataError, match="There is no"):
+        snapshots.tree_hash(tmp_path / "three")

@@ -1,0 +1,181 @@
+"""The Parquet store on real files."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.errors import DataError
+from components.records import SYNTHETIC, Task, Transition
+from components.trajectories import store
+
+
+def make_task(number: int = 0) -> Task:
+    return Task(f"t{number}", "alfworld", "train", "put the mug on the desk", "you see a desk", spec='{"seed": 1}')
+
+
+def make_transition(step: int = 0, episode: str = "e0", task: str = "t0", **changes) -> Transition:
+    return replace(Transition(task, episode, step, f"state {step}", "go", f"state {step + 1}", 0.0, False), **changes)
+
+
+def test_tasks_and_transitions_come_back_equal_and_in_order(tmp_path):
+    tasks = [make_task(2), make_task(1)]
+    transitions = [make_transition(1, reward=1.0, done=True, source=SYNTHETIC), make_transition(0, reasoning="ünïcödé\n<success>")]
+    store.write_tasks(tmp_path / "deep" / "tasks.parquet", tasks)
+    store.write_transitions(tmp_path / "transitions.parquet", transitions)
+    assert store.read_tasks(tmp_path / "deep" / "tasks.parquet") == tasks
+    read = store.read_transitions(tmp_path / "transitions.parquet")
+    assert read == transitions and type(read[0].step) is int and type(read[0].done) is bool
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.text(), st.integers(0, 2**31), st.floats(allow_nan=False), st.booleans()), min_size=1, max_size=5))
+def test_any_text_and_number_survives_with_identical_bytes(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("any")
+    try:
+        transitions = [make_transition(step, state=text, reward=reward, done=done) for text, step, reward, done in rows]
+        store.write_transitions(folder / "a.parquet", transitions)
+    except DataError as error:  # a lone surrogate is no text
+        assert "surrogates not allowed" in str(error)
+        return
+    store.write_transitions(folder / "b.parquet", transitions)
+    assert (folder / "a.parquet").read_bytes() == (folder / "b.parquet").read_bytes()
+    assert store.read_transitions(folder / "a.parquet") == transitions
+
+
+def test_every_flipped_byte_is_noticed_or_harmless(tmp_path):
+    path, transitions = tmp_path / "a.parquet", [make_transition(step) for step in range(3)]
+    store.write_transitions(path, transitions)
+    good, noticed = path.read_bytes(), 0
+    for place in range(0, len(good), 7):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+        try:
+            assert store.read_transitions(path) == transitions
+        except DataError:
+            noticed += 1
+    assert noticed > len(good) / 7 / 2
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"not a table, but long enough to be one PAR1", None])
+def test_a_damaged_or_truncated_file_is_named(tmp_path, content):
+    path = tmp_path / "a.parquet"
+    store.write_transitions(path, [make_transition()])
+    path.write_bytes(path.read_bytes()[:-20] if content is None else content)
+    with pytest.raises(DataError, match=r"a.parquet \(\d.* bytes\) is damaged or no Parquet file.*dvc pull"):
+        store.read_transitions(path)
+
+
+def test_missing_and_empty_files_say_what_to_type(tmp_path):
+    with pytest.raises(DataError, match=r"There is no file .*a.parquet. Type `dvc pull` .* `dreamgym collect`"):
+        store.read_tasks(tmp_path / "a.parquet")
+    store.write_tasks(tmp_path / "a.parquet", [])
+    with pytest.raises(DataError, match="a.parquet has no rows"):
+        store.read_tasks(tmp_path / "a.parquet")
+
+
+def test_other_columns_types_and_nulls_are_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    store.write_transitions(path, [make_transition(), make_transition(1)])
+    frame = store.read_frame(path)
+    frame.drop(columns="state").assign(extra=1, step=["0", "1"]).to_parquet(path)
+    with pytest.raises(DataError, match="state is missing; extra is unknown; step is .*string instead of int64"):
+        store.read_transitions(path)
+    frame.assign(action=["go", None]).to_parquet(path)
+    with pytest.raises(DataError, match=r"missing values in action \(1\)"):
+        store.read_transitions(path)
+    frame.astype({"step": "int32", "reward": "float32"}).to_parquet(path)  # other widths, the same values
+    assert store.read_transitions(path) == [make_transition(), make_transition(1)]
+
+
+def test_read_frame_is_raw(tmp_path):
+    pd.DataFrame({"anything": [1]}).to_parquet(tmp_path / "a.parquet")
+    assert list(store.read_frame(tmp_path / "a.parquet").columns) == ["anything"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, code):
+    path = tmp_path / "a.parquet"
+    store.write_transitions(path, [make_transition()])
+
+    def full(descriptor: int) -> None:  # filling a real disk would hit everybody on the machine
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=r"disk is full: .*a.parquet needs [\d,]+ bytes, [\d,]+ are free. Nothing that was there before"):
+        store.write_transitions(path, [make_transition(), make_transition(1)])
+    assert store.read_transitions(path) == [make_transition()]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        store.write_tasks(tmp_path / "file" / "a.parquet", [make_task()])
+
+
+def test_the_log_only_grows_and_keeps_the_order_of_appending(tmp_path):
+    assert store.read_log(tmp_path / "replay") == []
+    for number in range(11):
+        path = store.append_transitions(tmp_path / "replay", [make_transition(episode=f"e{number}")], f"dream-{number}")
+    assert path.name == "00011-dream-10.parquet"
+    store.append_transitions(tmp_path / "replay", [], "nothing")
+    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay")] == [f"e{number}" for number in range(11)]
+
+
+def test_a_shard_is_never_rewritten(tmp_path):
+    path = store.append_transitions(tmp_path, [make_transition()], "real")
+    before = path.read_bytes()
+    store.append_transitions(tmp_path, [make_transition(1)], "dream")
+    with pytest.raises(DataError, match=r"already has .*00001-real.parquet.*never rewritten"):
+        store.append_transitions(tmp_path, [make_transition(2)], "real")
+    assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(DataError, match="'../x' is no plain file name"):
+        store.append_transitions(tmp_path, [], "../x")
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="00001-real.parquet .* is damaged"):
+        store.read_log(tmp_path)
+
+
+def test_a_shard_that_appears_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
+    path = store.append_transitions(tmp_path, [make_transition()], "x")
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: iter(()))  # the other process has not written it yet
+    with pytest.raises(DataError, match="already has"):
+        store.append_transitions(tmp_path, [make_transition(1)], "x")
+    monkeypatch.undo()
+    assert store.read_transitions(path) == [make_transition()]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_trajectories_are_grouped_in_order_of_appearance_and_sorted():
+    transitions = [make_transition(1, "b"), make_transition(0, "a", "t1"), make_transition(0, "b")]
+    first, second = store.trajectories([make_task(0), make_task(1)], transitions)
+    assert [step.step for step in first.steps] == [0, 1] and first.task.id == "t0"
+    assert second.steps[0].episode_id == "a" and second.task.id == "t1"
+
+
+@pytest.mark.parametrize(
+    ("transitions", "words"),
+    [
+        ([make_transition(task="t9")], "Episode e0 plays the unknown task 't9'"),
+        ([make_transition(), make_transition(1, task="t1")], "transitions of the tasks t0, t1"),
+        ([make_transition(), make_transition(2)], r"has the steps \[0, 2\]. Expected 0 to 1"),
+        ([make_transition(), make_transition()], r"has the steps \[0, 0\]"),
+    ],
+)
+def test_an_episode_that_is_none_is_refused(transitions, words):
+    with pytest.raises(DataError, match=words):
+        store.trajectories([make_task(0), make_task(1)], transitions)
+
+
+def test_the_layout_of_data():
+    layout = store.DataLayout(Path("data"))
+    assert str(layout.tasks("test")) == "data/tasks/test.parquet"
+    assert str(layout.trajectories("train")) == "data/trajectories/train.parquet"
+    assert (str(layout.replay), str(layout.backbone)) == ("data/replay", "data/backbone")
