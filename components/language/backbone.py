@@ -77,7 +77,7 @@ def load_backbone(path: Path | str, device: str = "cpu") -> tuple[PreTrainedMode
         raise DataError(f"{directory} holds no weights.", "Expected *.safetensors.", "Run dvc pull, or make them with dreamgym pretrain.")
     vocabulary = Vocabulary.load(path)
     try:
-        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa")
+        model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa")
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(
             f"The model in {path} cannot be loaded: {error}",
@@ -88,7 +88,7 @@ def load_backbone(path: Path | str, device: str = "cpu") -> tuple[PreTrainedMode
     return model.to(device).eval(), vocabulary
 
 
-def _fit_embeddings(model: PreTrainedModel, vocabulary: Vocabulary, path: Path | str) -> None:
+def _fit_embeddings(model: Any, vocabulary: Vocabulary, path: Path | str) -> None:
     rows = model.get_input_embeddings().weight.shape[0]
     if len(vocabulary) - vocabulary.added > rows:
         raise DataError(
@@ -124,7 +124,7 @@ def _detached(model: PreTrainedModel | PeftModel, dtype: torch.dtype | None) -> 
     """`model` itself where it can be written as it is, else a merged or converted copy."""
     if dtype is None and not isinstance(model, PeftModel):
         return model
-    copied = merge_lora(copy.deepcopy(model))
+    copied: Any = merge_lora(copy.deepcopy(model))
     return copied.to(dtype) if dtype is not None else copied
 
 
@@ -148,7 +148,8 @@ def add_lora(model: PreTrainedModel, config: LoraConfig) -> PreTrainedModel | Pe
     """
     if config.rank == 0:
         return model
-    settings = PeftLoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules=list(config.targets), task_type="CAUSAL_LM")
+    alpha: Any = config.alpha  # declared int by peft, used as a factor
+    settings = PeftLoraConfig(r=config.rank, lora_alpha=alpha, target_modules=list(config.targets), task_type="CAUSAL_LM")
     try:
         return get_peft_model(model, settings)
     except ValueError as error:
@@ -173,5 +174,5 @@ def without_adapters(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
 
 
 def has_plain_head(model: PreTrainedModel) -> bool:
-    """True if logits are the output embedding of the last hidden state and nothing else, so that they can be computed at some positions only."""
+    """True if logits are just the output embedding of the last hidden state, and can so be computed at a few positions only."""
     return model.config.model_type in PLAIN_HEADS

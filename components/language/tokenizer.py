@@ -32,10 +32,10 @@ class Vocabulary:
         DataError: the tokenizer has no fast (Rust) backend.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, tokenizer: Any) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise DataError(
-                f"{type(tokenizer).__name__} has no fast backend.", "Expected a tokenizer.json.", "Convert it with transformers' `use_fast`."
+                f"{type(tokenizer).__name__} has no fast backend.", "Expected a tokenizer.json.", "Convert the tokenizer to one, then load it."
             )
         before = len(tokenizer)
         tokenizer.add_tokens([AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS], special_tokens=True)
@@ -43,8 +43,9 @@ class Vocabulary:
         self.added = len(tokenizer) - before
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._backend.encode_special_tokens = True
-        self._ids = {str(marker): int(tokenizer.convert_tokens_to_ids(str(marker))) for marker in MARKERS}
-        self._markers = {index: Marker(marker) for marker, index in self._ids.items()}
+        known = self._backend.get_vocab(with_added_tokens=True)
+        self._ids = {str(marker): known[marker] for marker in MARKERS}
+        self._markers = {known[marker]: marker for marker in MARKERS}
         self._cached: dict[str, tuple[int, ...]] = {}
 
     @classmethod
@@ -79,7 +80,7 @@ class Vocabulary:
         """
         path = Path(directory)
         if path.is_dir() and not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
-            raise DataError(f"{path} holds no tokenizer.json.", "Expected the files of a tokenizer.", "Make the backbone: dreamgym pretrain.")
+            raise DataError(f"{path} holds no tokenizer.json.", "Expected a tokenizer's files.", "Make the backbone: dreamgym pretrain.")
         try:
             return cls(AutoTokenizer.from_pretrained(str(directory)))
         except (OSError, ValueError, KeyError) as error:

@@ -1,0 +1,166 @@
+"""A key-value cache that is never copied: rows of their own lengths in one preallocated block a layer, and the attention over it.
+
+Stock caches concatenate, that is copy, everything at each token, and grouped-query attention then repeats it once a query head.
+Here new keys and values are written in place at each row's own end, and the query heads of a group are laid side by side
+against the one key-value head they share. Positions at or behind a row's end may hold anything finite: the mask hides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+ATTENTION = "kept"
+
+
+class KeptLayer(CacheLayerMixin):
+    """Keys and values of one layer: [rows, key-value heads, capacity, head width], of which a window is in use."""
+
+    def __init__(self, cache: KeptCache) -> None:
+        super().__init__()
+        self.cache = cache
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Allocate, once the widths are known. Zeros: what lies behind the mask must be finite."""
+        _, heads, _, width = key_states.shape
+        shape = (self.cache.rows, heads, self.cache.capacity)
+        self.keys = key_states.new_zeros(*shape, width)
+        self.values = value_states.new_zeros(*shape, value_states.shape[-1])
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the new states in place and return views of the rows and positions in use."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        cache, heads = self.cache, self.keys.shape[1]
+        places = cache.places(heads)
+        for kept, new in ((self.keys, key_states), (self.values, value_states)):
+            kept.view(-1, kept.shape[-1]).index_copy_(0, places, new.reshape(-1, new.shape[-1]))
+        return self.keys[: cache.count, :, : cache.reach], self.values[: cache.count, :, : cache.reach]
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` positions a row."""
+        if self.is_initialized:
+            assert self.keys is not None and self.values is not None
+            self.keys, self.values = _widened(self.keys, capacity), _widened(self.values, capacity)
+
+    def move(self, source: Tensor, target: Tensor, length: int) -> None:
+        """Copy the first `length` positions of rows `source` to rows `target` (which may be a permutation of them)."""
+        if self.is_initialized:
+            assert self.keys is not None and self.values is not None
+            for kept in (self.keys, self.values):
+                kept[target, :, :length] = kept[source, :, :length]
+
+    def get_seq_length(self) -> int:
+        """Unused: the engine gives positions and mask itself."""
+        return 0
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Unused: the engine gives the mask itself."""
+        return self.cache.reach, 0
+
+    def get_max_length(self) -> int:
+        """No bound: the cache grows."""
+        return -1
+
+
+class KeptCache(Cache):
+    """The layers, and the window of rows and positions that the forward pass under way writes to.
+
+    Args:
+        layers: layers of the model.
+        rows: rows to allocate.
+        capacity: positions a row to allocate at first; doubled as needed.
+    """
+
+    def __init__(self, layers: int, rows: int, capacity: int) -> None:
+        self.rows, self.capacity = rows, capacity
+        self.count = self.reach = 0
+        self._places: dict[int, Tensor] = {}
+        self._positions = torch.zeros(0, 0, dtype=torch.long)
+        self._kept = [KeptLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self._kept])
+
+    def aim(self, positions: Tensor) -> None:
+        """Say where the next forward pass writes: the first B rows, at `positions` int64 [B, L]; grows the cache to fit."""
+        self.count, self.reach = positions.shape[0], int(positions.max()) + 1
+        if self.reach > self.capacity:
+            self.capacity = max(2 * self.capacity, self.reach)
+            for layer in self._kept:
+                layer.grow(self.capacity)
+        self._positions, self._places = positions, {}
+
+    def places(self, heads: int) -> Tensor:
+        """Flat indices into [rows * heads * capacity] of the states [rows of the pass, heads, L]; the same for every layer."""
+        if heads not in self._places:
+            device = self._positions.device
+            rows = torch.arange(self.count, device=device)[:, None, None]
+            head = torch.arange(heads, device=device)[None, :, None]
+            self._places[heads] = ((rows * heads + head) * self.capacity + self._positions[:, None, :]).reshape(-1)
+        return self._places[heads]
+
+    def move(self, source: list[int], target: list[int], length: int) -> None:
+        """Copy rows `source` to rows `target`, up to `length` positions."""
+        device = self._positions.device
+        for layer in self._kept:
+            layer.move(torch.tensor(source, device=device), torch.tensor(target, device=device), length)
+
+
+def _widened(kept: Tensor, capacity: int) -> Tensor:
+    wide = kept.new_zeros(*kept.shape[:2], capacity, kept.shape[3])
+    wide[:, :, : kept.shape[2]] = kept
+    return wide
+
+
+def kept_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n]."""
+    rows, heads, length, width = query.shape
+    groups = key.shape[1]
+    scale = width**-0.5 if scaling is None else scaling
+    if length == 1:
+        # One new token: the query heads of a group are the rows of one small product with the keys they share.
+        packed = query.reshape(rows * groups, heads // groups, width)
+        keys, values = key.flatten(0, 1), value.flatten(0, 1)
+        scores = torch.bmm(packed * scale, keys.transpose(1, 2)).view(rows, groups, heads // groups, -1)
+        if attention_mask is not None:
+            scores = scores + attention_mask
+        mixed = torch.bmm(torch.softmax(scores, dim=-1).view(rows * groups, heads // groups, -1), values)
+        return mixed.view(rows, 1, heads, value.shape[-1]), None
+    # Several: with one key-value head `expand` is a view, and the fused kernel reads it in place.
+    shared = [kept[:, :, None].expand(-1, -1, heads // groups, -1, -1).flatten(1, 2) for kept in (key, value)]
+    mixed = torch.nn.functional.scaled_dot_product_attention(query, shared[0], shared[1], attn_mask=attention_mask, scale=scale)
+    return mixed.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, kept_attention)
+
+
+@contextmanager
+def kept_attention_in(model: PreTrainedModel) -> Iterator[None]:
+    """Let `model` use `kept_attention` and evaluation mode within the block, and put back what it had."""
+    implementation, training = model.config._attn_implementation, model.training
+    model.config._attn_implementation = ATTENTION
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = implementation
+        if training:
+            model.train()

@@ -1,0 +1,256 @@
+"""Log-probabilities of a batch, and supervised fine-tuning that can be stopped and resumed.
+
+`token_logprobs` computes logits only where a token is predicted: with whole episodes packed as one sequence that is a small
+part of all positions, and a large vocabulary costs more than the model itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from components.errors import TrainingError
+from components.language.backbone import has_plain_head, without_adapters
+from components.language.examples import Batch, Example, batches, collate
+
+WARM_UP_STEPS = 30
+BETAS = (0.9, 0.98)
+WEIGHT_DECAY = 0.01
+CLIP_NORM = 1.0
+FINAL_LOSS_STEPS = 20
+
+OnStep = Callable[[int, int, float], None]
+
+
+@dataclass
+class TokenScores:
+    """Scores of the n predicted tokens of a batch, row by row in the order of the sequence.
+
+    `logprobs` fp32 [n]; `rows` and `columns` int64 [n], where each token stands in the batch; `entropies` fp32 [n] in nats, or None.
+    """
+
+    logprobs: Tensor
+    rows: Tensor
+    columns: Tensor
+    entropies: Tensor | None = None
+
+
+@dataclass
+class TrainingRecord:
+    """What a training run did: steps, tokens (padding excluded), seconds, the mean loss (nats a token) of each step."""
+
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+
+    @property
+    def final_loss(self) -> float:
+        """Mean of the last steps' losses."""
+        last = self.losses[-FINAL_LOSS_STEPS:]
+        return sum(last) / len(last) if last else math.nan
+
+
+def token_logprobs(
+    model: PreTrainedModel | PeftModel, batch: Batch, *, temperature: float = 1.0, with_entropy: bool = False
+) -> TokenScores:
+    """Log-probability of each token under `batch.loss_mask`, with gradients, under the softmax at `temperature`."""
+    rows, columns = batch.loss_mask.nonzero(as_tuple=True)
+    logits = _logits(without_adapters(model), batch, rows, batch.predecessor[rows, columns]).float() / temperature
+    distribution = torch.log_softmax(logits, dim=-1)
+    chosen = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
+    entropies = -(distribution.exp() * distribution).sum(-1) if with_entropy else None
+    return TokenScores(chosen, rows, columns, entropies)
+
+
+def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) -> Tensor:
+    """Logits [n, V] at n places of the batch."""
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
+    if batch.attention is not None:
+        # A 4D mask is used as it is. Without one, positions are left out too: transformers would take them for packed sequences.
+        inputs |= {"attention_mask": batch.attention, "position_ids": batch.position_ids}
+    if not has_plain_head(model):
+        return model(**inputs).logits[rows, places]
+    hidden = model.get_decoder()(**inputs).last_hidden_state
+    return model.get_output_embeddings()(hidden[rows, places])
+
+
+def supervised_finetune(
+    model: PreTrainedModel | PeftModel,
+    examples: Sequence[Example],
+    *,
+    epochs: float,
+    learning_rate: float,
+    batch_tokens: int,
+    seed: int,
+    on_step: OnStep | None = None,
+    max_seconds: float | None = None,
+    total_tokens: int | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 200,
+    pad_id: int = 0,
+) -> TrainingRecord:
+    """Train `model` in place on the mean loss of the flagged tokens: AdamW, warm-up, then a cosine to zero over the tokens.
+
+    It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given, and in any case at
+    `max_seconds`, towards which the learning rate then falls as well (so such a run depends on the machine's speed). Else the
+    same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called.
+
+    With `checkpoint` the state is saved to that file every `checkpoint_every` steps and at the end, and a file that is already
+    there is resumed from; whoever has saved the model may delete it.
+
+    Raises:
+        TrainingError: nothing to learn from, a loss that is not finite, or a checkpoint of another training.
+    """
+    per_epoch = sum(len(example) for example in examples)
+    if not examples or not any(any(segment.loss) for example in examples for segment in example.segments):
+        raise TrainingError(
+            f"{len(examples)} examples without one token to predict.", "Expected at least one.", "Check that collect recorded trajectories."
+        )
+    total = total_tokens if total_tokens is not None else max(1, round(epochs * per_epoch))
+    run = _Run(model, learning_rate, total, max_seconds, _warm_up(examples, batch_tokens, total / per_epoch))
+    if checkpoint is not None:
+        run.key = _fingerprint(model, examples, [learning_rate, batch_tokens, seed, total])
+        run.resume(checkpoint)
+    model.train()
+    for batch in run.remaining(examples, batch_tokens, seed, pad_id):
+        loss = run.step(batch)
+        if checkpoint is not None and run.record.steps % checkpoint_every == 0:
+            run.save(checkpoint)
+        if on_step is not None:
+            on_step(run.record.steps, run.record.tokens, loss)
+    model.eval()
+    if checkpoint is not None:
+        run.save(checkpoint)
+    return run.record
+
+
+class _Run:
+    """Model, optimiser and the place reached; `state_dict` is what a checkpoint holds."""
+
+    def __init__(self, model: Any, learning_rate: float, total: int, max_seconds: float | None, warm_up: int) -> None:
+        self.model, self.learning_rate, self.total, self.max_seconds, self.warm_up = model, learning_rate, total, max_seconds, warm_up
+        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self.optimiser = torch.optim.AdamW(self.weights, lr=learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
+        self.record, self.epoch, self.batch, self.key = TrainingRecord(), 0, 0, ""
+        self.began = time.monotonic()
+
+    @property
+    def progress(self) -> float:
+        """Share of the run behind us, by tokens or by time, whichever is further."""
+        spent = self.record.tokens / self.total
+        return spent if self.max_seconds is None else max(spent, self._seconds() / self.max_seconds)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def remaining(self, examples: Sequence[Example], batch_tokens: int, seed: int, pad_id: int) -> Iterator[Batch]:
+        """Batches from the place reached until the run is over."""
+        while True:
+            for number, group in enumerate(batches(examples, batch_tokens, seed + 1_000_003 * self.epoch)):
+                if self.progress >= 1:
+                    return
+                if number >= self.batch:
+                    self.batch = number + 1
+                    yield collate(group, pad_id).to(self.weights[0].device)
+            self.epoch, self.batch = self.epoch + 1, 0
+
+    def step(self, batch: Batch) -> float:
+        """One update; returns its loss."""
+        warmth = min(1.0, (self.record.steps + 1) / self.warm_up)
+        rate = self.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        loss = math.nan
+        if bool(batch.loss_mask.any()):
+            mean = -token_logprobs(self.model, batch).logprobs.mean()
+            loss = mean.item()
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"The loss is {loss} at step {self.record.steps + 1} (learning rate {rate:.2g}).",
+                    "Expected a finite number.",
+                    "Lower the stage's learning_rate, for example to a third, and run again.",
+                )
+            self.optimiser.zero_grad(set_to_none=True)
+            mean.backward()
+            torch.nn.utils.clip_grad_norm_(self.weights, CLIP_NORM)
+            self.optimiser.step()
+            self.record.losses.append(loss)
+        self.record.steps += 1
+        self.record.tokens += batch.tokens
+        self.record.seconds = self._seconds()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs, as plain values and tensors."""
+        weights = {name: weight.detach() for name, weight in self.model.named_parameters() if weight.requires_grad}
+        return {
+            "key": self.key,
+            "weights": weights,
+            "optimiser": self.optimiser.state_dict(),
+            "record": asdict(self.record),
+            "place": [self.epoch, self.batch],
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        with torch.no_grad():
+            for name, weight in self.model.named_parameters():
+                if name in state["weights"]:
+                    weight.copy_(state["weights"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.record = TrainingRecord(**state["record"])
+        self.epoch, self.batch = state["place"]
+        torch.set_rng_state(state["random"])
+        self.began = time.monotonic() - self.record.seconds
+
+    def save(self, path: Path) -> None:
+        """Write the state to `path`: beside, synced, renamed."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".part")
+        with beside.open("wb") as file:
+            torch.save(self.state_dict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+    def resume(self, path: Path) -> None:
+        """Load the state at `path` if there is one; it must be of this very training."""
+        if not path.is_file():
+            return
+        cure = f"Delete {path} to train from the start."
+        try:
+            state = torch.load(path, weights_only=True)
+        except Exception as error:
+            raise TrainingError(f"The checkpoint {path} cannot be read: {error}", next_step=cure) from error
+        if state["key"] != self.key:
+            raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
+        self.load_state_dict(state)
+
+
+def _warm_up(examples: Sequence[Example], batch_tokens: int, epochs: float) -> int:
+    """Warm-up steps: at most a tenth of a short run."""
+    steps = epochs * sum(1 for _ in batches(examples, batch_tokens, 0))
+    return max(1, min(WARM_UP_STEPS, int(steps / 10)))
+
+
+def _fingerprint(model: Any, examples: Sequence[Example], settings: list[float]) -> str:
+    digest = hashlib.sha256(repr(settings).encode())
+    for name, weight in model.named_parameters():
+        digest.update(f"{name} {tuple(weight.shape)} {weight.requires_grad} {weight.detach().double().sum().item()!r}".encode())
+    for example in examples:
+        for segment in example.segments:
+            digest.update(repr((segment.tokens, segment.loss, segment.branch)).encode())
+    return digest.hexdigest()
