@@ -1,0 +1,15 @@
+"""What made a run and what came of it: run directories, the stage store, manifests, and the one adapter to MLflow.
+
+MLflow reads these settings when it is imported, so they are set before any module of this package imports it.
+"""
+
+import os
+
+for _name, _value in {
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "GIT_PYTHON_REFRESH": "quiet",
+}.items():
+    os.environ.setdefault(_name, _value)

@@ -1,0 +1,137 @@
+"""Numbers that carry their n and an interval: proportions, means, and differences of success on the same games.
+
+Sources: Wilson (1927) for a proportion; Student's t for a mean; Newcombe (1998), Statistics in Medicine 17:2635, method 10,
+for a difference of paired proportions; the exact (binomial) test of McNemar (1947) for its p-value. No resampling and no
+random numbers: the same input always gives the same interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from scipy.special import stdtrit
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, the number of observations behind it, and the ends of its confidence interval, in the unit of the value."""
+
+    value: float
+    n: int
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, float | int]:
+        """The four keys of every entry of metrics.json."""
+        return {"value": self.value, "n": self.n, "low": self.low, "high": self.high}
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} (n={self.n}, {self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True)
+class PairedDifference(Estimate):
+    """Difference of two success rates on the same games.
+
+    `gained` games were won by the first alone and `lost` by the second alone; `p_value` is McNemar's exact two-sided one.
+    """
+
+    p_value: float
+    gained: int
+    lost: int
+
+
+def exact(value: float) -> Estimate:
+    """A count or another number that has no uncertainty: n is 1 and the interval is the value itself."""
+    return Estimate(float(value), 1, float(value), float(value))
+
+
+def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
+    """Share of successes with the Wilson interval; of nothing (n = 0) it is 0 with the interval 0 to 1: nothing is known.
+
+    Raises:
+        ValueError: not 0 <= successes <= n, or confidence not inside (0, 1).
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n}; expected 0 <= successes <= n")
+    if n == 0:
+        return Estimate(0.0, 0, 0.0, 1.0)
+    z, p = _normal_quantile(confidence), successes / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return Estimate(p, n, 0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
+
+
+def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """Mean with Student's t interval. One value has no interval (low = high = value); none at all gives 0 with n = 0."""
+    n = len(values)
+    if n == 0:
+        return Estimate(0.0, 0, 0.0, 0.0)
+    centre = math.fsum(values) / n
+    if n == 1:
+        return Estimate(centre, 1, centre, centre)
+    _check_confidence(confidence)
+    variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * math.sqrt(variance / n)
+    return Estimate(centre, n, centre - half, centre + half)
+
+
+def paired_difference(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> PairedDifference:
+    """Success rate of `a` minus that of `b`, where `a[i]` and `b[i]` are outcomes of the same game.
+
+    Raises:
+        ValueError: different lengths, or confidence not inside (0, 1).
+    """
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} outcomes against {len(b)}; expected pairs of the same games")
+    n = len(a)
+    if n == 0:
+        return PairedDifference(0.0, 0, -1.0, 1.0, 1.0, 0, 0)
+    both = sum(x and y for x, y in zip(a, b, strict=True))
+    gained, lost = sum(a) - both, sum(b) - both
+    low, high = _newcombe(both, gained, lost, n - both - gained - lost, confidence)
+    return PairedDifference((gained - lost) / n, n, low, high, mcnemar(gained, lost), gained, lost)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Exact two-sided p-value that games won by one side alone fall on either side with equal chance."""
+    total = gained + lost
+    tail = sum(math.comb(total, k) for k in range(min(gained, lost) + 1))
+    return min(1.0, 2 * tail / 2**total)
+
+
+def _newcombe(both: int, gained: int, lost: int, neither: int, confidence: float) -> tuple[float, float]:
+    n = both + gained + lost + neither
+    first, second = proportion(both + gained, n, confidence), proportion(both + lost, n, confidence)
+    phi = _phi(both, gained, lost, neither)
+    down = _root(first.value - first.low, second.high - second.value, phi)
+    up = _root(first.high - first.value, second.value - second.low, phi)
+    difference = (gained - lost) / n
+    return max(-1.0, difference - down), min(1.0, difference + up)
+
+
+def _root(x: float, y: float, phi: float) -> float:
+    return math.sqrt(max(0.0, x * x - 2 * phi * x * y + y * y))
+
+
+def _phi(both: int, gained: int, lost: int, neither: int) -> float:
+    """Correlation of the pairs, a positive one with the continuity correction of method 10; 0 where it is undefined."""
+    margins = (both + gained) * (lost + neither) * (both + lost) * (gained + neither)
+    if margins == 0:
+        return 0.0
+    product = both * neither - gained * lost
+    corrected = max(product - (both + gained + lost + neither) / 2, 0.0) if product > 0 else float(product)
+    return corrected / math.sqrt(margins)
+
+
+def _normal_quantile(confidence: float) -> float:
+    _check_confidence(confidence)
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1, such as 0.95")

@@ -1,0 +1,85 @@
+"""Content hashes (sha256, hex) of files, directories and source code: equal content has an equal hash, wherever it lies."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from components.errors import DataError, TrackingError
+
+_CHUNK_BYTES = 1 << 20
+_NOT_SOURCE = {"__pycache__"}
+
+
+def file_hash(path: Path) -> str:
+    """Hash of the bytes of one file. Raises DataError if it is missing or cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.", "Expected a file.", "Make it again or restore it.") from None
+    return digest.hexdigest()
+
+
+def tree_hash(path: Path) -> str:
+    """Hash of a file, or of a directory: over its files in order of their relative paths; names count, times and modes do not.
+
+    Raises:
+        DataError: `path` or a file below it is missing or cannot be read.
+    """
+    if not path.is_dir():
+        return file_hash(path)
+    return _hash_pairs((file.relative_to(path).as_posix(), file_hash(file)) for file in _files(path))
+
+
+def text_hash(text: str) -> str:
+    """Hash of the UTF-8 bytes of `text`."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def code_hash(names: Sequence[str]) -> str:
+    """Hash of the source of modules and packages (all files below a package), such as `["components.language"]`.
+
+    The packages are found as an import would find them, but a named module itself is not run.
+
+    Raises:
+        TrackingError: there is no module of a name.
+    """
+    pairs = []
+    for name in sorted(set(names)):
+        for folder, file in _sources(name):
+            pairs.append((f"{name}:{file.relative_to(folder).as_posix()}", file_hash(file)))
+    return _hash_pairs(pairs)
+
+
+def _hash_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
+    for name, content in pairs:
+        digest.update(f"{len(os.fsencode(name))}:".encode() + os.fsencode(name) + content.encode())
+    return digest.hexdigest()
+
+
+def _files(folder: Path, skip: frozenset[str] | set[str] = frozenset()) -> list[Path]:
+    found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    kept = (file for file in found if not skip.intersection(file.relative_to(folder).parts))
+    return sorted(kept, key=lambda file: file.relative_to(folder).as_posix())
+
+
+def _sources(name: str) -> Iterator[tuple[Path, Path]]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None:
+        raise TrackingError(f"There is no module {name!r} to hash.", "Expected names such as components.language.", "Mend its name.")
+    if spec.submodule_search_locations:
+        for folder in sorted(spec.submodule_search_locations):
+            visible = (file for file in _files(Path(folder), _NOT_SOURCE) if not file.name.startswith(".") and file.suffix != ".pyc")
+            yield from ((Path(folder), file) for file in visible)
+    elif spec.origin:
+        yield Path(spec.origin).parent, Path(spec.origin)

@@ -1,0 +1,109 @@
+"""The manifest: the one file that names everything that made a run, `runs/<id>/manifest.json`.
+
+It is the join key between git, DVC, Prefect and MLflow. It is written again, in one step, whenever the run learns more, so a
+crash leaves the last complete one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from components.errors import DataError
+from components.tracking.atomic import write_text
+from components.tracking.environment import Closed, Environment
+from components.tracking.stages import StageResult
+
+MANIFEST = "manifest.json"
+
+
+class StageEntry(Closed):
+    """One stage of the run."""
+
+    name: str
+    key: str = Field(description="Content key in the stage store.")
+    seconds: float = Field(description="Wall time of the computation, of an earlier run if reused.")
+    reused: bool = Field(description="True if an earlier run had made it.")
+    mlflow_run_id: str = Field("", description="The stage's run below the parent run.")
+
+
+class DataLineage(Closed):
+    """The data before and after, as DVC knows it."""
+
+    dvc_in: str = Field("", description="DVC hash of data/ when the run started.")
+    dvc_out: str = Field("", description="DVC hash of data/ at its end.")
+    experiment_commit: str = Field("", description="Commit of the DVC experiment that holds the whole workspace.")
+
+
+class RegisteredModel(Closed):
+    """A version in MLflow's registry."""
+
+    name: str
+    version: str
+    mlflow_run_id: str = ""
+    alias: str = Field("", description="Alias that this run moved to the version, such as champion.")
+
+
+class Costs(Closed):
+    """What the run spent beside time."""
+
+    real_interactions: int = Field(0, ge=0, description="Steps of the real environment spent on training.")
+    check_interactions: int = Field(0, ge=0, description="Steps of the real environment spent on checks and evaluation.")
+    tokens_generated: int = Field(0, ge=0, description="Tokens sampled by all models.")
+    tokens_trained: int = Field(0, ge=0, description="Tokens trained on by all models.")
+
+
+class Manifest(Closed):
+    """Everything that made a run."""
+
+    run_id: str
+    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601.")
+    status: Literal["running", "finished", "failed"] = "running"
+    environment: Environment
+    config: dict[str, Any] = Field(description="The resolved config.")
+    seeds: dict[str, int] = Field(default_factory=dict)
+    data: DataLineage = Field(default_factory=lambda: DataLineage())
+    prefect_flow_run_id: str = ""
+    mlflow_run_id: str = Field("", description="The run's parent run.")
+    mlflow_uri: str = ""
+    costs: Costs = Field(default_factory=lambda: Costs())
+    stages: list[StageEntry] = Field(default_factory=list)
+    models: list[RegisteredModel] = Field(default_factory=list)
+    decision: dict[str, Any] | None = Field(None, description="The promotion gate's verdict, conditions and reason.")
+
+    def add_stage(self, result: StageResult, mlflow_run_id: str = "") -> None:
+        """Note a finished stage; an entry of the same name is replaced."""
+        entry = StageEntry(name=result.name, key=result.key, seconds=result.seconds, reused=result.reused, mlflow_run_id=mlflow_run_id)
+        self.stages = [*(stage for stage in self.stages if stage.name != result.name), entry]
+
+    def save(self, run_directory: Path) -> Path:
+        """Write `manifest.json` in one step and return its path. Raises DataError if the disk refuses."""
+        path = run_directory / MANIFEST
+        write_text(path, self.model_dump_json(indent=2) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, run_directory: Path) -> Manifest:
+        """The manifest of a run. Raises DataError if it is missing or damaged."""
+        path = run_directory / MANIFEST
+        if not path.is_file():
+            raise DataError(f"There is no manifest {path}.", "Every run has one.", "Name a directory under runs/.")
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (ValidationError, UnicodeDecodeError, OSError) as error:
+            raise DataError(f"{path} is damaged: {_first_problem(error)}", next_step=_recover(path)) from None
+
+
+def _first_problem(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problem = error.errors()[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    return f"{place + ': ' if place else ''}{problem['msg']} ({error.error_count()} problems)."
+
+
+def _recover(path: Path) -> str:
+    return f"The same manifest is an artifact of the run in MLflow: download {MANIFEST} from there to {path.parent}."

@@ -1,0 +1,134 @@
+"""Run directories `runs/<id>/`, the link `runs/latest`, and the one format of final metrics.
+
+A run's id is its UTC start and four random digits, such as `20260131-142530-9f3a`: ids sort by time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components.errors import DataError, TrackingError
+from components.tracking.atomic import cannot_write, write_json
+
+Metrics = dict[str, dict[str, float | int | None]]
+METRICS = "metrics.json"
+_LATEST = "latest"
+_KEYS = ("value", "n", "low", "high")
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """A fresh id; `now` must know its time zone."""
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    return f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def start_run_directory(runs: Path, run_id: str | None = None) -> Path:
+    """Make `runs/<id>/` (of a given id, or a fresh one) and let `runs/latest` point at it; an existing directory is kept.
+
+    Raises:
+        DataError: the directory cannot be made.
+    """
+    directory = runs / (run_id or new_run_id())
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(directory, error) from error
+    point_latest(directory)
+    return directory
+
+
+def point_latest(run_directory: Path) -> None:
+    """Let `runs/latest` point at `run_directory` in one step, unless it already points at a newer run.
+
+    Raises:
+        DataError: `runs/latest` is not a link, or the disk refuses.
+    """
+    link = run_directory.parent / _LATEST
+    if link.exists() and not link.is_symlink():
+        raise DataError(f"{link} is not a link.", "Expected a link to the newest run.", f"Move it away: mv {link} {link}.old")
+    if link.is_symlink() and link.exists() and link.readlink().name > run_directory.name:
+        return
+    temporary = link.with_name(f".{_LATEST}.{secrets.token_hex(4)}")
+    try:
+        temporary.symlink_to(run_directory.name, target_is_directory=True)
+        temporary.replace(link)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(link, error) from error
+
+
+def find_run(runs: Path, run_id: str = _LATEST) -> Path:
+    """The directory of a run by its id or `latest`, with the link resolved. Raises DataError naming the nearest runs there are."""
+    directory = runs / run_id
+    if run_id and Path(run_id).name == run_id and directory.is_dir():
+        return directory.resolve()
+    known = list_runs(runs)
+    near = difflib.get_close_matches(run_id, known, n=3) or known[-3:]
+    hint = f"Name one of the runs there are, such as {', '.join(near)}." if near else "Type `dreamgym retrain` to make a first run."
+    raise DataError(f"There is no run {run_id!r} under {runs}.", next_step=hint)
+
+
+def list_runs(runs: Path) -> list[str]:
+    """Ids of all runs, oldest first."""
+    if not runs.is_dir():
+        return []
+    return sorted(entry.name for entry in runs.iterdir() if entry.is_dir() and not entry.is_symlink() and not entry.name.startswith("."))
+
+
+def write_metrics(run_directory: Path, metrics: Mapping[str, Mapping[str, float]]) -> Path:
+    """Write `metrics.json` as `{name: {"value", "n", "low", "high"}}`, replacing it in one step, and return its path.
+
+    Raises:
+        TrackingError: an entry has other keys or something that is no number.
+        DataError: the disk refuses.
+    """
+    path = run_directory / METRICS
+    write_json(path, checked_metrics(metrics))
+    return path
+
+
+def read_metrics(run_directory: Path) -> Metrics:
+    """The metrics of a run. Raises DataError if they are missing or damaged."""
+    path = run_directory / METRICS
+    if not path.is_file():
+        next_step = "Type `dreamgym retrain` with the same config to finish it: finished stages are reused."
+        raise DataError(f"There is no {path}: the run has not come to its end.", next_step=next_step)
+    try:
+        return checked_metrics(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, OSError, TrackingError) as error:
+        raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None
+
+
+def checked_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Metrics:
+    """The metrics with plain keys and numbers; a number that is not finite becomes null, since JSON has none.
+
+    Raises:
+        TrackingError: an entry has other keys than value, n, low and high, or something that is no number.
+    """
+    if not isinstance(metrics, Mapping):
+        raise TrackingError(f"The metrics are a {type(metrics).__name__}.", "Expected a mapping of names.")
+    return {str(name): _entry(str(name), entry) for name, entry in metrics.items()}
+
+
+def _entry(name: str, entry: Any) -> dict[str, float | int | None]:
+    if not isinstance(entry, Mapping) or set(entry) != set(_KEYS):
+        shown = sorted(entry) if isinstance(entry, Mapping) else repr(entry)
+        raise TrackingError(f"The metric {name} holds {shown}.", f"Expected exactly {', '.join(_KEYS)}.", "Give Estimate.to_json().")
+    return {key: _number(name, key, entry[key]) for key in _KEYS}
+
+
+def _number(name: str, key: str, value: Any) -> float | int | None:
+    if value is None:
+        return None
+    try:
+        number = int(value) if key == "n" else float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TrackingError(f"The metric {name} has {key} = {value!r}.", "Expected a number.") from None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,109 @@
+"""Intervals against values worked out by hand or printed in their sources."""
+
+import math
+
+import pytest
+
+from components.evaluation.intervals import Estimate, exact, mcnemar, mean, paired_difference, proportion
+
+
+def outcomes(both, gained, lost, neither):
+    a = [True] * (both + gained) + [False] * (lost + neither)
+    b = [True] * both + [False] * gained + [True] * lost + [False] * neither
+    return a, b
+
+
+def test_wilson_of_a_half_is_worked_out_by_hand():
+    # z = 1.959964, n = 10, p = 0.5: half = z / (1 + z2/n) * sqrt(0.025 + z2/400) with z2 = 3.841459
+    z2 = 3.841459
+    half = math.sqrt(z2) / (1 + z2 / 10) * math.sqrt(0.025 + z2 / 400)
+    estimate = proportion(5, 10)
+    assert estimate.value == 0.5
+    assert (estimate.low, estimate.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+    assert (estimate.low, estimate.high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+
+
+def test_wilson_matches_the_values_printed_by_newcombe():
+    # Newcombe (1998), Statistics in Medicine 17:857, table I, method 3
+    for successes, n, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)]:
+        estimate = proportion(successes, n)
+        assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=6e-5)
+
+
+def test_nothing_observed_means_nothing_known():
+    assert proportion(0, 0) == Estimate(0.0, 0, 0.0, 1.0)
+    assert mean([]) == Estimate(0.0, 0, 0.0, 0.0)
+    assert paired_difference([], []).to_json() == {"value": 0.0, "n": 0, "low": -1.0, "high": 1.0}
+
+
+def test_impossible_counts_and_levels_are_refused():
+    with pytest.raises(ValueError, match="5 successes of 4"):
+        proportion(5, 4)
+    with pytest.raises(ValueError, match="confidence is 95"):
+        proportion(1, 4, confidence=95)
+    with pytest.raises(ValueError, match="2 outcomes against 1"):
+        paired_difference([True, False], [True])
+
+
+def test_mean_uses_students_t():
+    # mean 3, standard deviation sqrt(2.5), t(0.975, 4) = 2.776445
+    half = 2.776445 * math.sqrt(2.5 / 5)
+    estimate = mean([1, 2, 3, 4, 5])
+    assert (estimate.value, estimate.n) == (3.0, 5)
+    assert (estimate.low, estimate.high) == pytest.approx((3 - half, 3 + half), abs=1e-5)
+    assert mean([7.0]) == Estimate(7.0, 1, 7.0, 7.0)
+
+
+def test_more_confidence_is_a_wider_interval():
+    assert proportion(30, 60, 0.99).low < proportion(30, 60, 0.95).low
+    assert mean([1, 2, 4], 0.99).high > mean([1, 2, 4], 0.8).high
+
+
+def test_paired_interval_worked_out_by_hand():
+    # 36 won by both, 12 by the first alone, 2 by the second alone, 0 by neither: ad - bc = -24, so phi is not corrected
+    first, second = proportion(48, 50), proportion(38, 50)
+    phi = -24 / math.sqrt(48 * 2 * 38 * 12)
+    dl1, du1 = first.value - first.low, first.high - first.value
+    dl2, du2 = second.value - second.low, second.high - second.value
+    difference = paired_difference(*outcomes(36, 12, 2, 0))
+    assert difference.value == pytest.approx(0.2)
+    assert difference.low == pytest.approx(0.2 - math.sqrt(dl1**2 - 2 * phi * dl1 * du2 + du2**2))
+    assert difference.high == pytest.approx(0.2 + math.sqrt(du1**2 - 2 * phi * du1 * dl2 + dl2**2))
+    assert (difference.low, difference.high) == pytest.approx((0.0569, 0.3404), abs=1e-4)  # as printed by Newcombe
+
+
+def test_a_positive_correlation_is_corrected_for_continuity():
+    # ad - bc = 19*19 - 1*11 = 350, less n/2 = 25
+    difference = paired_difference(*outcomes(19, 11, 1, 19))
+    assert difference.low < 0.2 < difference.high
+    uncorrected_phi, corrected_phi = (value / math.sqrt(30 * 20 * 20 * 30) for value in (350, 325))
+    dl1, du2 = proportion(30, 50).value - proportion(30, 50).low, proportion(20, 50).high - 0.4
+    assert difference.low == pytest.approx(0.2 - math.sqrt(dl1**2 - 2 * corrected_phi * dl1 * du2 + du2**2))
+    assert difference.low != pytest.approx(0.2 - math.sqrt(dl1**2 - 2 * uncorrected_phi * dl1 * du2 + du2**2))
+
+
+def test_paired_is_antisymmetric_and_counts_the_discordant_games():
+    a, b = outcomes(10, 7, 2, 5)
+    forth, back = paired_difference(a, b), paired_difference(b, a)
+    assert (forth.gained, forth.lost) == (7, 2) == (back.lost, back.gained)
+    assert (forth.value, forth.low, forth.high) == pytest.approx((-back.value, -back.high, -back.low))
+    assert forth.p_value == back.p_value
+
+
+def test_mcnemar_by_hand():
+    assert mcnemar(5, 0) == pytest.approx(2 / 32)
+    assert mcnemar(7, 2) == pytest.approx(2 * (1 + 9 + 36) / 512)
+    assert mcnemar(3, 3) == 1.0
+    assert mcnemar(0, 0) == 1.0
+
+
+def test_equal_outcomes_differ_by_nothing():
+    difference = paired_difference([True, False] * 8, [True, False] * 8)
+    assert difference.value == 0.0
+    assert difference.low < 0 < difference.high
+    assert difference.p_value == 1.0
+
+
+def test_json_has_the_four_keys():
+    assert exact(12).to_json() == {"value": 12.0, "n": 1, "low": 12.0, "high": 12.0}
+    assert set(paired_difference([True], [False]).to_json()) == {"value", "n", "low", "high"}

@@ -1,0 +1,198 @@
+"""The stage store on a real disk: keys, reuse, damage, crashes and two processes at once."""
+
+import errno
+import multiprocessing
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.errors import DataError, TrackingError
+from components.tracking import atomic
+from components.tracking.stages import StageStore, code_hash, file_hash, tree_hash
+
+METRICS = {"loss": {"value": 0.5, "n": 10, "low": 0.4, "high": 0.6}}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return StageStore(tmp_path / "stages")
+
+
+def make(store, key, text="weights", name="train", **more):
+    work = store.begin(name, key)
+    (work / "model").mkdir(exist_ok=True)
+    (work / "model" / "weights.txt").write_text(text)
+    (work / "log.txt").write_text("fine")
+    given = {"metrics": METRICS, "outputs": {"model": "model", "log": "log.txt"}, "seconds": 1.5, "details": {"steps": 3}, **more}
+    return store.commit(name, key, **given)
+
+
+def key_of(store, **changes):
+    parts = {"name": "train", "inputs": {"data": "abc"}, "config": {"lr": 0.1, "deep": {"a": [1]}}, "code": ["components.errors"]}
+    return store.key(**{**parts, **changes})
+
+
+def test_the_key_depends_on_each_part_and_on_nothing_else(store, tmp_path):
+    key = key_of(store)
+    assert len(key) == 64
+    assert key == key_of(StageStore(tmp_path / "elsewhere"), config={"deep": {"a": [1]}, "lr": 0.1})
+    changed = [
+        key_of(store, name="other"),
+        key_of(store, inputs={"data": "abd"}),
+        key_of(store, config={"lr": 0.2, "deep": {"a": [1]}}),
+        key_of(store, code=["components.records"]),
+    ]
+    assert len({key, *changed}) == 5
+
+
+def test_a_result_is_found_again_with_everything_that_was_given(store):
+    key = key_of(store)
+    assert store.find("train", key) is None
+    made = make(store, key)
+    found = StageStore(store.root).find("train", key)
+    assert not made.reused
+    assert found.reused
+    assert found.metrics == METRICS
+    assert found.outputs["model"] == store.root / f"train-{key[:12]}" / "model"
+    assert (found.outputs["model"] / "weights.txt").read_text() == "weights"
+    assert found.output_hashes == {"model": tree_hash(found.outputs["model"]), "log": file_hash(found.outputs["log"])}
+    assert (found.seconds, found.details) == (1.5, {"steps": 3})
+    assert not list(store.root.glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda d: (d / "model" / "weights.txt").write_text("WEIGHTS"), "model .* has the hash"),
+        (lambda d: (d / "model" / "more.txt").write_text(""), "model .* has the hash"),
+        (lambda d: (d / "log.txt").unlink(), "log is missing"),
+        (lambda d: (d / "stage.json").write_text('{"name": "tr'), "damaged"),
+        (lambda d: (d / "stage.json").write_text("[]"), "damaged"),
+        (lambda d: (d / "stage.json").unlink(), "damaged"),
+    ],
+)
+def test_a_damaged_result_is_reported_not_reused_and_set_aside(store, caplog, damage, words):
+    key = key_of(store)
+    directory = make(store, key).directory
+    damage(directory)
+    result, reason = store.look_up("train", key)
+    assert result is None
+    assert re.search(words, reason)
+    assert store.find("train", key) is None
+    assert "will be made again" in caplog.text
+    assert not make(store, key, text="new").reused
+    assert store.find("train", key).outputs["model"].joinpath("weights.txt").read_text() == "new"
+    assert directory.with_name(directory.name + ".damaged-1").is_dir()
+
+
+def test_a_crashed_stage_finds_its_checkpoint_again(store):
+    key = key_of(store)
+    process = multiprocessing.get_context("spawn").Process(target=_crash, args=(store.root, key))
+    process.start()
+    process.join()
+    assert process.exitcode == 7
+    assert store.find("train", key) is None
+    work = store.begin("train", key)
+    assert (work / "checkpoint").read_text() == "step 40"
+    assert store.begin("train", key) == work
+
+
+def _crash(root: Path, key: str) -> None:
+    import os
+
+    (StageStore(root).begin("train", key) / "checkpoint").write_text("step 40")
+    os._exit(7)
+
+
+def test_of_two_processes_the_second_uses_the_firsts_result(store):
+    key = key_of(store)
+    context = multiprocessing.get_context("spawn")
+    begun, go, answers = context.Event(), context.Event(), context.Queue()
+    other = context.Process(target=_second, args=(store.root, key, begun, go, answers))
+    ours = store.begin("train", key)
+    other.start()
+    assert begun.wait(60)
+    assert (ours / "model").exists() is False
+    make(store, key, text="first")
+    go.set()
+    reused, text = answers.get(timeout=60)
+    other.join()
+    assert (reused, text) == (True, "first")
+    assert not list(store.root.glob("*.partial"))
+    assert store.find("train", key).outputs["model"].joinpath("weights.txt").read_text() == "first"
+
+
+def _second(root, key, begun, go, answers):
+    store = StageStore(root)
+    store.begin("train", key)
+    begun.set()
+    go.wait(60)
+    result = make(store, key, text="second")
+    answers.put((result.reused, (result.outputs["model"] / "weights.txt").read_text()))
+
+
+def test_a_full_disk_is_a_data_error_and_loses_nothing(store, monkeypatch):
+    old = make(store, key_of(store))
+    key = key_of(store, inputs={"data": "new"})
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, "fsync", full)
+        with pytest.raises(DataError, match="disk is full.*Free some space"):
+            make(store, key)
+    assert store.find("train", key) is None
+    assert store.find("train", old.key) is not None
+    assert (store.begin("train", key) / "log.txt").exists()
+    assert not make(store, key).reused
+
+
+def test_outputs_must_exist_inside_the_work_directory(store, tmp_path):
+    (tmp_path / "secret").write_text("x")
+    with pytest.raises(DataError, match="output model is missing"):
+        make(store, key_of(store), outputs={"model": "nowhere"})
+    with pytest.raises(DataError, match="Expected a path relative to"):
+        make(store, key_of(store), outputs={"model": "../../secret"})
+
+
+def test_wrong_use_is_refused_with_words(store):
+    with pytest.raises(TrackingError, match="Expected exactly value, n, low, high"):
+        make(store, key_of(store), metrics={"loss": {"value": 1.0}})
+    with pytest.raises(TrackingError, match="has no work directory"):
+        store.commit("other", key_of(store), metrics={}, outputs={}, seconds=0)
+    with pytest.raises(TrackingError, match="No stage can be called"):
+        store.begin("../x", key_of(store))
+    with pytest.raises(TrackingError, match="no module 'components.nowhere.at_all'"):
+        key_of(store, code=["components.nowhere.at_all"])
+    with pytest.raises(ValueError, match="JSON"):
+        key_of(store, config={"lr": float("nan")})
+
+
+def test_code_hash_follows_the_source_and_ignores_caches(tmp_path, monkeypatch):
+    package = tmp_path / "dreamt_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('not run')")
+    (package / "a.py").write_text("x = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = code_hash(["dreamt_package"])
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "a.pyc").write_text("cache")
+    assert code_hash(["dreamt_package"]) == before
+    (package / "a.py").write_text("x = 2")
+    assert code_hash(["dreamt_package"]) != before
+    assert "dreamt_package" not in sys.modules
+
+
+def test_tree_hash_sees_names_and_content_but_not_where_it_lies(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder / "sub").mkdir(parents=True)
+        (tmp_path / folder / "a").write_text("1")
+        (tmp_path / folder / "sub" / "b").write_text("2")
+    assert tree_hash(tmp_path / "one") == tree_hash(tmp_path / "two")
+    (tmp_path / "two" / "a").rename(tmp_path / "two" / "c")
+    assert tree_hash(tmp_path / "one") != tree_hash(tmp_path / "two")
+    with pytest.raises(DataError, match="cannot be read"):
+        tree_hash(tmp_path / "three")
