@@ -85,7 +85,41 @@ def read_transitions(path: Path) -> list[Transition]:
 
 def read_frame(path: Path) -> pd.DataFrame:
     """The raw table, whatever its columns, for validation. Raises DataError if it is missing, damaged or empty."""
-    return _read(path).to_pandas()
+    return read_table(path).to_pandas(ignore_metadata=True)
+
+
+def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
+    """The raw Arrow table, its checksums verified. Raises DataError if the file is missing, damaged, or empty and may not be."""
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.", next_step=_RECOVER)
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        found = f"{path} ({path.stat().st_size:,} bytes) is damaged or no Parquet file: {str(error).splitlines()[0]}"
+        raise DataError(found, next_step=f"Remove it. {_RECOVER}") from error
+    if table.num_rows == 0 and not may_be_empty:
+        raise DataError(f"{path} has no rows.", "Expected at least one.", _RECOVER)
+    return table
+
+
+def write_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Write a table of any columns, such as rows set aside, replacing `path` in one step. Raises DataError if it cannot be."""
+    _write(path, _bytes(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()), os.replace)
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """`text`, `integer`, `number`, or Arrow's own name.
+
+    Types that differ in width alone are one kind: a file written elsewhere may hold large strings or 32-bit numbers.
+    """
+    tests: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
+        ("text", lambda t: pa.types.is_string(t) or pa.types.is_large_string(t)),
+        ("integer", pa.types.is_integer),
+        ("number", pa.types.is_floating),
+    )
+    return next((name for name, test in tests if test(kind)), str(kind))
 
 
 def append_transitions(log_dir: Path, transitions: Iterable[Transition], shard_name: str) -> Path:
@@ -151,8 +185,11 @@ def _encode(path: Path, records: Iterable[Any], schema: pa.Schema) -> bytes:
         columns = [pa.array([getattr(record, field.name) for record in records], type=field.type) for field in schema]
     except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
         raise DataError(f"A record cannot be written to {path}: {error}", next_step="Mend the record where it is made.") from None
+    return _bytes(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_arrays(columns, schema=schema)
     pq.write_table(table, sink, compression="zstd", store_schema=False, write_page_checksum=True)
     return sink.getvalue().to_pybytes()
 
@@ -201,7 +238,7 @@ def _free_bytes(path: Path) -> int:
 
 def _rows(path: Path, schema: pa.Schema, may_be_empty: bool = False) -> Iterable[tuple[Any, ...]]:
     """Rows in the order of the schema's columns; every value is present and of its column's type."""
-    table = _read(path, may_be_empty)
+    table = read_table(path, may_be_empty)
     _check_columns(path, table.schema, schema)
     table = table.select(schema.names)
     nulls = [f"{name} ({column.null_count})" for name, column in zip(schema.names, table.columns, strict=True) if column.null_count]
@@ -210,36 +247,11 @@ def _rows(path: Path, schema: pa.Schema, may_be_empty: bool = False) -> Iterable
     return zip(*(column.to_pylist() for column in table.cast(schema).columns), strict=True)
 
 
-def _read(path: Path, may_be_empty: bool = False) -> pa.Table:
-    if not path.is_file():
-        raise DataError(f"There is no file {path}.", next_step=_RECOVER)
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        found = f"{path} ({path.stat().st_size:,} bytes) is damaged or no Parquet file: {str(error).splitlines()[0]}"
-        raise DataError(found, next_step=f"Remove it. {_RECOVER}") from error
-    if table.num_rows == 0 and not may_be_empty:
-        raise DataError(f"{path} has no rows.", "Expected at least one.", _RECOVER)
-    return table
-
-
 def _check_columns(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
     problems = [f"{name} is missing" for name in expected.names if name not in found.names]
     problems += [f"{name} is unknown" for name in found.names if name not in expected.names]
     for field in expected:
-        if field.name in found.names and _kind(found.field(field.name).type) != _kind(field.type):
+        if field.name in found.names and kind_of(found.field(field.name).type) != kind_of(field.type):
             problems.append(f"{field.name} is {found.field(field.name).type} instead of {field.type}")
     if problems:
         raise DataError(f"{path} has other columns: {'; '.join(problems)}.", f"Expected {', '.join(expected.names)}.", _RECOVER)
-
-
-def _kind(kind: pa.DataType) -> str:
-    """Types that differ in width alone are one kind: a file written elsewhere may hold large strings or 32-bit numbers."""
-    tests: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
-        ("text", lambda t: pa.types.is_string(t) or pa.types.is_large_string(t)),
-        ("integer", pa.types.is_integer),
-        ("number", pa.types.is_floating),
-    )
-    return next((name for name, test in tests if test(kind)), str(kind))

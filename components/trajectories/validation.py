@@ -1,0 +1,242 @@
+"""Great Expectations over recorded transitions: what breaks a rule is set aside with its reason, and many such rows stop the run.
+
+Rules that span rows (step order, state chain ...) are computed as true/false columns first and then expected to be true, so
+that every rule stands in the Data Docs. A row that breaks a rule takes its whole episode along: a trajectory with a hole is
+none. Text that spells a reserved marker is counted, not refused: it is encoded as plain text later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+import pyarrow as pa
+
+from components.config import DataConfig, EnvironmentConfig
+from components.errors import DataError
+from components.language.markers import MARKERS
+from components.records import REAL, SYNTHETIC, TRAIN, Task, Transition
+from components.trajectories import store
+
+ENVIRONMENTS = get_args(EnvironmentConfig.model_fields["name"].annotation)
+_TEXTS = ("state", "action", "next_state")
+_ACROSS_ROWS = {  # rule: (the column whose value is shown with a broken row, what is expected)
+    "step_follows": ("step", "The steps of an episode are 0, 1, 2 ... in the order of the file."),
+    "state_follows": ("state", "A state is the next state of the step before it."),
+    "end_is_last": ("done", "Only the last step of an episode is terminal."),
+    "reward_is_last": ("reward", "Only the last step of an episode is rewarded."),
+    "episode_has_one_task": ("task_id", "All steps of an episode have the same task."),
+    "task_is_known": ("task_id", "The task is in one of the files of tasks."),
+    "environment_is_known": ("task_id", "The task belongs to a known environment."),
+    "task_is_not_held_out": ("task_id", "The task is not held out: it belongs to no other split."),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule: whether all rows keep it, and how many do not (of `markers_spelled`, which never fails: how many there are)."""
+
+    name: str
+    success: bool
+    unexpected: int
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """What validation found. `share` is that of rows that break a rule; `quarantined` also has the rest of their episodes."""
+
+    rows: int
+    valid_rows: int
+    quarantined: pd.DataFrame
+    share: float
+    checks: list[Check]
+    data_docs: Path
+    clean_path: Path
+
+
+def validate(
+    transitions_path: Path,
+    tasks_by_split: Mapping[str, Sequence[Task]],
+    config: DataConfig,
+    out_dir: Path,
+    split: str = TRAIN,
+    environments: Collection[str] = ENVIRONMENTS,
+) -> ValidationReport:
+    """Check the transitions of the tasks of `split`; tasks of the other splits are held out from them.
+
+    Writes `transitions.parquet` (the clean episodes), `quarantine.parquet` (the others, with `reason`) and
+    `data_docs/index.html` into `out_dir`.
+
+    Raises:
+        DataError: the file is missing, damaged or has other columns; more than `config.quarantine_share` of the rows break
+            a rule (the first five are named); or no row is left.
+    """
+    docs, clean_path = out_dir / "data_docs", out_dir / "transitions.parquet"
+    shutil.rmtree(docs, ignore_errors=True)
+    clean_path.unlink(missing_ok=True)
+    table = store.read_table(transitions_path)
+    context = _context(docs)
+    checks = _check_columns(context, transitions_path, table.schema, docs)
+    frame = table.to_pandas(ignore_metadata=True)[store.TRANSITION_SCHEMA.names]
+    results = _run(context, "transitions", _with_rules(frame, tasks_by_split, split, environments), _row_expectations(config))
+    checks += [_check(result) for result in results]
+    reasons = _reasons(results, frame)
+    quarantined = _quarantined(frame, reasons)
+    store.write_frame(out_dir / "quarantine.parquet", quarantined)
+    share = len(reasons) / len(frame)
+    clean = frame.drop(index=quarantined.index)
+    if share > config.quarantine_share or clean.empty:
+        raise _too_many(transitions_path, frame, reasons, share, config, out_dir)
+    store.write_transitions(clean_path, _transitions(table, clean.index))
+    return ValidationReport(len(frame), len(clean), quarantined, share, checks, docs / "index.html", clean_path)
+
+
+def _transitions(table: pa.Table, rows: pd.Index) -> list[Transition]:
+    columns = table.select(store.TRANSITION_SCHEMA.names).take(pa.array(rows)).columns
+    return [Transition(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+
+
+def _with_rules(
+    frame: pd.DataFrame, tasks_by_split: Mapping[str, Sequence[Task]], split: str, environments: Collection[str]
+) -> pd.DataFrame:
+    """The frame with a column for each rule that spans rows or files, and `row`, the place in the file."""
+    home = {task.id: task.environment for tasks in tasks_by_split.values() for task in tasks}
+    held_out = {task.id for name, tasks in tasks_by_split.items() if name != split for task in tasks}
+    episodes = frame.groupby("episode_id", sort=False, dropna=False)
+    number = episodes.cumcount()
+    last = number == episodes["episode_id"].transform("size") - 1
+    return frame.assign(
+        row=range(len(frame)),
+        step_follows=frame["step"] == number,
+        state_follows=(frame["state"] == episodes["next_state"].shift()).fillna(False).astype(bool) | (number == 0),
+        end_is_last=last | (frame["done"] != True),  # noqa: E712  (a missing value is no end)
+        reward_is_last=last | ~(frame["reward"] > 0),
+        episode_has_one_task=episodes["task_id"].transform("nunique") <= 1,
+        task_is_known=frame["task_id"].isin(list(home)),
+        environment_is_known=frame["task_id"].map(lambda task: home.get(task) in environments or task not in home).astype(bool),
+        task_is_not_held_out=~frame["task_id"].isin(list(held_out)),
+        markers_spelled=_spells_marker(frame).astype(int),
+    )
+
+
+def _spells_marker(frame: pd.DataFrame) -> pd.Series:
+    letters = "|".join(re.escape(str(marker)) for marker in MARKERS)
+    return frame[[*_TEXTS, "reasoning"]].apply(lambda column: column.astype("str").str.contains(letters, regex=True)).any(axis=1)
+
+
+def _row_expectations(config: DataConfig) -> list[Any]:
+    from great_expectations import expectations as gxe
+
+    longest = config.max_text_chars
+    rules: list[Any] = [
+        gxe.ExpectColumnValuesToNotBeNull(column=name, notes="Every value is present.", meta={"check": f"{name}_is_present"})
+        for name in store.TRANSITION_SCHEMA.names
+    ]
+    for name in _TEXTS:
+        notes, meta = f"The text has 1 to {longest} characters.", {"check": f"{name}_length"}
+        rules.append(gxe.ExpectColumnValueLengthsToBeBetween(column=name, min_value=1, max_value=longest, notes=notes, meta=meta))
+    for name, values in (("reward", [0.0, 1.0]), ("source", [REAL, SYNTHETIC])):
+        notes, meta = f"One of {values}.", {"check": f"{name}_value"}
+        rules.append(gxe.ExpectColumnValuesToBeInSet(column=name, value_set=values, notes=notes, meta=meta))
+    pair, meta = ["episode_id", "step"], {"check": "step_is_unique"}
+    rules.append(gxe.ExpectCompoundColumnsToBeUnique(column_list=pair, notes="No step is recorded twice.", meta=meta))
+    for name, (_, notes) in _ACROSS_ROWS.items():
+        rules.append(gxe.ExpectColumnValuesToBeInSet(column=name, value_set=[True], notes=notes, meta={"check": name}))
+    notes, meta = "How many rows spell a reserved marker (encoded as plain text later).", {"check": "markers_spelled"}
+    rules.append(gxe.ExpectColumnSumToBeBetween(column="markers_spelled", min_value=0, notes=notes, meta=meta))
+    return rules
+
+
+def _check_columns(context: Any, path: Path, schema: Any, docs: Path) -> list[Check]:
+    """Expect each column's kind; without the right columns no other rule can be asked, so a difference is an error at once."""
+    from great_expectations import expectations as gxe
+
+    expected = {field.name: store.kind_of(field.type) for field in store.TRANSITION_SCHEMA}
+    found = {field.name: store.kind_of(field.type) for field in schema}
+    names = [*expected, *(name for name in found if name not in expected)]
+    kinds = [(name, found.get(name, "absent"), expected.get(name, "absent")) for name in names]
+    frame = pd.DataFrame(kinds, columns=["row", "found", "expected"])
+    notes, meta = "The columns and their types are those of a transition.", {"check": "columns"}
+    rule = gxe.ExpectColumnPairValuesToBeEqual(column_A="found", column_B="expected", notes=notes, meta=meta)
+    checks = [_check(result) for result in _run(context, "columns", frame, [rule])]
+    wrong = [f"{name} is {is_} instead of {should}" for name, is_, should in kinds if is_ != should]
+    if wrong:
+        next_step = f"Record the data anew with `dreamgym collect`; {docs / 'index.html'} shows all columns."
+        raise DataError(f"{path} has other columns: {'; '.join(wrong)}.", f"Expected {', '.join(expected)}.", next_step)
+    return checks
+
+
+def _context(docs: Path) -> Any:
+    """A Great Expectations context in memory that writes its Data Docs to `docs`, asks nobody and shows no progress bars."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    place = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs.absolute())}
+    for name in context.get_site_names():
+        context.delete_data_docs_site(name)
+    index = {"class_name": "DefaultSiteIndexBuilder"}
+    context.add_data_docs_site("docs", {"class_name": "SiteBuilder", "site_index_builder": index, "store_backend": place})
+    return context
+
+
+def _run(context: Any, name: str, frame: pd.DataFrame, expectations: list[Any]) -> list[Any]:
+    """Test one table, put it into the Data Docs, and return a result an expectation."""
+    import great_expectations as gx
+    from great_expectations.checkpoint import UpdateDataDocsAction
+
+    asset = context.data_sources.add_pandas(name).add_dataframe_asset(name)
+    suite = context.suites.add(gx.ExpectationSuite(name=name, expectations=expectations))
+    data = asset.add_batch_definition_whole_dataframe(name)
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name=name, data=data, suite=suite))
+    checkpoint = gx.Checkpoint(
+        name=name,
+        validation_definitions=[definition],
+        actions=[UpdateDataDocsAction(name="docs", site_names=["docs"])],
+        result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]},
+    )
+    outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame})
+    return [result for run in outcome.run_results.values() for result in run.results]
+
+
+def _check(result: Any) -> Check:
+    if result.exception_info and result.exception_info.get("raised_exception"):
+        raise RuntimeError(f"The expectation {result.expectation_config.meta['check']} broke: {result.exception_info}")
+    name = result.expectation_config.meta["check"]
+    count = result.result["observed_value"] if name == "markers_spelled" else result.result.get("unexpected_count", 0)
+    return Check(name, bool(result.success), int(count))
+
+
+def _reasons(results: list[Any], frame: pd.DataFrame) -> dict[int, list[str]]:
+    """Row -> the rules it breaks, with the value that breaks them, in the order of the file."""
+    reasons: dict[int, list[str]] = {}
+    for result in results:
+        check = result.expectation_config.meta["check"]
+        column = _ACROSS_ROWS[check][0] if check in _ACROSS_ROWS else result.expectation_config.kwargs.get("column", "step")
+        for place in result.result.get("unexpected_index_list") or []:
+            row = int(place["row"])
+            reasons.setdefault(row, []).append(f"{check} ({column}: {str(frame[column].iloc[row])[:60]!r})")
+    return dict(sorted(reasons.items()))
+
+
+def _quarantined(frame: pd.DataFrame, reasons: dict[int, list[str]]) -> pd.DataFrame:
+    """The broken rows and the rest of their episodes, with `reason`."""
+    episodes = frame["episode_id"].iloc[list(reasons)].dropna()
+    aside = frame.index.isin(list(reasons)) | frame["episode_id"].isin(episodes)
+    reason = ["; ".join(reasons.get(row, ["another step of the episode is invalid"])) for row in frame.index[aside]]
+    return frame[aside].assign(reason=pd.Series(reason, index=frame.index[aside], dtype="str"))
+
+
+def _too_many(path: Path, frame: pd.DataFrame, reasons: dict[int, list[str]], share: float, config: DataConfig, out_dir: Path) -> DataError:
+    first = [f"episode {frame['episode_id'][row]} step {frame['step'][row]}: {'; '.join(reasons[row])}" for row in list(reasons)[:5]]
+    found = f"{len(reasons)} of {len(frame)} rows of {path} ({share:.1%}) break a rule: {' | '.join(first)}."
+    next_step = f"Mend what {out_dir / 'data_docs' / 'index.html'} shows, or record the data anew with `dreamgym collect`."
+    return DataError(found, f"Expected at most {config.quarantine_share:.1%} (data.quarantine_share) and one valid episode.", next_step)

@@ -1,0 +1,177 @@
+"""Validation with the real Great Expectations on real Parquet files; one run tests all rules, an episode a fault."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from components.config import DataConfig
+from components.errors import DataError
+from components.records import Task, Transition
+from components.trajectories import store
+from components.trajectories.validation import ValidationReport, validate
+
+LIMIT = 50
+STEPS = 4
+
+
+def _task(name: str, environment: str = "alfworld") -> Task:
+    return Task(name, environment, "train", "put the mug on the desk", "s0")
+
+
+TASKS = {"train": [_task("t"), _task("foreign", "webshop")], "fidelity": [_task("f")], "test": [_task("x")]}
+
+
+def make_episode(name: str, **changes: Any) -> list[dict]:
+    """A valid success of four steps, with `changes` on its third row."""
+    steps = [Transition("t", name, n, f"s{n}", f"go {n}", f"s{n + 1}", float(n == STEPS - 1), n == STEPS - 1) for n in range(STEPS)]
+    rows = [dict(vars(step)) for step in steps]
+    rows[2].update(changes)
+    return rows
+
+
+def of_task(name: str, task: str) -> list[dict]:
+    return [row | {"task_id": task} for row in make_episode(name)]
+
+
+def broken_episodes() -> dict[str, tuple[list[dict], str]]:
+    """Name -> (rows, the rule that they break)."""
+    order = make_episode("order")
+    order[1], order[2] = order[2], order[1]
+    twice = make_episode("twice")
+    hole = make_episode("hole")
+    del hole[1]
+    late = make_episode("late")
+    del late[0]
+    return {
+        "nan_reward": (make_episode("nan_reward", reward=math.nan), "reward_is_present"),
+        "big_reward": (make_episode("big_reward", reward=1.5), "reward_value (reward: '1.5')"),
+        "negative_reward": (make_episode("negative_reward", reward=-1.0), "reward_value"),
+        "half_reward": (make_episode("half_reward", reward=0.5), "reward_value"),
+        "early_reward": (make_episode("early_reward", reward=1.0), "reward_is_last"),
+        "early_end": (make_episode("early_end", done=True), "end_is_last (done: 'True')"),
+        "order": (order, "step_follows (step: '2.0')"),
+        "hole": (hole, "step_follows"),
+        "late": (late, "step_follows"),
+        "negative_step": (make_episode("negative_step", step=-1), "step_follows"),
+        "twice": (twice[:3] + twice[2:], "step_is_unique"),
+        "no_step": (make_episode("no_step", step=None), "step_is_present"),
+        "no_done": (make_episode("no_done", done=None), "done_is_present"),
+        "no_state": (make_episode("no_state", state=None), "state_is_present"),
+        "empty_action": (make_episode("empty_action", action=""), "action_length (action: '')"),
+        "long_action": (make_episode("long_action", action="x" * (LIMIT + 1)), "action_length"),
+        "jump": (make_episode("jump", state="elsewhere"), "state_follows (state: 'elsewhere')"),
+        "two_tasks": (make_episode("two_tasks", task_id="foreign"), "episode_has_one_task"),
+        "foreign": (of_task("foreign", "foreign"), "environment_is_known"),
+        "unknown": (of_task("unknown", "nobody"), "task_is_known (task_id: 'nobody')"),
+        "fidelity": (of_task("fidelity", "f"), "task_is_not_held_out (task_id: 'f')"),
+        "test": (of_task("test", "x"), "task_is_not_held_out"),
+        "source": (make_episode("source", source="imagined"), "source_value"),
+    }
+
+
+BROKEN = broken_episodes()
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    """As some other program may have written it: with nulls and wider integers, which the store itself never writes."""
+    pd.DataFrame(rows).astype({"step": "Int64", "done": "boolean"}).to_parquet(path)
+    return path
+
+
+def good_episodes(count: int) -> list[dict]:
+    return [row for number in range(count) for row in make_episode(f"good{number}")]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> ValidationReport:
+    """All broken episodes between good ones, two of which spell markers or have texts of exactly the limit."""
+    folder = tmp_path_factory.mktemp("validation")
+    marked, longest = make_episode("marked", action="say <success>"), make_episode("longest", action="x" * LIMIT)
+    broken = [row for rows, _ in BROKEN.values() for row in rows]
+    rows = good_episodes(3) + broken + marked + longest
+    config = DataConfig(quarantine_share=0.9, max_text_chars=LIMIT)
+    return validate(write(folder / "raw.parquet", rows), TASKS, config, folder / "out")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_fault_is_quarantined_with_its_reason_and_its_whole_episode(report, name):
+    rows, rule = BROKEN[name]
+    aside = report.quarantined[report.quarantined["episode_id"] == name]
+    assert len(aside) == len(rows)
+    assert aside["reason"].str.contains(rule, regex=False).any()
+
+
+def test_what_is_left_is_clean_and_unchanged(report):
+    clean = store.read_transitions(report.clean_path)
+    assert {step.episode_id for step in clean} == {"good0", "good1", "good2", "marked", "longest"}
+    assert clean[:STEPS] == [Transition(**row) for row in make_episode("good0")]
+    assert report.valid_rows == len(clean) == 5 * STEPS and report.rows == len(clean) + len(report.quarantined)
+    assert len(store.trajectories(TASKS["train"], clean)) == 5
+
+
+def test_the_share_counts_broken_rows_and_not_the_rest_of_their_episodes(report):
+    innocent = report.quarantined["reason"] == "another step of the episode is invalid"
+    assert report.share == pytest.approx((~innocent).sum() / report.rows)
+    assert innocent.any()
+
+
+def test_the_quarantine_is_a_file(report):
+    saved = store.read_frame(report.clean_path.with_name("quarantine.parquet"))
+    assert saved["reason"].tolist() == report.quarantined["reason"].tolist()
+
+
+def test_markers_are_counted_and_no_error(report):
+    check = next(check for check in report.checks if check.name == "markers_spelled")
+    assert (check.success, check.unexpected) == (True, 1)
+
+
+def test_every_rule_is_in_the_data_docs_and_saw_its_fault(report):
+    failed = {check.name for check in report.checks if not check.success}
+    assert failed == {rule.split(" ")[0] for _, rule in BROKEN.values()}
+    pages = "".join(page.read_text() for page in report.data_docs.parent.rglob("*.html"))
+    assert report.data_docs.is_file()
+    for words in ("in the order of the file", "next state of the step before it", "held out", "Only the last step", "recorded twice"):
+        assert words in pages
+
+
+def test_clean_data_pass_whole_and_without_noise(tmp_path, capfd):
+    transitions = [Transition(**row) for row in good_episodes(5)]
+    store.write_transitions(tmp_path / "raw.parquet", transitions)
+    report = validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out")
+    assert (report.rows, report.valid_rows, report.share, len(report.quarantined)) == (20, 20, 0.0, 0)
+    assert all(check.success for check in report.checks)
+    assert report.clean_path.read_bytes() == (tmp_path / "raw.parquet").read_bytes()
+    output = capfd.readouterr()
+    assert output.out + output.err == ""
+
+
+def test_held_out_is_what_another_split_has(tmp_path):
+    store.write_transitions(tmp_path / "raw.parquet", [replace(Transition(**row), task_id="f") for row in good_episodes(2)])
+    assert validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out", split="fidelity").valid_rows == 8
+
+
+def test_too_many_broken_rows_stop_the_run_and_are_named(tmp_path):
+    rows = good_episodes(5) + make_episode("bad", reward=2.0)
+    path = write(tmp_path / "raw.parquet", rows)
+    assert validate(path, TASKS, DataConfig(quarantine_share=0.05), tmp_path / "out").valid_rows == 20
+    with pytest.raises(DataError) as caught:
+        validate(path, TASKS, DataConfig(quarantine_share=0.02), tmp_path / "out")
+    message = str(caught.value)
+    assert "1 of 24 rows" in message and "episode bad step 2: reward_value (reward: '2.0')" in message
+    assert "at most 2.0% (data.quarantine_share)" in message and "index.html" in message
+    assert len(store.read_frame(tmp_path / "out" / "quarantine.parquet")) == STEPS
+    assert not (tmp_path / "out" / "transitions.parquet").exists()  # nor the one of the run before
+
+
+def test_other_columns_are_named_and_shown_in_the_data_docs(tmp_path):
+    frame = pd.DataFrame(good_episodes(1)).drop(columns="done").assign(reward="high", note="?")
+    frame.to_parquet(tmp_path / "raw.parquet")
+    with pytest.raises(DataError, match="reward is text instead of number; done is absent instead of bool; note is text instead of absent"):
+        validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out")
+    assert (tmp_path / "out" / "data_docs" / "index.html").is_file()
