@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
@@ -132,19 +133,14 @@ def kept_attention(
     """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n]."""
     rows, heads, length, width = query.shape
     groups = key.shape[1]
-    scale = width**-0.5 if scaling is None else scaling
     if length == 1:
         # One new token: the query heads of a group are the rows of one small product with the keys they share.
-        packed = query.reshape(rows * groups, heads // groups, width)
-        keys, values = key.flatten(0, 1), value.flatten(0, 1)
-        scores = torch.bmm(packed * scale, keys.transpose(1, 2)).view(rows, groups, heads // groups, -1)
-        if attention_mask is not None:
-            scores = scores + attention_mask
-        mixed = torch.bmm(torch.softmax(scores, dim=-1).view(rows * groups, heads // groups, -1), values)
-        return mixed.view(rows, 1, heads, value.shape[-1]), None
+        packed = query.reshape(rows, groups, heads // groups, width)
+        mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
+        return mixed.reshape(rows, 1, heads, value.shape[-1]), None
     # Several: with one key-value head `expand` is a view, and the fused kernel reads it in place.
     shared = [kept[:, :, None].expand(-1, -1, heads // groups, -1, -1).flatten(1, 2) for kept in (key, value)]
-    mixed = torch.nn.functional.scaled_dot_product_attention(query, shared[0], shared[1], attn_mask=attention_mask, scale=scale)
+    mixed = scaled_dot_product_attention(query, shared[0], shared[1], attn_mask=attention_mask, scale=scaling)
     return mixed.transpose(1, 2).contiguous(), None
 
 

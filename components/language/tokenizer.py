@@ -35,7 +35,7 @@ class Vocabulary:
     def __init__(self, tokenizer: Any) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise DataError(
-                f"{type(tokenizer).__name__} has no fast backend.", "Expected a tokenizer.json.", "Convert the tokenizer to one, then load it."
+                f"{type(tokenizer).__name__} has no fast backend.", "Expected a tokenizer.json.", "Convert it to one first."
             )
         before = len(tokenizer)
         tokenizer.add_tokens([AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS], special_tokens=True)

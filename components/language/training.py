@@ -234,7 +234,7 @@ class _Run:
         try:
             state = torch.load(path, weights_only=True)
         except Exception as error:
-            raise TrainingError(f"The checkpoint {path} cannot be read: {error}", next_step=cure) from error
+            raise TrainingError(f"The checkpoint {path} cannot be read ({type(error).__name__}).", "Expected a file that training saved.", cure) from error
         if state["key"] != self.key:
             raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
         self.load_state_dict(state)
