@@ -1,0 +1,263 @@
+"""The one adapter to MLflow: runs and their stages, metrics, data sets, and the registry of models.
+
+Every call names the run or the model it is about and goes through a client with an explicit URI: there is no active run and
+no global tracking URI, so threads and tests do not disturb each other. Importing this module takes about 3 s (MLflow).
+To look at what it wrote: `mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import mlflow.artifacts
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_ALREADY_EXISTS, RESOURCE_DOES_NOT_EXIST, ErrorCode
+from sqlalchemy.exc import SQLAlchemyError
+
+from components.config import TrackingConfig
+from components.errors import DataError, TrackingError
+from components.tracking.hashes import tree_hash
+from components.tracking.mlflow_uri import artifact_location, require_reachable, resolve_uri, without_password
+from components.tracking.runs import Metrics
+from mlflow import MlflowClient
+
+PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
+_METRICS_A_BATCH, _PARAMS_A_BATCH, _PARAM_CHARS, _KEY_CHARS, _TAG_CHARS, _DIGEST_CHARS = 1000, 100, 6000, 250, 5000, 36
+_AGAIN = "See that the server or database runs and may be written to, then type the same command again: finished stages are reused."
+_HOSTS = "Start the server with --allowed-hosts naming the host in the URI (mlflow/server.env)."
+_NO_SUCH = {ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE)}
+
+for _noisy in ("alembic", "mlflow", "mlflow.store.db.utils"):
+    logging.getLogger(_noisy).setLevel(logging.WARNING)
+
+
+class Tracker:
+    """Runs and models of one MLflow experiment.
+
+    Models are called by short names such as `policy`; in the registry they carry the experiment's name as a prefix.
+    Every method raises TrackingError, saying what to do, if MLflow refuses or does not answer.
+    """
+
+    def __init__(self, config: TrackingConfig, root: Path) -> None:
+        self.uri = resolve_uri(config, root)
+        self.experiment = config.experiment
+        require_reachable(self.uri)
+        with self._reported("open"):
+            self.client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+            self.experiment_id = self._experiment_id(root)
+
+    def start_run(self, name: str, tags: Mapping[str, str] | None = None, params: Mapping[str, Any] | None = None) -> str:
+        """Start a parent run and return its id; nested `params` are flattened with dots, over-long values cut."""
+        with self._reported("start a run"):
+            run_id = self._create_run(name, tags or {})
+            self._log_params(run_id, params or {})
+            return run_id
+
+    def start_stage(self, parent: str, name: str, tags: Mapping[str, str] | None = None) -> str:
+        """Start a run nested below `parent` and return its id."""
+        with self._reported(f"start the stage {name}"):
+            return self._create_run(name, {**(tags or {}), PARENT_TAG: parent})
+
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags of a run, over-long values cut."""
+        with self._reported("set tags"):
+            self.client.log_batch(run_id, tags=[RunTag(key, _cut(value, _TAG_CHARS)) for key, value in tags.items()])
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log one value each, all in one call."""
+        now = _milliseconds()
+        self._log_batches(run_id, (Metric(name, float(value), now, step or 0) for name, value in metrics.items()))
+
+    def log_estimates(self, run_id: str, metrics: Metrics) -> None:
+        """Log metrics with their n and interval: `name`, `name_n`, `name_low`, `name_high` (the last two where they differ)."""
+        values: dict[str, float] = {}
+        for name, entry in metrics.items():
+            keys = ["value", "n", "low", "high"] if entry["low"] != entry["high"] else ["value", "n"]
+            for key in keys:
+                number = entry[key]
+                if number is not None:
+                    values[name if key == "value" else f"{name}_{key}"] = number
+        self.log_metrics(run_id, values)
+
+    def log_series(self, run_id: str, name: str, values: Sequence[float], start: int = 0) -> None:
+        """Log a curve, one value a step from step `start`, in batches of 1,000."""
+        now = _milliseconds()
+        self._log_batches(run_id, (Metric(name, float(value), now, start + step) for step, value in enumerate(values)))
+
+    def log_artifact(self, run_id: str, path: Path, folder: str | None = None) -> None:
+        """Store a file or a directory (its content) with the run, under `folder` if given. Raises DataError if it is missing."""
+        if not path.exists():
+            raise DataError(f"{path} cannot be stored in MLflow: it does not exist.", next_step="Run the stage that makes it again.")
+        with self._reported(f"store {path.name}"):
+            if path.is_dir():
+                self.client.log_artifacts(run_id, str(path), folder)
+            else:
+                self.client.log_artifact(run_id, str(path), folder)
+
+    def log_dataset(self, run_id: str, name: str, dvc_hash: str, path: str, context: str = "training") -> None:
+        """Link the run to data: the DVC hash is the data set's digest (what the UI shows) and, whole, its tag `dvc.hash`."""
+        source = json.dumps({"path": path, "dvc_hash": dvc_hash})
+        dataset = Dataset(name=name, digest=dvc_hash[:_DIGEST_CHARS], source_type="dvc", source=source)
+        tags = [InputTag("mlflow.data.context", context), InputTag("dvc.hash", dvc_hash)]
+        with self._reported(f"link the data {name}"):
+            self.client.log_inputs(run_id, datasets=[DatasetInput(dataset, tags)])
+
+    def finish(self, run_id: str, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
+        """End a run."""
+        with self._reported("end a run"):
+            self.client.set_terminated(run_id, status)
+
+    def model_name(self, name: str) -> str:
+        """What the model called `name` here is called in the registry."""
+        return f"{self.experiment}-{name}"
+
+    def register_model(self, run_id: str, name: str, model_directory: Path, tags: Mapping[str, str] | None = None) -> str:
+        """Upload a directory as a model of the run and make it the next version in the registry; returns that version.
+
+        The content's hash becomes the tag `content_sha256`, which `download` checks.
+
+        Raises:
+            DataError: the directory is missing.
+        """
+        full = self.model_name(name)
+        labels = {**(tags or {}), CONTENT_TAG: tree_hash(model_directory)}
+        with self._reported(f"register the model {full}"):
+            logged = self.client.create_logged_model(self.experiment_id, re.sub(r"[/:.%\"']", "-", full), run_id, tags=labels)
+            self.client.log_model_artifacts(logged.model_id, str(model_directory))
+            self.client.finalize_logged_model(logged.model_id, "READY")
+            self._create_registered_model(full)
+            location = logged.artifact_location
+            made = self.client.create_model_version(full, location, run_id, tags=labels, model_id=logged.model_id)
+            return str(made.version)
+
+    def set_alias(self, name: str, alias: str, version: str) -> None:
+        """Let `alias`, such as champion, point at a version."""
+        with self._reported(f"move the alias {alias}"):
+            self.client.set_registered_model_alias(self.model_name(name), alias, version)
+
+    def alias(self, name: str, alias: str) -> str | None:
+        """The version that the alias points at, None if there is no such alias or no such model."""
+        with self._reported(f"read the alias {alias}"):
+            try:
+                return str(self.client.get_model_version_by_alias(self.model_name(name), alias).version)
+            except MlflowException as error:
+                if error.error_code in _NO_SUCH:
+                    return None
+                raise
+
+    def version(self, name: str, version: str) -> dict[str, Any]:
+        """What the registry knows of a version: `run_id` (the stage that made it), `tags`, `aliases` and `created` (ms)."""
+        with self._reported(f"read {self.model_name(name)} version {version}"):
+            found = self.client.get_model_version(self.model_name(name), version)
+        return {"run_id": found.run_id, "tags": dict(found.tags), "aliases": list(found.aliases), "created": found.creation_timestamp}
+
+    def download(self, name: str, version: str, destination: Path) -> Path:
+        """Copy a version's files to the directory `destination` and return it; one that holds them already is left as it is.
+
+        Raises:
+            DataError: the files are not those that were registered, or `destination` holds other ones.
+        """
+        label, expected = f"{self.model_name(name)} version {version}", self.version(name, version)["tags"].get(CONTENT_TAG, "")
+        if destination.is_dir() and any(destination.iterdir()):
+            _require_content(destination, expected, label, f"Remove it (rm -r {destination}) or name another directory.")
+            return destination
+        with self._reported(f"download {label}"):
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=destination.parent) as folder:
+                source = self.client.get_model_version_download_uri(self.model_name(name), version)
+                files = Path(mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))
+                _require_content(files, expected, label, "The artifact store is damaged: restore it or use another version.")
+                if files == Path(folder):
+                    shutil.copytree(files, destination, dirs_exist_ok=True)
+                else:
+                    files.replace(destination)
+        return destination
+
+    def _experiment_id(self, root: Path) -> str:
+        found = self.client.get_experiment_by_name(self.experiment)
+        if found is None:
+            try:
+                return str(self.client.create_experiment(self.experiment, artifact_location(self.uri, root)))
+            except MlflowException as error:
+                if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
+                    raise
+                found = self.client.get_experiment_by_name(self.experiment)
+        if found is None or found.lifecycle_stage != "active":
+            restore = f"mlflow experiments restore -x {found.experiment_id if found else 'ID'}"
+            next_step = f"Restore it (MLFLOW_TRACKING_URI={without_password(self.uri)} {restore}) or set another tracking.experiment."
+            raise TrackingError(f"The MLflow experiment {self.experiment} is deleted.", next_step=next_step)
+        return str(found.experiment_id)
+
+    def _create_run(self, name: str, tags: Mapping[str, str]) -> str:
+        labels = {"mlflow.user": _user(), "mlflow.source.name": "dreamgym", "mlflow.source.type": "LOCAL", **tags}
+        cut = {key: _cut(value, _TAG_CHARS) for key, value in labels.items()}
+        return str(self.client.create_run(self.experiment_id, tags=cut, run_name=name).info.run_id)
+
+    def _log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
+        flat = [Param(_cut(key, _KEY_CHARS), _cut(value, _PARAM_CHARS)) for key, value in _flattened(params)]
+        for start in range(0, len(flat), _PARAMS_A_BATCH):
+            self.client.log_batch(run_id, params=flat[start : start + _PARAMS_A_BATCH])
+
+    def _log_batches(self, run_id: str, metrics: Iterator[Metric]) -> None:
+        with self._reported("log metrics"):
+            while batch := list(islice(metrics, _METRICS_A_BATCH)):
+                self.client.log_batch(run_id, metrics=batch)
+
+    def _create_registered_model(self, name: str) -> None:
+        try:
+            self.client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
+                raise
+
+    @contextmanager
+    def _reported(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            found = f"MLflow at {without_password(self.uri)} could not {action}: {lines[0]}"
+            raise TrackingError(found, next_step=_HOSTS if "Host header" in found else _AGAIN) from error
+
+
+def _require_content(files: Path, expected: str, label: str, next_step: str) -> None:
+    """Fail unless `files` are those that were registered; a version that carries no hash passes."""
+    found = tree_hash(files)
+    if expected and found != expected:
+        raise DataError(f"{files} holds the hash {found[:12]}.", f"Expected {expected[:12]}, of {label}.", next_step)
+
+
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _cut(text: Any, limit: int) -> str:
+    text = str(text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _milliseconds() -> int:
+    return int(time.time() * 1000)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

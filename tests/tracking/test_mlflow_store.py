@@ -1,0 +1,178 @@
+"""The adapter against a real SQLite MLflow; a running server behaves the same (the calls are the same client's)."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.config import Config, TrackingConfig
+from components.errors import DataError, TrackingError
+from components.tracking.hashes import tree_hash
+from components.tracking.mlflow_store import GIT_COMMIT_TAG, Tracker
+from components.tracking.mlflow_uri import require_reachable, resolve_uri, without_password
+from mlflow import MlflowClient
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("repository")
+
+
+@pytest.fixture(scope="module")
+def tracker(root):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        return Tracker(TrackingConfig(), root)
+
+
+@pytest.fixture
+def client(tracker):
+    return MlflowClient(tracking_uri=tracker.uri, registry_uri=tracker.uri)
+
+
+@pytest.fixture
+def model(tmp_path):
+    directory = tmp_path / "model"
+    (directory / "adapter").mkdir(parents=True)
+    (directory / "config.json").write_text("{}")
+    (directory / "adapter" / "weights.bin").write_bytes(b"\x00\x01")
+    return directory
+
+
+def test_the_store_is_under_mlflow_and_nothing_else_is_made(tracker, root):
+    assert tracker.uri == f"sqlite:///{root}/mlflow/mlflow.db"
+    assert [entry.name for entry in root.iterdir()] == ["mlflow"]
+
+
+def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
+    config = Config().model_dump()
+    parent = tracker.start_run("retrain", {GIT_COMMIT_TAG: "abc"}, {"config": config, "long": "x" * 9000})
+    stage = tracker.start_stage(parent, "experience_model")
+    tracker.finish(stage, "FAILED")
+    run, child = client.get_run(parent), client.get_run(stage)
+    assert child.data.tags["mlflow.parentRunId"] == parent
+    assert (run.info.run_name, child.info.run_name, child.info.status) == ("retrain", "experience_model", "FAILED")
+    assert run.data.tags[GIT_COMMIT_TAG] == "abc"
+    assert run.data.params["config.synthetic_rl.group"] == "8"
+    assert len(run.data.params["long"]) == 6000
+
+
+def test_metrics_keep_their_names_and_intervals(tracker, client):
+    run = tracker.start_run("metrics")
+    tracker.log_metrics(run, {"fidelity/next_state_exact": 0.9}, step=3)
+    tracker.log_estimates(run, {"evaluate/refined/success_rate": {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}})
+    tracker.log_estimates(run, {"count": {"value": 7, "n": 1, "low": 7, "high": 7}})
+    tracker.log_estimates(run, {"odd": {"value": None, "n": 0, "low": None, "high": None}})
+    metrics = client.get_run(run).data.metrics
+    assert metrics["fidelity/next_state_exact"] == 0.9
+    assert metrics["evaluate/refined/success_rate_low"] == 0.38
+    assert metrics["evaluate/refined/success_rate_n"] == 64
+    assert set(metrics) >= {"count", "count_n", "odd_n"}
+    assert "count_low" not in metrics
+    assert client.get_metric_history(run, "fidelity/next_state_exact")[0].step == 3
+
+
+def test_a_long_series_is_logged_whole(tracker, client):
+    run = tracker.start_run("series")
+    tracker.log_series(run, "synthetic_rl/success_rate", [i / 1200 for i in range(1200)])
+    history = client.get_metric_history(run, "synthetic_rl/success_rate")
+    assert sorted((m.step, m.value) for m in history) == [(i, i / 1200) for i in range(1200)]
+
+
+def test_a_dataset_carries_its_dvc_hash(tracker, client):
+    run, dvc_hash = tracker.start_run("data"), "0123456789abcdef0123456789abcdef.dir"
+    tracker.log_dataset(run, "data", dvc_hash, "data.dvc")
+    (found,) = client.get_run(run).inputs.dataset_inputs
+    assert found.dataset.digest == dvc_hash
+    assert json.loads(found.dataset.source)["path"] == "data.dvc"
+    assert {tag.key: tag.value for tag in found.tags}["dvc.hash"] == dvc_hash
+
+
+def test_artifacts_are_stored_and_a_missing_one_is_a_data_error(tracker, client, model):
+    run = tracker.start_run("artifacts")
+    tracker.log_artifact(run, model / "config.json")
+    tracker.log_artifact(run, model, "files")
+    assert {entry.path for entry in client.list_artifacts(run)} == {"config.json", "files"}
+    with pytest.raises(DataError, match="does not exist"):
+        tracker.log_artifact(run, model / "nothing")
+
+
+def test_a_model_is_registered_with_its_run_and_comes_back_whole(tracker, client, model, tmp_path):
+    stage = tracker.start_stage(tracker.start_run("retrain"), "synthetic_rl")
+    first = tracker.register_model(stage, "policy", model, {"dvc": "d1"})
+    (model / "config.json").write_text('{"new": 1}')
+    second = tracker.register_model(stage, "policy", model)
+    assert (first, second) == ("1", "2")
+    assert client.get_model_version("dreamgym-policy", "1").run_id == stage
+    assert tracker.version("policy", first)["tags"]["dvc"] == "d1"
+    there = tracker.download("policy", second, tmp_path / "there" / "policy")
+    assert tree_hash(there) == tree_hash(model)
+    assert tracker.download("policy", second, there) == there
+    with pytest.raises(DataError, match="Expected .* dreamgym-policy version 1.*Remove it"):
+        tracker.download("policy", first, there)
+    assert [entry.name for entry in there.parent.iterdir()] == ["policy"]
+
+
+def test_a_damaged_artifact_store_is_noticed(tracker, root, model, tmp_path):
+    version = tracker.register_model(tracker.start_run("damage"), "damaged", model)
+    for weights in (root / "mlflow" / "artifacts" / "models").glob("*/artifacts/adapter/weights.bin"):
+        weights.write_bytes(b"??")
+    with pytest.raises(DataError, match="artifact store is damaged"):
+        tracker.download("damaged", version, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_an_alias_moves_and_may_be_absent(tracker, model):
+    run = tracker.start_run("alias")
+    versions = [tracker.register_model(run, "champion-test", model) for _ in range(2)]
+    assert tracker.alias("champion-test", "champion") is None
+    assert tracker.alias("never-made", "champion") is None
+    for version in versions:
+        tracker.set_alias("champion-test", "champion", version)
+        assert tracker.alias("champion-test", "champion") == version
+
+
+def test_refusals_of_mlflow_are_tracking_errors(tracker):
+    with pytest.raises(TrackingError, match="could not log metrics.*same command again"):
+        tracker.log_metrics("no-such-run", {"a": 1.0})
+    with pytest.raises(TrackingError, match="could not read dreamgym-policy version 999"):
+        tracker.version("policy", "999")
+
+
+def test_the_uri_comes_from_config_then_environment_then_the_repository(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
+    assert resolve_uri(TrackingConfig(uri="sqlite:///x.db"), tmp_path) == "sqlite:///x.db"
+    assert resolve_uri(TrackingConfig(), tmp_path) == "http://server:5000"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert resolve_uri(TrackingConfig(), tmp_path).startswith("sqlite:////")
+
+
+def test_what_cannot_work_is_refused_at_once(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(TrackingError, match="does not answer.*mlflow/README.md"):
+            Tracker(TrackingConfig(uri=closed), tmp_path)
+    with pytest.raises(TrackingError, match="no longer takes"):
+        Tracker(TrackingConfig(uri="./mlruns"), tmp_path)
+    (tmp_path / "broken.db").write_text("this is no database, " * 100)
+    with pytest.raises(TrackingError, match="cannot be opened.*mv "):
+        require_reachable(f"sqlite:///{tmp_path}/broken.db")
+
+
+def test_passwords_are_not_printed():
+    assert without_password("postgresql://me:secret@db:5432/x") == "postgresql://me:***@db:5432/x"
+    assert without_password("http://server:5000") == "http://server:5000"
+
+
+def test_mlflow_is_the_package_and_says_nothing(tracker, root):
+    script = (
+        "from pathlib import Path; from components.config import TrackingConfig; from components.tracking.mlflow_store import Tracker;"
+        "import mlflow, sys; assert mlflow.__file__;"
+        f"t = Tracker(TrackingConfig(uri={tracker.uri!r}), Path({str(root)!r})); t.finish(t.start_run('quiet'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
