@@ -1,23 +1,16 @@
-"""A key-value cache that is never copied: rows of their own lengths in one preallocated block a layer, and the attention over it.
+"""A key-value cache that is never copied: rows of their own lengths in one preallocated block a layer.
 
-Stock caches concatenate, that is copy, everything at each token, and grouped-query attention then repeats it once a query head.
-Here new keys and values are written in place at each row's own end, and the query heads of a group are laid side by side
-against the one key-value head they share. Positions at or behind a row's end may hold anything finite: the mask hides them.
+Stock caches concatenate, that is copy, everything at each token. Here new keys and values are written in place at each row's own
+end. Positions at or behind a row's end may hold anything finite: the mask hides them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
-
-ATTENTION = "kept"
 
 
 class KeptLayer(CacheLayerMixin):
@@ -118,45 +111,3 @@ def _widened(kept: Tensor, capacity: int) -> Tensor:
     wide = kept.new_zeros(*kept.shape[:2], capacity, kept.shape[3])
     wide[:, :, : kept.shape[2]] = kept
     return wide
-
-
-def kept_attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n]."""
-    rows, heads, length, width = query.shape
-    groups = key.shape[1]
-    if length == 1:
-        # One new token: the query heads of a group are the rows of one small product with the keys they share.
-        packed = query.reshape(rows, groups, heads // groups, width)
-        mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
-        return mixed.reshape(rows, 1, heads, value.shape[-1]), None
-    # Several: with one key-value head `expand` is a view, and the fused kernel reads it in place.
-    shared = [kept[:, :, None].expand(-1, -1, heads // groups, -1, -1).flatten(1, 2) for kept in (key, value)]
-    mixed = scaled_dot_product_attention(query, shared[0], shared[1], attn_mask=attention_mask, scale=scaling)
-    return mixed.transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register(ATTENTION, kept_attention)
-
-
-@contextmanager
-def kept_attention_in(model: PreTrainedModel) -> Iterator[None]:
-    """Let `model` use `kept_attention` and evaluation mode within the block, and put back what it had."""
-    implementation, training = model.config._attn_implementation, model.training
-    model.config._attn_implementation = ATTENTION
-    if training:
-        model.eval()
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = implementation
-        if training:
-            model.train()

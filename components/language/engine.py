@@ -17,8 +17,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from components.errors import ConfigError, DataError
+from components.language.attention import KEPT, attention_of, evaluating
 from components.language.backbone import has_plain_head, without_adapters
-from components.language.cache import KeptCache, kept_attention_in
+from components.language.cache import KeptCache
 from components.language.tokenizer import Vocabulary
 
 PREFILL_TOKENS = 8192  # computed in one pass, which bounds the size of its mask
@@ -102,7 +103,7 @@ class Session:
         wanted = {row: new for row, new in tokens.items() if new}
         if wanted:
             self._check(wanted)
-            with torch.inference_mode(), kept_attention_in(self.model):
+            with evaluating(self.model), attention_of(self.model, KEPT):
                 self._feed(wanted)
 
     def generate(
@@ -129,7 +130,7 @@ class Session:
         if empty:
             raise ValueError(f"rows {empty} have an empty prompt and nothing pending; expected at least one token to go on from")
         self._check(prompts, beyond=1)
-        with torch.inference_mode(), kept_attention_in(self.model):
+        with evaluating(self.model), attention_of(self.model, KEPT):
             return _Decoding(self, stop, max_new_tokens, temperature, force or {}).run(prompts)
 
     def rewind(self, lengths: Mapping[int, int]) -> None:

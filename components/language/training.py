@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from components.errors import TrainingError
+from components.language.attention import BLOCKS, attention_of
 from components.language.backbone import has_plain_head, without_adapters
 from components.language.examples import Batch, Example, batches, collate
 
@@ -82,7 +83,8 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
         inputs |= {"attention_mask": batch.attention, "position_ids": batch.position_ids}
     if not has_plain_head(model):
         return model(**inputs).logits[rows, places]
-    hidden = model.get_decoder()(**inputs).last_hidden_state
+    with attention_of(model, BLOCKS if batch.attention is not None else model.config._attn_implementation):
+        hidden = model.get_decoder()(**inputs).last_hidden_state
     return model.get_output_embeddings()(hidden[rows, places])
 
 
@@ -234,7 +236,8 @@ class _Run:
         try:
             state = torch.load(path, weights_only=True)
         except Exception as error:
-            raise TrainingError(f"The checkpoint {path} cannot be read ({type(error).__name__}).", "Expected a file that training saved.", cure) from error
+            found = f"The checkpoint {path} cannot be read ({type(error).__name__})."
+            raise TrainingError(found, "Expected a file that training saved.", cure) from error
         if state["key"] != self.key:
             raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
         self.load_state_dict(state)

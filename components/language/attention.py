@@ -1,0 +1,96 @@
+"""Attention functions registered with transformers: over a kept cache for generation, and in blocks for masked training.
+
+Stock masked attention repeats the keys and values for every query head and computes what the mask then hides. `kept` reads the
+cache where it lies; `blocks` computes no key behind a block of queries, nearly half of the work on a long sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+
+KEPT, BLOCKS = "kept", "blocks"
+BLOCK = 192  # queries
+
+
+def kept_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n]."""
+    rows, heads, length, width = query.shape
+    groups = key.shape[1]
+    if length == 1:
+        # One new token: the query heads of a group stand side by side as if they were tokens, against the keys they share.
+        packed = query.reshape(rows, groups, heads // groups, width)
+        mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
+        return mixed.reshape(rows, 1, heads, value.shape[-1]), None
+    mixed = scaled_dot_product_attention(query, _shared(key, heads), _shared(value, heads), attn_mask=attention_mask, scale=scaling)
+    return mixed.transpose(1, 2).contiguous(), None
+
+
+def block_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Self-attention of query [B, H, L, d] under an additive mask [B, 1, L, L] that hides at least all later tokens."""
+    assert attention_mask is not None
+    keys, values = _shared(key, query.shape[1]), _shared(value, query.shape[1])
+    parts = []
+    for start in range(0, query.shape[2], BLOCK):
+        end = min(start + BLOCK, query.shape[2])
+        mask = attention_mask[:, :, start:end, :end]
+        block = query[:, :, start:end], keys[:, :, :end], values[:, :, :end]
+        parts.append(scaled_dot_product_attention(*block, attn_mask=mask, dropout_p=dropout, scale=scaling))
+    return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _shared(states: Tensor, heads: int) -> Tensor:
+    """States [B, K, n, d] for all query heads [B, heads, n, d]; with one key-value head this is a view."""
+    return states[:, :, None].expand(-1, -1, heads // states.shape[1], -1, -1).flatten(1, 2)
+
+
+AttentionInterface.register(KEPT, kept_attention)
+AttentionInterface.register(BLOCKS, block_attention)
+
+
+@contextmanager
+def attention_of(model: PreTrainedModel, name: str) -> Iterator[None]:
+    """Let `model` use the attention function `name` within the block, and put back what it had."""
+    before = model.config._attn_implementation
+    model.config._attn_implementation = name
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = before
+
+
+@contextmanager
+def evaluating(model: PreTrainedModel) -> Iterator[None]:
+    """Evaluation mode without gradients within the block; training mode is put back if the model was in it."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        if training:
+            model.train()
