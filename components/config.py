@@ -81,8 +81,8 @@ class BackboneConfig(Section):
 class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
-    tasks: int = Field(2500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    tokens: int = Field(16_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
+    tokens: int = Field(10_000_000, ge=1, description="Tokens trained on, all passes together.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")

@@ -1,0 +1,45 @@
+"""Training examples of the experience model: whole episodes with their demonstrations, and task variations."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from components.config import ExperienceModelConfig
+from components.experience.prompts import render_trajectory, render_variation
+from components.experience.replay_buffer import ReplayBuffer
+from components.language.examples import Example
+from components.language.tokenizer import Vocabulary
+from components.records import Task, Trajectory
+
+
+def transition_examples(
+    vocabulary: Vocabulary, trajectories: Sequence[Trajectory], buffer: ReplayBuffer, config: ExperienceModelConfig
+) -> list[Example]:
+    """One example an episode; each step's demonstrations come from other episodes of `buffer`."""
+    examples = []
+    for trajectory in trajectories:
+        queries = [(step.state, step.action) for step in trajectory.steps]
+        demonstrations = buffer.retrieve(queries, [step.episode_id for step in trajectory.steps])
+        examples.append(render_trajectory(vocabulary, trajectory, demonstrations, history=config.history, reasoning=config.reasoning))
+    return examples
+
+
+def variation_examples(
+    vocabulary: Vocabulary, tasks: Sequence[Task], feasible: Callable[[Task], str], seed: int, *, count: int = 2
+) -> list[Example]:
+    """For each task, up to `count` instructions of other tasks that would make sense in its room, as `feasible` judges."""
+    rng = random.Random(seed)
+    instructions = sorted({task.instruction for task in tasks})
+    examples = []
+    for task in tasks:
+        fitting: list[str] = []
+        for _ in range(40):
+            other = rng.choice(instructions)
+            if other != task.instruction and other not in fitting and not feasible(replace(task, instruction=other)):
+                fitting.append(other)
+            if len(fitting) == count:
+                break
+        examples += [render_variation(vocabulary, task, other) for other in fitting]
+    return examples

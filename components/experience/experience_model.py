@@ -1,0 +1,114 @@
+"""The experience model M: (task, history, demonstrations, state, action) -> (reasoning, next state, reward, done) (Eq. 4).
+
+It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
+An answer that does not parse is sampled again at most `resamples` times (greedy decoding would repeat itself, so a second
+try samples at temperature 0.7) and then given up: None. Differs from the paper: M is a small model fine-tuned for one
+environment, its weights are never shared with the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.config import ExperienceModelConfig
+from components.experience.prompts import OUTCOMES, Answer, growth, opening, parse_answer, turn
+from components.language.backbone import load_backbone
+from components.language.engine import KeptCacheEngine, Session
+from components.language.markers import END, TASK, TURN
+from components.language.tokenizer import Vocabulary
+from components.records import Task, Transition
+
+RETRY_TEMPERATURE = 0.7
+
+
+@dataclass(frozen=True)
+class Query:
+    """One row's question: what does `action` do in `state`, with these demonstrations at hand."""
+
+    state: str
+    action: str
+    demonstrations: Sequence[Transition] = ()
+
+
+class ExperienceModel:
+    """A fine-tuned causal LM with its vocabulary; `tokens` counts what it has generated."""
+
+    def __init__(self, model: object, vocabulary: Vocabulary, config: ExperienceModelConfig, *, seed: int = 0) -> None:
+        self.vocabulary, self.config = vocabulary, config
+        self.model = model
+        self.seed = seed
+        self.tokens = 0
+        self.unparsable = 0
+
+    @classmethod
+    def load(cls, directory: Path, config: ExperienceModelConfig, *, seed: int = 0) -> ExperienceModel:
+        """The model saved in `directory`."""
+        model, vocabulary = load_backbone(directory)
+        return cls(model, vocabulary, config, seed=seed)
+
+    def begin(self, tasks: Sequence[Task], *, seed: int = 0) -> Foresight:
+        """Start one episode a task; `seed` numbers the random stream."""
+        return Foresight(self, tasks, self._engine(seed).open(len(tasks)))
+
+    def vary(self, tasks: Sequence[Task], *, seed: int, temperature: float = 1.0) -> list[str]:
+        """For each task, the instruction of another task of its room (Eq. 6; M_task shares the weights of M)."""
+        if not tasks:
+            return []
+        prompts = {row: self.vocabulary.encode([*opening(task), TURN, TASK]) for row, task in enumerate(tasks)}
+        stop = {self.vocabulary.marker_id(END)}
+        session = self._engine(seed).open(len(tasks), 256)
+        written = session.generate(prompts, stop=stop, max_new_tokens=24, temperature=temperature)
+        self.tokens += sum(len(g.tokens) for g in written.values())
+        texts = [self.vocabulary.pieces(written[row].tokens) for row in range(len(tasks))]
+        return [pieces[0] if len(pieces) == 2 and pieces[1] == END else "" for pieces in texts]
+
+    def _engine(self, seed: int) -> KeptCacheEngine:
+        return KeptCacheEngine(self.model, self.vocabulary, seed=self.seed * 100_003 + seed)  # type: ignore[arg-type]
+
+
+class Foresight:
+    """A batch of episodes under way: predict steps, and say which of them came true."""
+
+    def __init__(self, model: ExperienceModel, tasks: Sequence[Task], session: Session) -> None:
+        self._model, self._tasks, self._session = model, list(tasks), session
+        vocabulary = model.vocabulary
+        self._pending = {row: vocabulary.encode(opening(task)) for row, task in enumerate(tasks)}
+        self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
+
+    def predict(self, queries: Mapping[int, Query]) -> dict[int, Answer | None]:
+        """The answer for each row asked, None where no try could be parsed. The trunks stay as they were."""
+        prompts = {row: self._prompt(row, query) for row, query in queries.items()}
+        trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
+        found = self._ask({row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}, self._model.config.temperature)
+        for _ in range(self._model.config.resamples):
+            failed = [row for row, answer in found.items() if answer is None]
+            if not failed:
+                break
+            self._session.rewind({row: trunks[row] for row in failed})
+            found |= self._ask({row: prompts[row] for row in failed}, max(self._model.config.temperature, RETRY_TEMPERATURE))
+        self._session.rewind(trunks)
+        self._pending |= {row: [] for row in queries}
+        self._model.unparsable += sum(answer is None for answer in found.values())
+        return found
+
+    def advance(self, steps: Mapping[int, tuple[str, str]]) -> None:
+        """Add (action, next state) to the history of each row named."""
+        if not self._model.config.history:
+            return
+        for row, (action, state) in steps.items():
+            self._pending[row] = self._pending[row] + self._model.vocabulary.encode(growth(action, state))
+
+    def finish(self, rows: Sequence[int]) -> None:
+        """Rows that are over: they cost nothing any more."""
+        self._session.drop(rows)
+
+    def _prompt(self, row: int, query: Query) -> list[int]:
+        return self._model.vocabulary.encode(turn(self._tasks[row], query.state, query.action, query.demonstrations))
+
+    def _ask(self, prompts: Mapping[int, list[int]], temperature: float) -> dict[int, Answer | None]:
+        config, vocabulary = self._model.config, self._model.vocabulary
+        written = self._session.generate(prompts, stop=self._stop, max_new_tokens=config.max_new_tokens, temperature=temperature)
+        self._model.tokens += sum(len(generation.tokens) for generation in written.values())
+        return {row: parse_answer(vocabulary.pieces(g.tokens), reasoning=config.reasoning) for row, g in written.items()}

@@ -1,0 +1,88 @@
+"""How well the experience model agrees with the real environment: single steps on real histories.
+
+Each real transition is predicted from its real history, with demonstrations from the buffer, and held against what the
+real environment answered: the text, the facts it asserts, the reward. Nothing here trains the model or enters the buffer.
+`components/evaluation/fidelity.py` turns the judgements into metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.environments.protocol import Adapter
+from components.experience.experience_model import ExperienceModel, Query
+from components.experience.prompts import Answer
+from components.experience.replay_buffer import ReplayBuffer
+from components.records import Trajectory, Transition
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One predicted transition beside the real one.
+
+    `claims` are the facts that the prediction asserts, `right` those that the real state asserts too, `truths` those of the
+    real state, `contradicted` the claims that it denies. `changed` counts the facts that the real step changed; `revealing`
+    says that the history could not determine the outcome. Rewards are 0 or 1.
+    """
+
+    transition: Transition
+    predicted: str
+    parsed: bool
+    exact: bool
+    claims: int
+    right: int
+    truths: int
+    contradicted: int
+    changed: int
+    revealing: bool
+    reward: float
+    predicted_reward: float
+
+
+def measure(model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory], *, rows: int = 64) -> list[Judgement]:
+    """Judgements of every transition of `episodes`, in order of the batches they were predicted in."""
+    judgements: list[Judgement] = []
+    for start in range(0, len(episodes), rows):
+        judgements += _measure_batch(model, buffer, adapter, episodes[start : start + rows])
+    return judgements
+
+
+def _measure_batch(model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]) -> list[Judgement]:
+    foresight = model.begin([episode.task for episode in episodes])
+    judgements = []
+    for step in range(max(len(episode.steps) for episode in episodes)):
+        rows = [row for row, episode in enumerate(episodes) if step < len(episode.steps)]
+        real = {row: episodes[row].steps[step] for row in rows}
+        demos = buffer.retrieve([(real[row].state, real[row].action) for row in rows], [real[row].episode_id for row in rows])
+        answers = foresight.predict({row: Query(real[row].state, real[row].action, found) for row, found in zip(rows, demos, strict=True)})
+        judgements += [judge(adapter, episodes[row].up_to(step), real[row], answers[row]) for row in rows]
+        foresight.advance({row: (real[row].action, real[row].next_state) for row in rows})
+        foresight.finish([row for row in rows if step + 1 == len(episodes[row].steps)])
+    return judgements
+
+
+def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answer | None) -> Judgement:
+    """Hold one answer against the real transition that followed `history`."""
+    truth = adapter.facts(Trajectory(history.task, (*history.steps, real)))
+    before = adapter.facts(history)
+    predicted = answer.state if answer else ""
+    claims = adapter.facts(Trajectory(history.task, (*history.steps, _with_state(real, predicted)))) if answer else set()
+    return Judgement(
+        transition=real,
+        predicted=predicted,
+        parsed=answer is not None,
+        exact=answer is not None and answer.state == real.next_state,
+        claims=len(claims),
+        right=len(claims & truth),
+        truths=len(truth),
+        contradicted=sum(adapter.contradicts(claim, truth) for claim in claims),
+        changed=len({fact for fact in truth - before if fact[0] != "event"}),
+        revealing=adapter.revealing(history, real.action, real.next_state),
+        reward=real.reward,
+        predicted_reward=answer.reward if answer else 0.0,
+    )
+
+
+def _with_state(real: Transition, state: str) -> Transition:
+    return Transition(**{**real.__dict__, "next_state": state})

@@ -1,0 +1,41 @@
+"""Group-relative policy optimisation (Shao et al. 2024, arXiv 2402.03300), as DreamGym uses it: A = (r - mean_G) / std_G.
+
+Deviations:
+1. One advantage an episode, on every token that the policy wrote in it (thoughts and actions); the return is the outcome.
+2. Groups whose returns are all equal give no update; they are left out and counted, since they would only dilute the mean.
+3. The mean is over the tokens of all kept episodes together (as DAPO does), so a long episode does not count for less.
+4. No KL term: a small policy has nothing to hold on to that its own start does not give; the clip bounds each update.
+5. The probabilities in the ratio are those of the sampler at its temperature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-6
+
+
+def group_advantages(returns: Sequence[float], *, normalise: bool) -> list[float]:
+    """Advantages of one group from its returns; all zero where the returns are all equal. The deviation is the population's."""
+    mean = sum(returns) / len(returns)
+    centred = [value - mean for value in returns]
+    if not normalise:
+        return centred
+    deviation = (sum(value * value for value in centred) / len(returns)) ** 0.5
+    return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
+
+
+def clipped_loss(new: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+    """Sum over tokens of -min(ratio * A, clip(ratio) * A), and the number of tokens whose ratio was clipped.
+
+    Args:
+        new, old, advantages: [n], of the tokens that the policy wrote; log-probabilities in nats.
+    """
+    ratio = torch.exp(new - old)
+    bounded = ratio.clamp(1 - clip, 1 + clip)
+    loss = -torch.minimum(ratio * advantages, bounded * advantages)
+    clipped = ((ratio - bounded).abs() > 0) & (ratio * advantages > bounded * advantages)
+    return loss.sum(), clipped.sum()

@@ -1,0 +1,262 @@
+"""The RL loop: sample tasks, play groups of rollouts, update the policy; the same in a dream and in the real world.
+
+An algorithm is advantages and a loss (`grpo.py`); everything else is here. The state after each iteration (policy,
+optimiser, task source, figures) is saved atomically, random streams are numbered by iteration, and a loop that was stopped
+goes on where it was with the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from components.config import GRPOConfig
+from components.environments.protocol import Environment
+from components.errors import TrainingError
+from components.language.examples import Example, collate
+from components.language.training import token_logprobs
+from components.policy.grpo import clipped_loss, group_advantages
+from components.policy.policy import Policy
+from components.policy.rollout import Rollout, Stamp, evenly, grouped, play
+from components.records import Task
+
+LOGPROB_GAP_LIMIT = 0.05
+"""Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
+BARREN_ITERATIONS = 8
+
+
+class TaskSource(Protocol):
+    """Where the loop's tasks come from, and who learns how they went."""
+
+    def sample(self, count: int, seed: int) -> list[Task]:
+        """`count` tasks for an iteration."""
+        ...
+
+    def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
+        """Take in the returns of each task's group; figures to log."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        ...
+
+
+class EvenTasks:
+    """Tasks drawn evenly from a fixed list."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = list(tasks)
+
+    def sample(self, count: int, seed: int) -> list[Task]:
+        """`count` tasks."""
+        return evenly(self._tasks, count, seed)
+
+    def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
+        """Nothing to learn."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """No state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """No state."""
+
+
+@dataclass
+class LoopState:
+    """The place reached and the figures of each iteration so far, name -> one value an iteration."""
+
+    iteration: int = 0
+    interactions: int = 0
+    barren: int = 0
+    series: dict[str, list[float]] = field(default_factory=dict)
+
+
+class Loop:
+    """One RL stage. Build it, then `run`."""
+
+    def __init__(
+        self, policy: Policy, world: Environment, tasks: TaskSource, config: GRPOConfig, *, max_steps: int, seed: int, stamp: Stamp = Stamp(),
+        checkpoint: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.policy, self.world, self.tasks, self.config = policy, world, tasks, config
+        self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
+        policy.max_new_tokens = config.max_new_tokens
+        self.optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.state = LoopState()
+
+    def run(
+        self,
+        *,
+        budget: int | None = None,
+        on_rollouts: Callable[[int, list[Rollout]], None] | None = None,
+        on_iteration: Callable[[int, dict[str, float]], None] | None = None,
+    ) -> LoopState:
+        """All iterations that remain, or as many as `budget` interactions surely allow.
+
+        Raises:
+            TrainingError: a loss that is not finite, or nothing to learn from for many iterations on end.
+        """
+        self._resume()
+        rows = self.config.tasks * self.config.group
+        while self.state.iteration < self.config.iterations:
+            if budget is not None and self.state.interactions + rows * self.max_steps > budget:
+                break
+            figures = self._iterate(on_rollouts)
+            for name, value in figures.items():
+                self.state.series.setdefault(name, []).append(value)
+            self.state.iteration += 1
+            self._save()
+            if on_iteration:
+                on_iteration(self.state.iteration, figures)
+        return self.state
+
+    def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
+        number = self.seed * 10_007 + self.state.iteration
+        tasks = self.tasks.sample(self.config.tasks, number)
+        before = self.world.interactions
+        self.world.seed = number  # type: ignore[attr-defined]
+        rollouts = play(
+            self.policy, self.world, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
+            seed=number, stamp=self.stamp,
+        )  # fmt: skip
+        self.state.interactions += self.world.interactions - before
+        if on_rollouts:
+            on_rollouts(self.state.iteration, rollouts)
+        size = self.config.group
+        groups = [[r for r in rollouts[place : place + size] if not r.broken] for place in range(0, len(rollouts), size)]
+        kept, advantages = self._advantages(groups)
+        figures = self._describe(rollouts, groups, before)
+        returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
+        figures |= self.tasks.report(returns, number)
+        self._count_barren(bool(kept))
+        return figures | (self._update(kept, advantages, number) if kept else {})
+
+    def _advantages(self, groups: list[list[Rollout]]) -> tuple[list[Rollout], list[float]]:
+        kept: list[Rollout] = []
+        advantages: list[float] = []
+        for group in groups:
+            values = group_advantages([r.reward for r in group], normalise=self.config.normalise) if len(group) > 1 else []
+            if any(values):
+                kept += group
+                advantages += values
+        return kept, advantages
+
+    def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
+        steps = [step for r in rollouts for step in r.trajectory.steps]
+        flat = sum(len({r.reward for r in group}) < 2 for group in groups)
+        return {
+            "success_rate": sum(r.reward for r in rollouts) / len(rollouts),
+            "return_mean": sum(r.reward for r in rollouts) / len(rollouts),
+            "episode_length": len(steps) / len(rollouts),
+            "zero_variance_groups": flat / len(groups),
+            "malformed_actions": sum(r.malformed for r in rollouts) / max(1, len(steps)),
+            "unparsable_episodes": sum(r.unparsable for r in rollouts) / len(rollouts),
+            "broken_episodes": sum(r.broken for r in rollouts) / len(rollouts),
+            "generated_task_share": sum(r.trajectory.task.generated for r in rollouts) / len(rollouts),
+            "interactions": float(self.world.interactions - before),
+        }
+
+    def _count_barren(self, fertile: bool) -> None:
+        self.state.barren = 0 if fertile else self.state.barren + 1
+        if self.state.barren >= BARREN_ITERATIONS:
+            raise TrainingError(
+                f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance: nothing to learn from.",
+                "Expected tasks that the policy sometimes solves and sometimes does not.",
+                "Raise the stage's temperature or group, or clone more (cloning.demonstrations).",
+            )
+
+    def _update(self, kept: list[Rollout], advantages: list[float], seed: int) -> dict[str, float]:
+        """`updates` optimiser steps a pass over the kept episodes; figures of the first pass."""
+        figures: dict[str, float] = {}
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(self.config.epochs):
+            order = torch.randperm(len(kept), generator=generator).tolist()
+            share = math.ceil(len(order) / self.config.updates)
+            for start in range(0, len(order), share):
+                part = order[start : start + share]
+                found = self._step([kept[i] for i in part], [advantages[i] for i in part])
+                for name, value in found.items():
+                    figures.setdefault(name, value)
+        return figures
+
+    def _step(self, rollouts: list[Rollout], advantages: list[float]) -> dict[str, float]:
+        self.policy.model.train()
+        count = sum(len(r.logprobs) for r in rollouts)
+        total = gap = entropy = clipped = 0.0
+        for rows in _forward_batches([r.example for r in rollouts], self.config.batch_tokens):
+            batch = collate([rollouts[i].example for i in rows], self.policy.vocabulary.marker_id("<pad>"))
+            scores = token_logprobs(self.policy.model, batch, temperature=self.config.temperature, with_entropy=True)
+            old = torch.tensor([value for i in rows for value in rollouts[i].logprobs])
+            weight = torch.tensor([advantages[i] for i in rows])[scores.rows]
+            loss, cut = clipped_loss(scores.logprobs, old, weight, self.config.clip)
+            (loss / count).backward()
+            total, clipped = total + loss.item(), clipped + cut.item()
+            gap += (scores.logprobs.detach() - old).abs().sum().item()
+            entropy += scores.entropies.detach().sum().item() if scores.entropies is not None else 0.0
+        self._check(total)
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.policy.model.eval()
+        return {"loss": total / count, "logprob_gap": gap / count, "policy_entropy": entropy / count, "clip_share": clipped / count,
+                "gradient_norm": float(norm)}  # fmt: skip
+
+    def _check(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"The policy loss is {loss} in iteration {self.state.iteration}.", "Expected a finite number.", "Lower the stage's learning_rate."
+            )
+
+    def _save(self) -> None:
+        if self.checkpoint is None:
+            return
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.checkpoint.with_name(self.checkpoint.name + ".part")
+        with beside.open("wb") as file:
+            torch.save(self.state_dict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.checkpoint)
+
+    def _resume(self) -> None:
+        if self.checkpoint is not None and self.checkpoint.is_file():
+            self.load_state_dict(torch.load(self.checkpoint, weights_only=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the loop depends on."""
+        return {
+            "policy": self.policy.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "tasks": self.tasks.state_dict(),
+            "state": self.state.__dict__,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.policy.model.load_state_dict(state["policy"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.tasks.load_state_dict(state["tasks"])
+        self.state = LoopState(**state["state"])
+
+
+def _forward_batches(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:
+    """Indices in groups of similar length whose padded size is at most `batch_tokens`."""
+    order = sorted(range(len(examples)), key=lambda i: len(examples[i]))
+    groups: list[list[int]] = [[]]
+    for index in order:
+        if groups[-1] and len(examples[index]) * (len(groups[-1]) + 1) > batch_tokens:
+            groups.append([])
+        groups[-1].append(index)
+    return groups

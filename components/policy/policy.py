@@ -1,0 +1,32 @@
+"""The policy: a causal LM that writes a thought and an action; its weights are never shared with the experience model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from components.language.backbone import load_backbone, save_model
+from components.language.engine import KeptCacheEngine
+from components.language.tokenizer import Vocabulary
+
+
+class Policy:
+    """A model with its vocabulary; `tokens` counts what it has generated."""
+
+    def __init__(self, model: Any, vocabulary: Vocabulary, *, max_new_tokens: int = 32) -> None:
+        self.model, self.vocabulary, self.max_new_tokens = model, vocabulary, max_new_tokens
+        self.tokens = 0
+
+    @classmethod
+    def load(cls, directory: Path, *, max_new_tokens: int = 32) -> Policy:
+        """The policy saved in `directory` (also: a backbone, as the start of one)."""
+        model, vocabulary = load_backbone(directory)
+        return cls(model, vocabulary, max_new_tokens=max_new_tokens)
+
+    def save(self, directory: Path) -> None:
+        """Write weights (safetensors) and vocabulary, atomically."""
+        save_model(self.model, self.vocabulary, directory)
+
+    def engine(self, seed: int) -> KeptCacheEngine:
+        """An engine over the weights as they are now, with the random stream `seed`."""
+        return KeptCacheEngine(self.model, self.vocabulary, seed=seed)

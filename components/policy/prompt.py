@@ -1,0 +1,64 @@
+"""The agent's text: one growing sequence an episode, the task repeated in every turn, a thought before each action.
+
+    <task> instruction <state> s0 <turn> instruction <think> thought <action> a0 <end> <state> s1 <turn> ...
+
+The paper's agent prompt (verl-agent's template) also lists the admissible actions; ours does not, since a dream has no such
+list. Nothing is ever taken back, so the cache of the whole prefix serves every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from components.language.examples import Example, Segment
+from components.language.markers import ACTION, END, STATE, TASK, THINK, TURN, Marker
+from components.language.tokenizer import Vocabulary
+from components.records import Task, Trajectory
+
+
+def opening(task: Task) -> list[str]:
+    """The start of an episode."""
+    return [TASK, task.instruction, STATE, task.initial_state]
+
+
+def turn(task: Task) -> list[str]:
+    """What asks for the next thought and action."""
+    return [TURN, task.instruction, THINK]
+
+
+def reply(thought: str, action: str) -> list[str]:
+    """What the agent writes."""
+    return [thought, ACTION, action, END]
+
+
+def observed(state: str) -> list[str]:
+    """What the world answers."""
+    return [STATE, state]
+
+
+def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:
+    """(thought, action) of a generated reply; the action is "" where the form was not followed (the world refuses that)."""
+    texts = [piece for piece in pieces if piece != END or not isinstance(piece, Marker)]
+    if len(texts) == 2 and isinstance(texts[0], Marker) and texts[0] == ACTION:
+        return "", texts[1]
+    if len(texts) == 3 and isinstance(texts[1], Marker) and texts[1] == ACTION and not isinstance(texts[2], Marker):
+        return texts[0], texts[2]
+    return " ".join(texts), ""
+
+
+def render_demonstration(vocabulary: Vocabulary, trajectory: Trajectory, thoughts: Sequence[str]) -> Example:
+    """An episode as one example for cloning, loss on thoughts and actions."""
+    segments = [_plain(vocabulary, opening(trajectory.task))]
+    for step, thought in zip(trajectory.steps, thoughts, strict=True):
+        wanted = vocabulary.encode(reply(thought, step.action))
+        segments += [
+            _plain(vocabulary, turn(trajectory.task)),
+            Segment(wanted, [True] * len(wanted)),
+            _plain(vocabulary, observed(step.next_state)),
+        ]
+    return Example(segments)
+
+
+def _plain(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
+    tokens = vocabulary.encode(pieces)
+    return Segment(tokens, [False] * len(tokens))

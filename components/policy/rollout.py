@@ -1,0 +1,128 @@
+"""Rollouts: episodes of the policy in a world, real or dreamed, with what training on them needs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from components.environments.protocol import Environment, Step
+from components.language.engine import Generation
+from components.language.examples import Example, Segment
+from components.language.markers import END
+from components.policy.policy import Policy
+from components.policy.prompt import observed, opening, parse_reply, turn
+from components.records import REAL, Task, Trajectory, Transition
+
+
+@dataclass
+class Rollout:
+    """One episode.
+
+    `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the sampler's, one for
+    each token with loss, in order. `broken` says that infrastructure ended it: such a rollout is recorded, not trained on.
+    `unparsable` says that a dream's answer could not be read: its last step is not a transition and was left out.
+    """
+
+    trajectory: Trajectory
+    example: Example
+    logprobs: list[float] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    broken: bool = False
+    unparsable: bool = False
+    malformed: int = 0
+
+    @property
+    def reward(self) -> float:
+        """The return: 1.0 for a success, else 0.0."""
+        return 1.0 if self.trajectory.success else 0.0
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the transitions of a batch of rollouts are marked with."""
+
+    source: str = REAL
+    policy_version: str = ""
+    run_id: str = ""
+    prefix: str = "rollout"
+
+
+def play(
+    policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+) -> list[Rollout]:
+    """Play each task once, all side by side; rollouts in the order of `tasks`."""
+    states = world.reset(tasks)
+    rollouts = [Rollout(Trajectory(task), Example([])) for task in tasks]
+    session = policy.engine(seed).open(len(tasks))
+    waiting = {row: [*opening(task), *turn(task)] for row, task in enumerate(tasks)}
+    assert all(state == task.initial_state for state, task in zip(states, tasks, strict=True)), "a task's world starts elsewhere"
+    names = [f"{stamp.prefix}-{seed}-{row}/{task.id}" for row, task in enumerate(tasks)]
+    for _ in range(max_steps):
+        written = _write(policy, session, rollouts, waiting, temperature)
+        actions = {row: _act(policy, rollouts[row], generation) for row, generation in written.items()}
+        answers = world.step([actions.get(row) for row in range(len(tasks))])
+        waiting = {}
+        for row, action in actions.items():
+            answer = answers[row]
+            assert answer is not None
+            if _record(rollouts[row], names[row], action, answer, stamp):
+                session.drop([row])
+            else:
+                waiting[row] = [*observed(answer.state), *turn(tasks[row])]
+        if not waiting:
+            break
+    return rollouts
+
+
+def _write(policy: Policy, session: object, rollouts: Sequence[Rollout], waiting: dict[int, list[str]], temperature: float) -> dict[int, Generation]:
+    prompts = {row: policy.vocabulary.encode(pieces) for row, pieces in waiting.items()}
+    stop = {policy.vocabulary.marker_id(END)}
+    written = session.generate(prompts, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature)  # type: ignore[attr-defined]
+    for row, generation in written.items():
+        prompt = prompts[row]
+        rollouts[row].example.segments += [
+            Segment(prompt, [False] * len(prompt)),
+            Segment(list(generation.tokens), [True] * len(generation.tokens)),
+        ]
+        rollouts[row].logprobs += generation.logprobs
+        policy.tokens += len(generation.tokens)
+    return written
+
+
+def _act(policy: Policy, rollout: Rollout, generation: Generation) -> str:
+    thought, action = parse_reply(policy.vocabulary.pieces(generation.tokens))
+    rollout.thoughts.append(thought)
+    if not action:
+        rollout.malformed += 1
+    return action or "?"
+
+
+def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp) -> bool:
+    """Add one step to the rollout; True if the episode is over."""
+    rollout.broken = "failed" in answer.info
+    rollout.unparsable = bool(answer.info.get("unparsable"))
+    if rollout.broken or rollout.unparsable:
+        return True
+    history = rollout.trajectory
+    transition = Transition(
+        task_id=history.task.id, episode_id=name, step=len(history.steps), state=history.states[-1], action=action,
+        next_state=answer.state, reward=answer.reward, done=answer.done, reasoning=answer.info.get("reasoning", ""),
+        source=stamp.source, behaviour="policy", policy_version=stamp.policy_version, run_id=stamp.run_id,
+    )  # fmt: skip
+    rollout.trajectory = Trajectory(history.task, (*history.steps, transition))
+    return answer.done
+
+
+def grouped(tasks: Sequence[Task], size: int) -> list[Task]:
+    """Each task `size` times in a row: the rows of a batch of groups."""
+    return [task for task in tasks for _ in range(size)]
+
+
+def evenly(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
+    """`count` tasks drawn without replacement (with, once they run out)."""
+    rng = random.Random(seed)
+    pool: list[Task] = []
+    while len(pool) < count:
+        pool += rng.sample(list(tasks), len(tasks))
+    return pool[:count]

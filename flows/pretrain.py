@@ -1,0 +1,141 @@
+"""Make the backbone: a small transformer pretrained on trajectories of training tasks alone.
+
+It plays the part of the pretrained language model that both the experience model and the policy start from. It reads the
+same two texts that they will read: every behaviour's episodes as the experience model sees them, and the noisy, near-miss
+and random ones as the agent sees them; no expert episode is ever shown in the agent's form. Its games are other ones than
+those of the offline data, the fidelity set and the test split.
+
+    dreamgym pretrain --config configs/quick.yaml
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from prefect import flow, get_run_logger, task
+
+from components.config import Config
+from components.environments import make_adapter
+from components.environments.protocol import Adapter
+from components.experience.dataset import transition_examples, variation_examples
+from components.experience.replay_buffer import ReplayBuffer
+from components.language.backbone import build_backbone, save_model
+from components.language.examples import Example
+from components.language.tokenizer import Vocabulary
+from components.language.training import TrainingRecord, supervised_finetune
+from components.policy.prompt import render_demonstration
+from components.records import TRAIN, Task, Trajectory
+from components.trajectories.collect import collect, plan
+from components.trajectories.store import read_tasks, read_transitions, trajectories, write_tasks, write_transitions
+
+SEED_OFFSET = 1000
+"""Added to the seed of the pretraining games, so that they are other games than the offline data's."""
+BEHAVIOURS = {"expert": 1, "noisy": 1, "near_miss": 2, "random": 1}
+POOL_EPISODES = 500
+"""Episodes whose transitions serve as demonstrations in pretraining."""
+
+
+@flow(name="pretrain", log_prints=True)
+def pretrain(config: Config, root: Path = Path()) -> Path:
+    """Corpus, vocabulary, examples, training, card; returns data/backbone."""
+    work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
+    torch.set_num_threads(config.threads)
+    episodes = corpus(config, work)
+    vocabulary = learn_vocabulary(config, episodes)
+    examples = render(config, vocabulary, episodes)
+    return train(config, vocabulary, examples, work, target)
+
+
+@task
+def corpus(config: Config, work: Path) -> list[Trajectory]:
+    """Play the pretraining games, or read them back if they have been played before with the same settings."""
+    settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "seed"})}
+    note = work / "settings.json"
+    if note.is_file() and json.loads(note.read_text()) == settings:
+        return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
+    adapter = make_adapter(config.environment)
+    tasks = adapter.tasks(TRAIN, config.pretrain.tasks, config.pretrain.seed + SEED_OFFSET)
+    episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.environment.max_steps, rows=64, on_batch=_say)
+    work.mkdir(parents=True, exist_ok=True)
+    write_tasks(work / "tasks.parquet", tasks)
+    write_transitions(work / "transitions.parquet", [step for episode in episodes for step in episode.steps])
+    note.write_text(json.dumps(settings))
+    return episodes
+
+
+@task
+def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
+    """Byte-level BPE over every text that a model will read or write."""
+    texts: list[str] = []
+    for episode in episodes:
+        texts += [episode.task.instruction, episode.task.initial_state]
+        texts += [text for step in episode.steps for text in (step.action, step.reasoning, step.next_state)]
+    return Vocabulary.train(texts, config.backbone.vocabulary)
+
+
+@task
+def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -> list[Example]:
+    """The examples of both roles."""
+    adapter = make_adapter(config.environment)
+    buffer = ReplayBuffer(config.retrieval)
+    buffer.add([step for episode in episodes[:POOL_EPISODES] for step in episode.steps])
+    tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
+    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
+    examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
+    examples += [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour != "expert"]
+    buffer.close()
+    return examples
+
+
+def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory) -> Example:
+    """An episode in the agent's form, with the thoughts that its adapter gives."""
+    thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
+    return render_demonstration(vocabulary, episode, thoughts)
+
+
+@task
+def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
+    """Train from random weights and write the backbone with its card."""
+    model = build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
+    settings = config.pretrain
+    record = supervised_finetune(
+        model, examples, epochs=1.0, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=settings.seed,
+        total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", checkpoint_every=500, on_step=_report,
+    )  # fmt: skip
+    save_model(model, vocabulary, target, dtype=torch.float16)
+    card = _card(config, model, examples, record)
+    (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
+    (work / "checkpoint.pt").unlink(missing_ok=True)
+    return target
+
+
+def _card(config: Config, model: Any, examples: list[Example], record: TrainingRecord) -> dict[str, Any]:
+    every = max(1, len(record.losses) // 100)
+    return {
+        "command": "dreamgym pretrain",
+        "backbone": config.backbone.model_dump(),
+        "pretrain": config.pretrain.model_dump(),
+        "environment": config.environment.model_dump(exclude={"workers"}),
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "examples": len(examples),
+        "tokens_in_corpus": sum(len(example) for example in examples),
+        "tokens_trained": record.tokens,
+        "steps": record.steps,
+        "seconds": round(record.seconds),
+        "losses": [round(sum(part) / len(part), 4) for i in range(0, len(record.losses), every) if (part := record.losses[i : i + every])],
+        "written": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _say(done: int, count: int) -> None:
+    if done % 640 == 0 or done == count:
+        get_run_logger().info("collected %d of %d episodes", done, count)
+
+
+def _report(step: int, tokens: int, loss: float) -> None:
+    if step % 200 == 0:
+        get_run_logger().info("step %d, %.2f M tokens, loss %.3f", step, tokens / 1e6, loss)
