@@ -5,6 +5,7 @@ A run's id is its UTC start and four random digits, such as `20260131-142530-9f3
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -60,7 +61,8 @@ def point_latest(run_directory: Path) -> None:
         temporary.symlink_to(run_directory.name, target_is_directory=True)
         temporary.replace(link)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise cannot_write(link, error) from error
 
 

@@ -64,6 +64,14 @@ def test_what_is_not_finite_becomes_null(tmp_path):
     assert read_metrics(tmp_path)["x"] == {"value": None, "n": 64, "low": 0.38, "high": None}
 
 
+def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="metrics.json cannot be written.*Make .* a directory"):
+        write_metrics(tmp_path / "file", {"x": ENTRY})
+    with pytest.raises(DataError, match="cannot be written"):
+        start_run_directory(tmp_path / "file")
+
+
 @pytest.mark.parametrize("entry", [0.5, {"value": 1.0}, {**ENTRY, "extra": 1}, {**ENTRY, "value": "much"}])
 def test_another_format_is_refused(tmp_path, entry):
     with pytest.raises(TrackingError, match="The metric x"):

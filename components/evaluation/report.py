@@ -1,0 +1,255 @@
+"""The report of a run, as one Markdown file and one HTML file that needs nothing but itself.
+
+Both are renderings of the same sections. The Markdown is also what Prefect shows as an artifact, so its curves are lines of
+blocks; the HTML carries its pictures inside. All text of environments and models is escaped: a state that says "<script>"
+is shown, not run. What a run does not have (a stage without curves, no champion, no examples) is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.errors import DataError
+from components.evaluation import report_charts as charts
+from components.evaluation.report_render import Block, Code, Episode, Figure, Section, Table, Text, to_html, to_markdown
+
+_ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
+_INTERACTIONS = r"(.*/)?(real|check)_interactions"
+_FILES = {
+    "metrics.json": "every metric with its n and interval",
+    "manifest.json": "code, data, config, versions and hardware that made the run",
+    "git.diff": "what the workspace had beside the commit",
+}
+
+
+@dataclass
+class ReportData:
+    """What a report is made of.
+
+    Attributes:
+        metrics: name -> {"value", "n", "low", "high"}, as in metrics.json.
+        stages: in order, each with `name`, `seconds`, `reused` and, if known, `key`.
+        series: name -> one value an iteration, such as `synthetic_rl/success_rate`.
+        decision: `Decision.to_json()`, empty if the gate was not asked.
+        notes: sentences shown under the headline.
+        examples: dreamed episodes, each with `task`, `steps` (dicts with `action` and `state`), `confirmed` (True, False, or
+            None if it was not played in the real engine) and, if known, `note`.
+        confidence: level of the metrics' intervals.
+        next_steps: commands or paths to look at next, beside the run's own files.
+    """
+
+    run_id: str
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stages: Sequence[Mapping[str, Any]] = ()
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    examples: Sequence[Mapping[str, Any]] = ()
+    next_steps: Sequence[str] = ()
+    confidence: float = 0.95
+
+
+def write_report(run_directory: Path, data: ReportData) -> tuple[Path, Path]:
+    """Write `report.md` and `report.html` and return their paths. Raises DataError if the disk refuses."""
+    title, sections = f"Run {data.run_id}", list(report_sections(data, run_directory))
+    paths = run_directory / "report.md", run_directory / "report.html"
+    for path, text in zip(paths, (to_markdown(title, sections), to_html(title, sections)), strict=True):
+        _write(path, text)
+    return paths
+
+
+def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
+    """The sections that this run has something for, in the order in which one reads them."""
+    for title, blocks in (
+        ("Success on held-out real games", _headline(data)),
+        ("Decision", _decision(data.decision)),
+        ("Learning", _learning(data.series)),
+        ("Fidelity of the experience model", _fidelity(data)),
+        ("Curriculum", _metric_rows(data, r"curriculum/.*|.*/(generated_task_share|zero_variance_groups)")),
+        ("Real interactions", _metric_rows(data, _INTERACTIONS)),
+        ("Stages", _stages(data.stages)),
+        ("Dreamed episodes", _examples(data.examples)),
+        ("Where to look next", _next(data, run_directory)),
+        ("All metrics", _metric_rows(data, ".*")),
+    ):
+        if blocks:
+            yield Section(title, blocks, folded=title == "All metrics")
+
+
+def _headline(data: ReportData) -> list[Block]:
+    bars = _success_bars(data.metrics)
+    notes: list[Block] = [Text(text) for text in (_spent(data.metrics), *data.notes) if text]
+    if not bars:
+        return [Text("This run has not come to the evaluation."), *notes]
+    rows = [[bar.label, f"{bar.value:.1%}", f"{bar.low:.1%} to {bar.high:.1%}", f"{bar.n:,}"] for bar in bars]
+    figure = Figure(charts.bars_svg(bars), "Success rate of each policy")
+    return [figure, Table(["policy", "success", _interval(data), "games"], rows), *notes]
+
+
+def _success_bars(metrics: Mapping[str, Mapping[str, Any]]) -> list[charts.Bar]:
+    """The policies' success rates: cloned, dreamed, refined, then any others by name."""
+    found = {}
+    for name, entry in metrics.items():
+        match = re.fullmatch(r"evaluate/(?:([^/]+)/)?success_rate", name)
+        if match and _measured(entry):
+            found[match[1] or "policy"] = entry
+    policies = sorted(found, key=lambda policy: (_ORDER.get(policy, len(_ORDER)), policy))
+    return [_bar(policy, found[policy]) for policy in policies]
+
+
+def _spent(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    names = [name for name in metrics if re.fullmatch(_INTERACTIONS, name) and metrics[name].get("value") is not None]
+    spent = [f"{_value(metrics[name])} ({name})" for name in names]
+    return f"Real interactions spent: {', '.join(spent)}." if spent else ""
+
+
+def _decision(decision: Mapping[str, Any]) -> list[Block]:
+    if not decision:
+        return []
+    promoted = bool(decision.get("promoted"))
+    rows = []
+    for condition in decision.get("conditions", ()):
+        low, high = _number(condition.get("low")), _number(condition.get("high"))
+        names = [str(condition.get("name", "")), str(condition.get("metric", ""))]
+        numbers = [_number(condition.get("value")), f"{low} to {high}", str(condition.get("n", "")), _number(condition.get("threshold"))]
+        rows.append([*names, *numbers, "pass" if condition.get("passed") else "fail"])
+    verdict = Text(str(decision.get("reason", "")), badge="Promoted" if promoted else "Not promoted", good=promoted)
+    return [verdict, Table(["condition", "metric", "value", "interval", "n", "needed", "result"], rows)]
+
+
+def _learning(series: Mapping[str, Sequence[float]]) -> list[Block]:
+    curves = {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items() if len(values)}
+    rates = {name: values for name, values in curves.items() if name.endswith("success_rate")}
+    others = {name: values for name, values in curves.items() if name not in rates}
+    blocks: list[Block] = []
+    if rates:
+        blocks.append(Figure(charts.curves_svg(rates, columns=min(2, len(rates)), rate=True), "Success rate by iteration", _sparks(rates)))
+    if others:
+        blocks.append(Figure(charts.curves_svg(others, columns=min(3, len(others))), "Other curves by iteration", _sparks(others)))
+    return blocks
+
+
+def _sparks(curves: Mapping[str, Sequence[float]]) -> str:
+    width = max(len(name) for name in curves)
+    return "\n".join(f"{name:<{width}}  {charts.spark(v)}  {v[0]:.3g} -> {v[-1]:.3g} ({len(v)})" for name, v in curves.items())
+
+
+def _fidelity(data: ReportData) -> list[Block]:
+    """The metrics as a table, and exact next states, split in whatever way they were, as bars."""
+    measured = {name: entry for name, entry in data.metrics.items() if name.startswith("fidelity/") and _measured(entry)}
+    bars = []
+    for name, entry in measured.items():
+        parts = name.removeprefix("fidelity/").split("/")
+        if "next_state_exact" in parts:
+            rest = [part for part in parts if part != "next_state_exact"]
+            bars.append(_bar(" / ".join(_split(part) for part in rest) or "all transitions", entry))
+    caption = "Next state predicted exactly: all transitions, and by how many facts changed and what was known before"
+    rows = _metric_rows(data, "fidelity/.*", prefix="fidelity/")
+    return [*([Figure(charts.bars_svg(bars), caption)] if bars else []), *rows]
+
+
+def _split(part: str) -> str:
+    """`changed_1_2` or `1-2` -> "1-2 facts changed"; other parts with spaces."""
+    match = re.fullmatch(r"(?:changed_)?(\d+)(?:([_-])(\d+)|(?:_plus|\+))?", part)
+    if match is None:
+        return part.replace("_", " ")
+    more = f"-{match[3]}" if match[3] else ("" if part.removeprefix("changed_") == match[1] else "+")
+    return f"{match[1]}{more} facts changed"
+
+
+def _metric_rows(data: ReportData, pattern: str, prefix: str = "") -> list[Block]:
+    rows = []
+    for name, entry in data.metrics.items():
+        if re.fullmatch(pattern, name):
+            low, high = _number(entry.get("low")), _number(entry.get("high"))
+            interval = "" if low == high else f"{low} to {high}"
+            rows.append([name.removeprefix(prefix), _value(entry), interval, f"{int(entry.get('n') or 0):,}"])
+    return [Table(["metric", "value", _interval(data), "n"], rows)] if rows else []
+
+
+def _stages(stages: Sequence[Mapping[str, Any]]) -> list[Block]:
+    rows = []
+    for stage in stages:
+        how = "reused" if stage.get("reused") else "computed"
+        rows.append([str(stage.get("name", "")), _duration(stage.get("seconds")), how, str(stage.get("key", ""))[:12]])
+    if not rows:
+        return []
+    spent = sum(float(stage.get("seconds") or 0) for stage in stages if not stage.get("reused"))
+    saved = sum(float(stage.get("seconds") or 0) for stage in stages if stage.get("reused"))
+    words = f"Computed in {_duration(spent)}." + (f" Reusing earlier results saved {_duration(saved)}." if saved else "")
+    return [Text(words), Table(["stage", "wall time", "", "key"], rows)]
+
+
+def _examples(examples: Sequence[Mapping[str, Any]]) -> list[Block]:
+    verdicts = {True: "confirmed by the real engine", False: "not confirmed by the real engine", None: "not played in the real engine"}
+    blocks: list[Block] = []
+    for example in examples:
+        steps = [(str(step.get("action", "")), str(step.get("state", ""))) for step in example.get("steps", ())]
+        confirmed = example.get("confirmed")
+        known = None if confirmed is None else bool(confirmed)
+        blocks.append(Episode(str(example.get("task", "")), steps, verdicts[known], known, str(example.get("note", ""))))
+    return blocks
+
+
+def _next(data: ReportData, run_directory: Path) -> list[Block]:
+    files = [f"{run_directory / name}   # {words}" for name, words in _FILES.items() if (run_directory / name).exists()]
+    lines = [*files, *data.next_steps]
+    return [Code("\n".join(lines))] if lines else []
+
+
+def _measured(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("n")) and entry.get("value") is not None
+
+
+def _bar(label: str, entry: Mapping[str, Any]) -> charts.Bar:
+    value = float(entry["value"])
+    low, high = (value if entry.get(end) is None else float(entry[end]) for end in ("low", "high"))
+    return charts.Bar(label, value, low, high, int(entry["n"]))
+
+
+def _interval(data: ReportData) -> str:
+    return f"{data.confidence:.0%} interval"
+
+
+def _value(entry: Mapping[str, Any]) -> str:
+    """The value; a whole one without uncertainty is a count, one with an interval but no observations was not measured."""
+    value, certain = entry.get("value"), entry.get("low") == entry.get("high")
+    if value is None or not (_measured(entry) or certain):
+        return "not measured"
+    return f"{int(value):,}" if certain and float(value).is_integer() else _number(value)
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return ""
+    number = float(value)
+    return f"{number:,.0f}" if number == int(number) and abs(number) >= 2 else f"{number:.3f}"
+
+
+def _duration(seconds: Any) -> str:
+    total = float(seconds or 0)
+    if total < 60:
+        return f"{total:.1f} s"
+    minutes, rest = divmod(round(total), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+        temporary.replace(path)
+    except OSError as error:
+        next_step = f"Free some space or make {path.parent} writable; the run itself is complete."
+        raise DataError(f"The report {path} cannot be written: {error.strerror or error}.", next_step=next_step) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

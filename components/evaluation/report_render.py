@@ -1,0 +1,189 @@
+"""A report's building blocks, and how they look in Markdown and in HTML.
+
+Blocks hold plain text; the two renderers alone escape it, each in one place (`_escape_markdown`, `html.escape`). Pictures are
+embedded as images, whose scripts no browser runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from components.evaluation.report_style import STYLE
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph, after a coloured badge if it has one."""
+
+    text: str
+    badge: str = ""
+    good: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headers; columns of numbers stand to the right."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture for HTML, and `plain` lines in its place for Markdown (empty: a table nearby says the same)."""
+
+    svg: str
+    caption: str
+    plain: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to be read or typed as they stand."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A dreamed episode: (action, state) pairs and what the real engine said of its success (None: it was not asked)."""
+
+    task: str
+    steps: Sequence[tuple[str, str]]
+    verdict: str
+    confirmed: bool | None
+    note: str = ""
+
+
+_NAMES = {"metric", "condition", "policy", "stage", "key"}
+
+Block = Text | Table | Figure | Code | Episode
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and its blocks; a folded one is closed at first in HTML."""
+
+    title: str
+    blocks: Sequence[Block]
+    folded: bool = False
+
+
+def to_markdown(title: str, sections: Sequence[Section]) -> str:
+    """The report as Markdown."""
+    parts = [f"# {_escape_markdown(title)}"]
+    for section in sections:
+        parts.append(f"## {_escape_markdown(section.title)}")
+        parts += [text for block in section.blocks if (text := _markdown(block))]
+    return "\n\n".join(parts) + "\n"
+
+
+def to_html(title: str, sections: Sequence[Section]) -> str:
+    """The report as one HTML page without references to anything outside; its policy lets no script run."""
+    body = "\n".join(_html_section(section) for section in sections)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n<header><p>DreamGym</p><h1>{escape(title)}</h1></header>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Text():
+            return (f"**{_escape_markdown(block.badge)}.** " if block.badge else "") + _escape_markdown(block.text)
+        case Table():
+            ruler = ["---:" if right else "---" for right in _right(block)]
+            return "\n".join(_markdown_row(cells) for cells in (block.headers, ruler, *block.rows))
+        case Figure():
+            return _fenced(block.plain) if block.plain else ""
+        case Code():
+            return _fenced(block.text)
+        case Episode():
+            lines = "\n".join(f"> {action}\n{state}" for action, state in block.steps)
+            head = f"**{_escape_markdown(block.task)}** ({block.verdict})"
+            return "\n\n".join(part for part in (head, _fenced(lines), _escape_markdown(block.note)) if part)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escape_markdown(cell) for cell in cells) + " |"
+
+
+def _escape_markdown(text: str) -> str:
+    """One line of text that Markdown shows as it stands; an underscore inside a word needs no escape."""
+    text = re.sub(r"([\\`*\[\]|#~]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _fenced(text: str) -> str:
+    """A code block whose fence is longer than any run of backticks in the text, so that the text cannot end it."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _html_section(section: Section) -> str:
+    body = "\n".join(_html(block) for block in section.blocks)
+    if section.folded:
+        return f"<section><details><summary>{escape(section.title)}</summary>\n{body}\n</details></section>"
+    return f"<section>\n<h2>{escape(section.title)}</h2>\n{body}\n</section>"
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Text():
+            return f"<p>{_badge(block.badge, block.good) if block.badge else ''}{escape(block.text)}</p>"
+        case Table():
+            return _html_table(block)
+        case Figure():
+            data = base64.b64encode(block.svg.encode()).decode()
+            caption = escape(block.caption)
+            return f'<figure><figcaption>{caption}</figcaption><img alt="{caption}" src="data:image/svg+xml;base64,{data}"></figure>'
+        case Code():
+            return f"<pre>{escape(block.text)}</pre>"
+        case Episode():
+            return _html_episode(block)
+
+
+def _html_table(table: Table) -> str:
+    right = _right(table)
+    head = "".join(f"<th{_align(r)}>{escape(cell)}</th>" for cell, r in zip(table.headers, right, strict=True))
+    rows = "\n".join("<tr>" + "".join(_cell(cell, r) for cell, r in zip(row, right, strict=True)) + "</tr>" for row in table.rows)
+    return f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
+
+
+def _cell(cell: str, right: bool) -> str:
+    badges = {"pass": True, "fail": False, "computed": None, "reused": True}
+    return f"<td{_align(right)}>{_badge(cell, badges[cell]) if cell in badges else escape(cell)}</td>"
+
+
+def _html_episode(episode: Episode) -> str:
+    steps = "\n".join(f"<dt>{escape(action)}</dt><dd>{escape(state)}</dd>" for action, state in episode.steps)
+    note = f"<p>{escape(episode.note)}</p>" if episode.note else ""
+    head = f"<h3>{escape(episode.task)}</h3>\n<p>{_badge(episode.verdict, episode.confirmed)}</p>"
+    return f"<article>\n{head}\n<dl>\n{steps}\n</dl>\n{note}</article>"
+
+
+def _badge(text: str, good: bool | None) -> str:
+    kind = {True: "good", False: "bad", None: "plain"}[good]
+    return f'<span class="badge {kind}">{escape(text)}</span> '
+
+
+def _align(right: bool) -> str:
+    return ' class="right"' if right else ""
+
+
+def _right(table: Table) -> list[bool]:
+    """Columns whose filled cells are numbers or intervals; names and keys may begin with a digit but stand to the left."""
+    return [header not in _NAMES and _numeric([row[column] for row in table.rows]) for column, header in enumerate(table.headers)]
+
+
+def _numeric(cells: Sequence[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(re.match(r"[-+]?\d|not measured", cell) for cell in filled)

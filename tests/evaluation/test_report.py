@@ -1,0 +1,142 @@
+"""The report: complete, self-contained, escaped, and whole whatever a run lacks."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from components.errors import DataError
+from components.evaluation.report import ReportData, write_report
+from components.evaluation.report_charts import Bar, bars_svg, curves_svg, spark
+
+EVIL = "<script>alert(1)</script>"
+
+STEP = {"action": "go", "state": f"You see {EVIL}.\n```\n# no title"}
+SECTIONS = ("Success on held-out real games", "Decision", "Learning", "Fidelity", "Curriculum", "Stages", "Dreamed episodes", "Where to")
+FIGURES = ("64.0%", "52.0% to 75.0%", "95% interval", "Not promoted", "Below the floor", "23 min 25 s", "reused", "3,984", "mlflow ui")
+
+
+def entry(value, n=64, low=None, high=None):
+    return {"value": value, "n": n, "low": value if low is None else low, "high": value if high is None else high}
+
+
+def make_data(**changes):
+    values = {
+        "run_id": "20260131-142530-9f3a",
+        "metrics": {
+            "evaluate/refined/success_rate": entry(0.64, 64, 0.52, 0.75),
+            "evaluate/cloned/success_rate": entry(0.33, 64, 0.23, 0.45),
+            "fidelity/next_state_exact": entry(0.92, 960, 0.9, 0.93),
+            "fidelity/next_state_exact/changed_1_2": entry(0.91, 470, 0.88, 0.94),
+            "fidelity/policy_reward_recall": entry(0.0, 0, 0.0, 1.0),
+            "synthetic_rl/zero_variance_groups": entry(31, 1),
+            "sim_to_real/real_interactions": entry(3984, 1),
+        },
+        "stages": [
+            {"name": "validate", "seconds": 3.2, "reused": True, "key": "abc" * 20},
+            {"name": "synthetic_rl", "seconds": 1405, "reused": False},
+        ],
+        "series": {"synthetic_rl/success_rate": [0.2, 0.5, 0.9], "synthetic_rl/policy_entropy": [2.0, None, 1.0], "empty": []},
+        "decision": {
+            "promoted": False,
+            "reason": "Below the floor.",
+            "conditions": [{"name": "threshold", "metric": "success_rate", "threshold": 0.2, **entry(0.1, 64, 0.0, 0.3)}],
+        },
+        "notes": ["A note | with a pipe."],
+        "examples": [{"task": f"put {EVIL} away", "confirmed": False, "steps": [STEP]}],
+        "next_steps": ["mlflow ui"],
+    }
+    return ReportData(**{**values, **changes})
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "metrics.json").write_text("{}")
+    markdown, page = write_report(tmp_path, make_data())
+    assert (markdown, page) == (tmp_path / "report.md", tmp_path / "report.html")
+    return markdown.read_text(), page.read_text()
+
+
+def test_both_hold_every_section_and_number(texts):
+    for text in texts:
+        for words in (*SECTIONS, *FIGURES):
+            assert words in text
+        assert "not confirmed by the real engine" in text
+        assert "metrics.json" in text
+        assert "git.diff" not in text
+
+
+def test_policies_stand_in_the_order_of_training(texts):
+    assert texts[0].index("| cloned |") < texts[0].index("| refined |")
+
+
+def test_what_was_not_measured_is_called_so_and_counts_are_counts(texts):
+    assert "| policy_reward_recall | not measured |" in texts[0]
+    assert re.search(r"zero_variance_groups \| 31 \|", texts[0])
+
+
+def test_text_of_a_dream_is_shown_not_run(texts):
+    markdown, page = texts
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "Content-Security-Policy" in page
+    outside_fences = re.sub(r"(`{3,})text\n.*?\n\1", "", markdown, flags=re.DOTALL)
+    assert "<script" not in outside_fences
+    assert "# no title" not in outside_fences
+    assert "A note \\| with a pipe." in outside_fences
+
+
+def test_the_page_is_well_formed_and_refers_to_nothing_outside(texts):
+    class Reader(HTMLParser):
+        opened: list[str] = []
+        links: list[str] = []
+
+        def handle_starttag(self, tag, attrs):
+            self.links += [value for key, value in attrs if key in ("src", "href")]
+            if tag not in ("meta", "img"):
+                self.opened.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.opened.pop() == tag
+
+    reader = Reader()
+    reader.feed(texts[1])
+    assert reader.opened == []
+    assert len(reader.links) == 4
+    assert all(link.startswith("data:image/svg+xml;base64,") for link in reader.links)
+    assert "url(" not in re.sub(r"base64,[^\"]*", "", texts[1])
+
+
+def test_an_empty_run_and_a_partial_one_still_get_a_report(tmp_path):
+    markdown, page = write_report(tmp_path, ReportData("r1"))
+    assert "has not come to the evaluation" in markdown.read_text()
+    assert "Learning" not in page.read_text()
+    odd = {"evaluate/refined/success_rate": {"value": None, "n": 0, "low": None, "high": None}}
+    data = make_data(metrics=odd, stages=[{"name": "validate"}], decision={"promoted": True}, examples=[{}], series={"x": [float("nan")]})
+    assert "not measured" in write_report(tmp_path, data)[0].read_text()
+
+
+def test_a_report_is_the_same_every_time_and_replaced_in_one_step(tmp_path):
+    first = [path.read_bytes() for path in write_report(tmp_path, make_data())]
+    assert [path.read_bytes() for path in write_report(tmp_path, make_data())] == first
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["report.html", "report.md"]
+
+
+def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written.*the run itself is complete"):
+        write_report(tmp_path / "file", make_data())
+
+
+def test_pictures_are_valid_svg_even_with_odd_names():
+    for svg in (bars_svg([Bar("$a_b$ <x>", 0.5, 0.4, 0.6, 10)]), curves_svg({"a$b": [1.0, float("nan")], "c": [2.0], "d": [0.0] * 100})):
+        assert ElementTree.fromstring(svg).tag.endswith("svg")
+        assert not re.search(r'href="(?!#)', svg)
+
+
+def test_spark_follows_the_values():
+    assert spark([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert spark([1.0, 1.0]) == "▁▁"
+    assert spark([float("nan")]) == ""
+    assert len(spark(list(range(1000)))) == 40
