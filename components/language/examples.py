@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from components.language.tree_attention import TreeLayout, lay_out_tree
+
 
 @dataclass
 class Segment:
@@ -50,16 +52,17 @@ class Batch:
     """Examples padded on the right to L tokens, B rows.
 
     `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B, L].
-    `attention` is the additive fp32 mask [B, 1, L, L], or None when no example has branches: then plain causal attention is
-    right, since nothing looks at the padding behind it. Token i of row b is predicted at `predecessor[b, i]`.
+    Token i of row b is predicted at `predecessor[b, i]`. `segments` int64 [B, L] tells the branches apart (-1: trunk). `tree` is
+    None when no example has branches: then plain causal attention is right, since nothing looks at the padding behind it.
     """
 
     input_ids: Tensor
     position_ids: Tensor
-    attention: Tensor | None
     loss_mask: Tensor
     predecessor: Tensor
     real: Tensor
+    segments: Tensor
+    tree: TreeLayout | None
 
     @property
     def tokens(self) -> int:
@@ -68,15 +71,27 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        attention = None if self.attention is None else self.attention.to(device)
         return Batch(
             self.input_ids.to(device),
             self.position_ids.to(device),
-            attention,
             self.loss_mask.to(device),
             self.predecessor.to(device),
             self.real.to(device),
+            self.segments.to(device),
+            None if self.tree is None else self.tree.to(device),
         )
+
+    @property
+    def attention(self) -> Tensor | None:
+        """`tree` as an additive fp32 mask [B, 1, L, L], for architectures without `tree_attention`: see what is earlier and trunk
+        or the own branch."""
+        if self.tree is None:
+            return None
+        length, device = self.segments.shape[1], self.segments.device
+        keys, queries = self.segments[:, None, :], self.segments[:, :, None]
+        later = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+        hidden = later | ((keys >= 0) & (keys != queries))
+        return torch.zeros(hidden.shape, device=device).masked_fill_(hidden, float("-inf"))[:, None]
 
 
 @dataclass
@@ -131,18 +146,8 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
         loss[row, :count] = torch.tensor(layout.loss, dtype=torch.bool)
         segments[row, :count] = torch.tensor(layout.segments, dtype=torch.long)
         real[row, :count] = True
-    attention = _tree_attention(segments) if any(example.has_branches for example in examples) else None
-    return Batch(ids, positions, attention, loss, predecessor, real)
-
-
-def _tree_attention(segments: Tensor) -> Tensor:
-    """Additive mask [B, 1, L, L] from the segment of each token [B, L] (-1: trunk): see what is earlier and trunk or the own branch."""
-    length = segments.shape[1]
-    hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
-    keys, queries = segments[:, None, :], segments[:, :, None]
-    hidden = hidden | ((keys >= 0) & (keys != queries))
-    mask = torch.zeros(hidden.shape, dtype=torch.float32)
-    return mask.masked_fill_(hidden, float("-inf"))[:, None]
+    tree = lay_out_tree(segments, real) if any(example.has_branches for example in examples) else None
+    return Batch(ids, positions, loss, predecessor, real, segments, tree)
 
 
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:

@@ -21,9 +21,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from components.errors import TrainingError
-from components.language.attention import BLOCKS, attention_of
+from components.language.attention import attention_of
 from components.language.backbone import has_plain_head, without_adapters
 from components.language.examples import Batch, Example, batches, collate
+from components.language.tree_attention import TREE
 
 WARM_UP_STEPS = 30
 BETAS = (0.9, 0.98)
@@ -68,8 +69,8 @@ def token_logprobs(
 ) -> TokenScores:
     """Log-probability of each token under `batch.loss_mask`, with gradients, under the softmax at `temperature`."""
     rows, columns = batch.loss_mask.nonzero(as_tuple=True)
-    logits = _logits(without_adapters(model), batch, rows, batch.predecessor[rows, columns]).float() / temperature
-    distribution = torch.log_softmax(logits, dim=-1)
+    logits = _logits(without_adapters(model), batch, rows, batch.predecessor[rows, columns]).float()
+    distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
     chosen = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
     entropies = -(distribution.exp() * distribution).sum(-1) if with_entropy else None
     return TokenScores(chosen, rows, columns, entropies)
@@ -78,13 +79,16 @@ def token_logprobs(
 def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) -> Tensor:
     """Logits [n, V] at n places of the batch."""
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
-    if batch.attention is not None:
-        # A 4D mask is used as it is. Without one, positions are left out too: transformers would take them for packed sequences.
-        inputs |= {"attention_mask": batch.attention, "position_ids": batch.position_ids}
+    if batch.tree is not None:
+        # Without branches positions are left out too: transformers would take them for packed sequences.
+        inputs["position_ids"] = batch.position_ids
     if not has_plain_head(model):
-        return model(**inputs).logits[rows, places]
-    with attention_of(model, BLOCKS if batch.attention is not None else model.config._attn_implementation):
+        return model(**inputs, attention_mask=batch.attention).logits[rows, places]
+    if batch.tree is None:
         hidden = model.get_decoder()(**inputs).last_hidden_state
+    else:
+        with attention_of(model, TREE):
+            hidden = model.get_decoder()(**inputs, tree=batch.tree).last_hidden_state
     return model.get_output_embeddings()(hidden[rows, places])
 
 

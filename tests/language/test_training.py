@@ -6,7 +6,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from components.config import BackboneConfig, LoraConfig
 from components.errors import TrainingError
-from components.language import attention
 from components.language.backbone import add_lora, build_backbone
 from components.language.examples import Example, Segment, collate
 from components.language.training import supervised_finetune, token_logprobs
@@ -37,9 +36,7 @@ def weights_of(model):
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
-@pytest.mark.parametrize("block", [192, 3])
-def test_logprobs_and_entropies_equal_those_of_plain_sequences(monkeypatch, block):
-    monkeypatch.setattr(attention, "BLOCK", block)
+def test_logprobs_and_entropies_equal_those_of_plain_sequences():
     model = make_model().eval()
     scores = token_logprobs(model, collate(EXAMPLES[:3], 0), temperature=0.5, with_entropy=True)
     prefix, branch, trunk = (segment.tokens for segment in EXAMPLES[1].segments)
