@@ -1,0 +1,117 @@
+"""Stages 7 and 8: success on held-out real games, and the promotion gate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from components.environments import make_adapter
+from components.evaluation.intervals import exact, paired_difference, proportion
+from components.evaluation.promotion import Decision, decide
+from components.policy.policy import Policy
+from components.policy.rollout import play
+from components.records import Task
+from components.tracking.hashes import file_hash
+from components.tracking.manifest import RegisteredModel
+from components.tracking.stages import StageResult
+from components.trajectories.store import read_tasks
+from flows.threads import decoding
+from flows.workspace import Outcome, Workspace
+
+POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
+CODE = ["components.policy", "components.language", "components.environments", "components.evaluation.intervals", "flows.evaluate"]
+ROWS = 64
+
+
+@flow(name="evaluate", validate_parameters=False)
+def evaluate_policies(run: Workspace) -> StageResult:
+    """Each policy plays the same held-out real games once."""
+    inputs = {name: run.results[stage].output_hashes["policy"] for name, stage in POLICIES.items()}
+    inputs["tasks"] = file_hash(run.data.tasks("test"))
+    config = run.slice("environment", "evaluation")
+    return run.stage("evaluate", lambda work: _evaluate(run, work), inputs=inputs, config=config, code=CODE)
+
+
+def _evaluate(run: Workspace, work: Path) -> Outcome:
+    tasks, settings = read_tasks(run.data.tasks("test"))[: run.config.evaluation.tasks], run.config.evaluation
+    outcome, won, spent = Outcome({}), {}, 0
+    for name, stage in POLICIES.items():
+        won[name], steps = play_games(run, run.results[stage].outputs["policy"], tasks)
+        spent += steps
+        outcome.metrics[f"evaluate/{name}/success_rate"] = proportion(sum(won[name].values()), len(tasks), settings.confidence)
+        for family in sorted({task.family for task in tasks}):
+            games = [won[name][task.id] for task in tasks if task.family == family]
+            outcome.metrics[f"evaluate/{name}/success_rate/{family}"] = proportion(sum(games), len(games), settings.confidence)
+        (work / f"{name}.json").write_text(json.dumps(won[name], indent=1))
+        outcome.outputs[name] = f"{name}.json"
+    for later, earlier in (("dreamed", "cloned"), ("refined", "dreamed")):
+        games = [task.id for task in tasks]
+        gain = paired_difference([won[later][g] for g in games], [won[earlier][g] for g in games], settings.confidence)
+        outcome.metrics[f"evaluate/{later}_minus_{earlier}"] = gain
+    outcome.metrics["evaluate/real_interactions"] = exact(spent)
+    outcome.costs["check_interactions"] = spent
+    return outcome
+
+
+def play_games(run: Workspace, directory: Path, tasks: list[Task]) -> tuple[dict[str, bool], int]:
+    """Task id -> won, and the real steps spent."""
+    config, settings = run.config, run.config.evaluation
+    policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens)
+    world, won = make_adapter(config.environment).open(), {}
+    try:
+        with decoding():
+            for start in range(0, len(tasks), ROWS):
+                part = tasks[start : start + ROWS]
+                played = play(policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed)
+                won |= {task.id: rollout.trajectory.success for task, rollout in zip(part, played, strict=True)}
+        return won, world.interactions
+    finally:
+        world.close()
+
+
+@flow(name="promote", validate_parameters=False)
+def promote_challenger(run: Workspace) -> Decision:
+    """Register both models; the refined policy becomes the champion if it passes the gate on the same games."""
+    log, tracker = get_run_logger(), run.tracker
+    refined, evaluated = run.results["sim_to_real"], run.results["evaluate"]
+    challenger = json.loads(evaluated.outputs["refined"].read_text())
+    version = tracker.alias("policy", "champion")
+    champion = _champion_games(run, version, list(challenger))
+    decision = decide(challenger, champion, run.config.promotion, run.config.evaluation.confidence)
+    tags = {"dreamgym.run_id": run.manifest.run_id, "dreamgym.stage_key": refined.key, "dreamgym.promoted": str(decision.promoted)}
+    policy = _register(run, "policy", "sim_to_real", "policy", tags)
+    _register(run, "experience-model", "experience_model", "model", tags)
+    if decision.promoted:
+        tracker.set_alias("policy", "champion", policy.version)
+        policy.alias = "champion"
+    run.manifest.decision = decision.to_json()
+    tracker.set_tags(run.parent, {"dreamgym.decision": "promoted" if decision.promoted else "refused", "dreamgym.reason": decision.reason})
+    log.info("promotion: %s", decision.reason)
+    return decision
+
+
+def _register(run: Workspace, name: str, stage: str, output: str, tags: dict[str, str]) -> RegisteredModel:
+    """A version of the model that `stage` made; the newest one, if it holds the very same files."""
+    result, child = run.results[stage], run.child(stage)
+    known = run.tracker.alias(name, f"stage-{result.key[:12]}")
+    version = known or run.tracker.register_model(child, name, result.outputs[output], tags)
+    if known is None:
+        run.tracker.set_alias(name, f"stage-{result.key[:12]}", version)
+    model = RegisteredModel(name=run.tracker.model_name(name), version=version, mlflow_run_id=child)
+    run.manifest.models.append(model)
+    return model
+
+
+def _champion_games(run: Workspace, version: str | None, games: list[str]) -> dict[str, bool] | None:
+    """How the champion plays the same games; None if there is no champion yet."""
+    if version is None:
+        return None
+    directory = run.root / ".dreamgym" / "champion" / version
+    run.tracker.download("policy", version, directory)
+    wanted = set(games)
+    tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in wanted]
+    won, steps = play_games(run, directory, tasks)
+    run.manifest.costs.check_interactions += steps
+    return won

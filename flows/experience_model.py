@@ -1,0 +1,89 @@
+"""Stage 2: fine-tune the experience model and measure its fidelity on held-out real transitions, before anything trusts it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from prefect import flow
+
+from components.config import Config
+from components.environments import make_adapter
+from components.evaluation.fidelity import fidelity_metrics
+from components.evaluation.intervals import exact
+from components.experience.dataset import transition_examples, variation_examples
+from components.experience.experience_model import ExperienceModel
+from components.experience.fidelity import measure
+from components.experience.replay_buffer import ReplayBuffer
+from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
+from components.language.training import supervised_finetune
+from components.records import Trajectory
+from components.tracking.hashes import tree_hash
+from components.tracking.stages import StageResult
+from components.trajectories.store import read_tasks, read_transitions, trajectories
+from flows.threads import decoding, training
+from flows.workspace import Outcome, Workspace
+
+CODE = ["components.experience", "components.language", "components.environments", "flows.experience_model"]
+
+
+def backbone_of(run: Workspace) -> Path:
+    """Where the pretrained model is."""
+    return Path(run.config.backbone.path) if run.config.backbone.path else run.data.backbone
+
+
+def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
+    """The validated trajectories of `train` or `fidelity`."""
+    return trajectories(read_tasks(run.data.tasks(name)), read_transitions(run.results["validate"].outputs[name]))
+
+
+def buffer_of(run: Workspace, episodes: list[Trajectory]) -> ReplayBuffer:
+    """A replay buffer seeded with the offline training transitions; held-out tasks are refused."""
+    hidden = [task.id for name in ("fidelity", "test") for task in read_tasks(run.data.tasks(name))]
+    buffer = ReplayBuffer(run.config.retrieval, hidden=hidden)
+    buffer.add([step for episode in episodes for step in episode.steps])
+    return buffer
+
+
+@flow(name="experience-model", validate_parameters=False)
+def fine_tune_experience_model(run: Workspace) -> StageResult:
+    """The experience model, and `fidelity/*` of its single steps."""
+    validated = run.results["validate"].output_hashes
+    inputs = {"backbone": tree_hash(backbone_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
+    config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
+    return run.stage("experience_model", lambda work: _fine_tune(run, work), inputs=inputs, config=config, code=CODE)
+
+
+def _fine_tune(run: Workspace, work: Path) -> Outcome:
+    config, adapter, episodes = run.config, make_adapter(run.config.environment), episodes_of(run, "train")
+    buffer = buffer_of(run, episodes)
+    model, vocabulary = load_backbone(backbone_of(run))
+    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
+    tasks = list({episode.task.id: episode.task for episode in episodes}.values())
+    examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
+    model = add_lora(model, config.experience_model.lora)
+    settings = config.experience_model
+    with training(config):
+        record = supervised_finetune(
+            model, examples, epochs=settings.epochs, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens,
+            seed=config.seed, checkpoint=work / "checkpoint.pt",
+        )  # fmt: skip
+    save_model(merge_lora(model), vocabulary, work / "model")
+    (work / "checkpoint.pt").unlink(missing_ok=True)
+    outcome = _measure(run.config, work, buffer, episodes_of(run, "fidelity"))
+    buffer.close()
+    outcome.metrics |= {"experience_model/loss": exact(record.final_loss), "experience_model/tokens": exact(record.tokens)}
+    outcome.series["experience_model/loss"] = record.losses
+    outcome.costs["tokens_trained"] = record.tokens
+    return outcome
+
+
+def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:
+    held_out = list(dict.fromkeys(episode.task.id for episode in episodes))[: config.fidelity.tasks]
+    model = ExperienceModel.load(work / "model", config.experience_model, seed=config.seed)
+    began = time.monotonic()
+    with decoding():
+        judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in held_out])
+    metrics = fidelity_metrics(judgements)
+    metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
+    return Outcome({"model": "model"}, metrics, costs={"tokens_generated": model.tokens})

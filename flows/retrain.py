@@ -1,0 +1,159 @@
+"""The main job: from offline trajectories to a promoted policy.
+
+    dreamgym retrain --config configs/quick.yaml
+
+Each step is a subflow with an MLflow run of its own below the parent run, keyed by content: what has not changed is reused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
+
+from components.config import Config
+from components.evaluation.fidelity import check_gate
+from components.evaluation.intervals import Estimate
+from components.evaluation.promotion import Decision
+from components.evaluation.report import ReportData, write_report
+from components.tracking.runs import write_metrics
+from components.trajectories.snapshots import push, save_experiment, snapshot
+from components.trajectories.store import append_transitions, read_log
+from flows.evaluate import evaluate_policies, promote_challenger
+from flows.experience_model import fine_tune_experience_model
+from flows.sim_to_real import refine_in_reality
+from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
+from flows.validate import validate_data
+from flows.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end: its directory and the gate's decision."""
+
+    directory: Path
+    decision: Decision
+
+
+@flow(name="retrain", validate_parameters=False)
+def retrain(config: Config, root: Path = Path()) -> Finished:
+    """Validate, fine-tune the experience model, dream, refine in reality, evaluate, promote.
+
+    Raises:
+        FidelityGateClosed: the dream may not be trusted; RL is not started, or its result not used.
+        DreamGymError: a stage failed; finished stages are kept and reused by the next run.
+    """
+    run = Workspace(config, root.resolve())
+    run.start("retrain")
+    progress = _Progress(10)
+    try:
+        # 1. Check the offline data and set bad episodes aside.
+        progress.after(validate_data(run))
+        # 2. Fine-tune the experience model; measure its fidelity on held-out real transitions.
+        progress.after(fine_tune_experience_model(run))
+        # 3. Stop here if its single steps may not be trusted.
+        _gate(run)
+        # 4. Clone a policy from a few expert demonstrations.
+        progress.after(clone_policy(run))
+        # 5. Hold the dream against the real engine on this policy's episodes.
+        progress.after(check_dream(run, "clone", "cloned"))
+        # 6. RL in the dream with the curriculum, zero real interactions.
+        progress.after(train_in_dream(run))
+        # 7. Hold the dream against the real engine again: RL may have found its weak spots.
+        progress.after(check_dream(run, "synthetic_rl", "dreamed"))
+        # 8. Snapshot the replay buffer with the new transitions.
+        progress.after(snapshot_buffer(run))
+        # 9. Refine in the real environment under a budget of interactions.
+        progress.after(refine_in_reality(run))
+        # 10. Play held-out real games.
+        progress.after(evaluate_policies(run))
+        # 11. Promote the refined policy, or say why not.
+        decision = promote_challenger(run)
+        # 12. Report, manifest, and the workspace as a commit.
+        _finish(run, decision)
+        progress.after(decision)
+    except BaseException as error:
+        _fail(run, error)
+        raise
+    return Finished(run.directory, decision)
+
+
+def _gate(run: Workspace) -> None:
+    metrics = run.results["experience_model"].metrics
+    check_gate({name: Estimate(**entry) for name, entry in metrics.items()}, run.config.fidelity)  # type: ignore[arg-type]
+
+
+@flow(name="snapshot-buffer", validate_parameters=False)
+def snapshot_buffer(run: Workspace) -> str:
+    """The dreamed transitions join the log under data/replay, once for each result, and data/ becomes a new DVC version."""
+    result = run.results["synthetic_rl"]
+    name = f"synthetic-{result.key[:12]}"
+    if not any(shard.stem.endswith(name) for shard in run.data.replay.glob("*.parquet")):
+        append_transitions(run.data.replay, read_log(result.outputs["replay"]), name)
+    made = snapshot(run.root)
+    push(run.root)
+    run.manifest.data.dvc_out = made.hash
+    run.tracker.set_tags(run.parent, {"dvc.hash.out": made.hash})
+    return made.hash
+
+
+def _finish(run: Workspace, decision: Decision) -> None:
+    run.count("sim_to_real/budget", run.config.sim_to_real.budget)
+    run.count("cost/real_interactions", run.manifest.costs.real_interactions)
+    run.count("cost/check_interactions", run.manifest.costs.check_interactions)
+    write_metrics(run.directory, run.metrics)
+    run.manifest.status = "finished"
+    if run.config.tracking.dvc_experiment:
+        run.manifest.save(run.directory)
+        run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}")
+    run.manifest.save(run.directory)
+    markdown, page = write_report(run.directory, _report(run, decision))
+    run.tracker.log_estimates(run.parent, run.metrics)
+    run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
+    for path in (markdown, page, run.directory / "manifest.json", run.directory / "metrics.json", run.directory / "config.json"):
+        run.tracker.log_artifact(run.parent, path)
+    run.tracker.finish(run.parent)
+    create_markdown_artifact(markdown.read_text(), key="report", description=f"Report of run {run.manifest.run_id}")
+
+
+def _report(run: Workspace, decision: Decision) -> ReportData:
+    series: dict[str, list[float]] = {}
+    for result in run.results.values():
+        series |= result.details.get("series", {})
+    replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
+    examples = sorted(replays, key=lambda replay: replay["confirmed"])[:4]
+    stages = [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages]
+    notes = [
+        "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores.",
+        f"Real interactions spent on training: {run.manifest.costs.real_interactions}; on checks and evaluation: "
+        f"{run.manifest.costs.check_interactions}.",
+    ]
+    steps = [f"dvc exp show --only-changed  # or: git show {run.manifest.data.experiment_commit[:12]}"] if run.manifest.data.experiment_commit else []
+    return ReportData(
+        run.manifest.run_id, run.metrics, stages, series, decision.to_json(), notes, examples, [*steps, "make ui"], run.config.evaluation.confidence
+    )
+
+
+def _fail(run: Workspace, error: BaseException) -> None:
+    """Leave a truthful record: manifest and MLflow say failed, with the reason and the metrics so far."""
+    run.manifest.status = "failed"
+    run.manifest.save(run.directory)
+    run.tracker.set_tags(run.parent, {"dreamgym.failure": f"{type(error).__name__}: {error}"})
+    run.tracker.finish(run.parent, "FAILED")
+    get_run_logger().error("run %s failed; finished stages are kept and reused by the next run", run.manifest.run_id)
+
+
+class _Progress:
+    """A progress bar in the Prefect UI."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._done = steps, 0
+        self._artifact = create_progress_artifact(progress=0.0, description="stages of this run")
+
+    def after(self, _finished: object) -> None:
+        """One more stage is done."""
+        self._done += 1
+        update_progress_artifact(artifact_id=self._artifact, progress=100.0 * self._done / self._steps)  # type: ignore[arg-type]

@@ -1,0 +1,185 @@
+"""Stages 3 to 5: clone a policy, check the dream on it, train it in the dream, check the dream again, snapshot the buffer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger
+
+from components.config import Config
+from components.environments import make_adapter
+from components.errors import TrainingError
+from components.evaluation.fidelity import Metrics, check_agreement, policy_metrics
+from components.evaluation.intervals import exact
+from components.experience.agreement import Replay, replay
+from components.experience.curriculum import Curriculum
+from components.experience.dream import Dream
+from components.experience.experience_model import ExperienceModel
+from components.experience.fidelity import measure
+from components.experience.replay_buffer import ReplayBuffer
+from components.policy.cloning import clone
+from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource
+from components.policy.policy import Policy
+from components.policy.rollout import Rollout, Stamp, evenly, play
+from components.records import SYNTHETIC, Task, Transition
+from components.tracking.hashes import tree_hash
+from components.tracking.stages import StageResult
+from components.trajectories.store import append_transitions, read_log, read_tasks
+from flows.experience_model import backbone_of, buffer_of, episodes_of
+from flows.threads import decoding, training
+from flows.workspace import Outcome, Workspace
+
+CODE = ["components.experience", "components.policy", "components.language", "components.environments", "flows.synthetic_rl"]
+
+
+@flow(name="clone", validate_parameters=False)
+def clone_policy(run: Workspace) -> StageResult:
+    """Behaviour cloning on the first expert demonstrations."""
+    inputs = {"backbone": tree_hash(backbone_of(run)), "train": run.results["validate"].output_hashes["train"]}
+    return run.stage("clone", lambda work: _clone(run, work), inputs=inputs, config=run.slice("cloning", "environment"), code=CODE)
+
+
+def _clone(run: Workspace, work: Path) -> Outcome:
+    config, adapter = run.config, make_adapter(run.config.environment)
+    experts = [e for e in episodes_of(run, "train") if e.steps[0].behaviour == "expert" and e.success]
+    if not experts:
+        raise TrainingError("The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`.")
+    policy = Policy.load(backbone_of(run))
+    with training(config):
+        record = clone(policy, experts[: config.cloning.demonstrations], adapter.think, config.cloning, config.seed, work / "checkpoint.pt")
+    policy.save(work / "policy")
+    (work / "checkpoint.pt").unlink(missing_ok=True)
+    metrics = {"clone/loss": exact(record.final_loss), "clone/demonstrations": exact(min(len(experts), config.cloning.demonstrations))}
+    return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs={"tokens_trained": record.tokens})
+
+
+@flow(name="check-dream", validate_parameters=False)
+def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
+    """The dream held against the real engine on the episodes of the policy that stage `policy` made; gated."""
+    inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
+    inputs["train"] = run.results["validate"].output_hashes["train"]
+    config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
+    config["temperature"] = run.config.synthetic_rl.temperature
+    result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
+    check_agreement({name: _estimate(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
+    return result
+
+
+def _estimate(entry: dict[str, Any]) -> Any:
+    from components.evaluation.intervals import Estimate
+
+    return Estimate(entry["value"], entry["n"], entry["low"], entry["high"])
+
+
+def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcome:
+    config, adapter = run.config, make_adapter(run.config.environment)
+    tasks = evenly(read_tasks(run.data.tasks("train")), config.fidelity.policy_tasks, config.seed)
+    model, buffer, dream = open_dream(run)
+    policy = Policy.load(run.results[policy_stage].outputs["policy"], max_new_tokens=config.synthetic_rl.max_new_tokens)
+    options: dict[str, Any] = {"max_steps": config.environment.max_steps, "temperature": config.synthetic_rl.temperature, "seed": config.seed}
+    with decoding():
+        dreamed = play(policy, dream, tasks, **options)
+        replays, spent = replay(adapter, [r.trajectory for r in dreamed if r.trajectory.success])
+        real_world = adapter.open()
+        real = play(policy, real_world, tasks, **options)
+        spent += real_world.interactions
+        real_world.close()
+        judged = measure(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
+    buffer.close()
+    wins = sum(r.trajectory.success for r in real)
+    metrics: Metrics = policy_metrics(judged, replays, len(dreamed), wins, suffix=suffix)
+    (work / "replays.json").write_text(json.dumps([_as_example(r) for r in replays], indent=1))
+    metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
+    return Outcome({"replays": "replays.json"}, metrics, costs={"check_interactions": spent, "tokens_generated": model.tokens + policy.tokens})
+
+
+def _as_example(found: Replay) -> dict[str, Any]:
+    """One replayed dream as the report shows it."""
+    steps = [{"action": step.action, "state": step.next_state} for step in found.dreamed.steps]
+    note = found.reason or f"{found.agreeing} of {found.compared} states are the real engine's to the letter"
+    return {"task": found.dreamed.task.instruction, "steps": steps, "confirmed": found.confirmed, "note": note}
+
+
+def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
+    """The dream of this run's experience model and offline data."""
+    buffer = buffer_of(run, episodes_of(run, "train"))
+    model = ExperienceModel.load(run.results["experience_model"].outputs["model"], run.config.experience_model, seed=run.config.seed)
+    return model, buffer, Dream(model, buffer)
+
+
+@flow(name="synthetic-rl", validate_parameters=False)
+def train_in_dream(run: Workspace) -> StageResult:
+    """GRPO inside the dream, zero real interactions, new transitions going back to the buffer."""
+    inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
+    inputs["train"] = run.results["validate"].output_hashes["train"]
+    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl")
+    return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
+
+
+def _dream_rl(run: Workspace, work: Path) -> Outcome:
+    config, adapter = run.config, make_adapter(run.config.environment)
+    model, buffer, dream = open_dream(run)
+    tasks = read_tasks(run.data.tasks("train"))
+    curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible)
+    source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)
+    policy = Policy.load(run.results["clone"].outputs["policy"])
+    stamp = Stamp(SYNTHETIC, run.results["clone"].key[:12], run.manifest.run_id, "dream")
+    loop = Loop(policy, dream, source, config.synthetic_rl, max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
+                checkpoint=work / "checkpoint.pt")  # fmt: skip
+    log_dir = work / "replay"
+    buffer.add(read_log(log_dir))
+
+    def keep(iteration: int, rollouts: list[Rollout]) -> None:
+        fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]
+        _keep_shard(log_dir, iteration, fresh)
+        buffer.add(fresh)
+
+    state = run_loop(config, loop, keep)
+    policy.save(work / "policy")
+    (work / "checkpoint.pt").unlink(missing_ok=True)
+    generated = [task for task in getattr(source, "generated", {}).values()]
+    details = {"refused": getattr(source, "refused", {}), "generated": [_described(task) for task in generated[:50]]}
+    buffer.close()
+    outcome = rl_outcome("synthetic_rl", state, details)
+    outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
+    outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
+    outcome.outputs |= {"policy": "policy", "replay": "replay"}
+    outcome.costs["tokens_generated"] = model.tokens + policy.tokens
+    return outcome
+
+
+def _keep_shard(log_dir: Path, iteration: int, transitions: list[Transition]) -> None:
+    """Append an iteration's transitions to the stage's log, once: a resumed iteration that had already written them is the same."""
+    name = f"iteration-{iteration:04d}"
+    if not any(shard.stem.endswith(name) for shard in log_dir.glob("*.parquet")):
+        append_transitions(log_dir, transitions, name)
+
+
+def _described(task: Task) -> str:
+    return f"{task.instruction} (varied from {task.parent})"
+
+
+def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = None) -> LoopState:
+    """Run an RL loop with a line of log an iteration."""
+    log = get_run_logger()
+
+    def say(iteration: int, figures: dict[str, float]) -> None:
+        log.info(
+            "iteration %d: success %.2f, flat groups %.2f, length %.1f, entropy %.3f, generated %.2f", iteration, figures["success_rate"],
+            figures["zero_variance_groups"], figures["episode_length"], figures.get("policy_entropy", float("nan")), figures["generated_task_share"],
+        )  # fmt: skip
+
+    with decoding():
+        return loop.run(budget=budget, on_rollouts=keep, on_iteration=say)
+
+
+def rl_outcome(stage: str, state: LoopState, details: dict[str, Any]) -> Outcome:
+    """Curves of an RL stage, and the mean of their last five values as its metrics."""
+    series = {f"{stage}/{name}": values for name, values in state.series.items()}
+    metrics = {}
+    for name, values in series.items():
+        last = [value for value in values if value == value][-5:]
+        metrics[name] = exact(sum(last) / len(last)) if last else exact(0.0)
+    return Outcome({}, metrics, series, details)

@@ -1,0 +1,125 @@
+"""One run of the pipeline: its directory, manifest, MLflow runs and stage store, and the one way to run a stage.
+
+A stage is a function from a work directory to an `Outcome`. It is keyed by the content of its inputs, its slice of the
+config and the code it depends on; a key seen before is reused if its outputs still agree with their hashes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger, runtime
+
+from components.config import Config, dump_config
+from components.evaluation.intervals import Estimate, exact
+from components.tracking.environment import collect_environment
+from components.tracking.hashes import file_hash
+from components.tracking.manifest import Manifest
+from components.tracking.mlflow_store import Tracker
+from components.tracking.runs import new_run_id, start_run_directory
+from components.tracking.stages import StageResult, StageStore
+from components.trajectories.snapshots import data_hash
+from components.trajectories.store import DataLayout
+
+FOUNDATION = ["components.records", "components.config", "components.errors"]
+"""Modules that every stage depends on."""
+
+
+@dataclass
+class Outcome:
+    """What a stage's function gives back: metrics, output names -> paths relative to its work directory, curves, details."""
+
+    outputs: dict[str, str]
+    metrics: dict[str, Estimate] = field(default_factory=dict)
+    series: dict[str, list[float]] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    costs: dict[str, int] = field(default_factory=dict)
+
+
+class Workspace:
+    """Everything that the stages of one run share."""
+
+    def __init__(self, config: Config, root: Path) -> None:
+        self.config, self.root = config, root
+        self.data = DataLayout(root / "data")
+        self.store = StageStore(root / ".dreamgym" / "stages")
+        self.tracker = Tracker(config.tracking, root)
+        self.results: dict[str, StageResult] = {}
+        self.metrics: dict[str, dict[str, Any]] = {}
+
+    def start(self, name: str) -> None:
+        """Make the run's directory, manifest and MLflow parent run."""
+        run_id = new_run_id()
+        self.directory = start_run_directory(self.root / "runs", run_id)
+        (self.directory / "config.json").write_text(dump_config(self.config))
+        environment = collect_environment(self.root, self.directory, self.config.threads)
+        self.manifest = Manifest(run_id=run_id, environment=environment, config=self.config.model_dump(mode="json"))
+        self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
+        self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
+        self.manifest.data.dvc_in = data_hash(self.root)
+        tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
+        self.parent = self.tracker.start_run(f"{name} {run_id}", tags, self.config.model_dump(mode="json"))
+        self.tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))
+        self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, self.tracker.uri
+        self.manifest.save(self.directory)
+
+    def stage(
+        self, name: str, work: Callable[[Path], Outcome], *, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
+    ) -> StageResult:
+        """Run `work`, or reuse what an earlier run made of the same inputs, config and code; log it below the parent run."""
+        log = get_run_logger()
+        full = {**inputs, "constraints": file_hash(self.root / "constraints.txt")}
+        key = self.store.key(name, full, {**config, "seed": self.config.seed}, [*FOUNDATION, *code])
+        child = self.tracker.start_stage(self.parent, name, {"dreamgym.stage_key": key})
+        result = self.store.find(name, key)
+        try:
+            if result is None:
+                log.info("%s: started", name)
+                result = self._make(name, key, work)
+        except BaseException:
+            self.tracker.finish(child, "FAILED")
+            raise
+        log.info("%s: %s in %.0f s", name, "reused, made" if result.reused else "done", result.seconds)
+        self._note(result, child)
+        return result
+
+    def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
+        directory, began = self.store.begin(name, key), time.monotonic()
+        outcome = work(directory)
+        details = {**outcome.details, "series": outcome.series, "costs": outcome.costs}
+        metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
+        return self.store.commit(
+            name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(time.monotonic() - began, 2), details=details
+        )
+
+    def _note(self, result: StageResult, child: str) -> None:
+        self.results[result.name] = result
+        self.metrics |= result.metrics
+        self.tracker.log_estimates(child, result.metrics)
+        self.tracker.log_metrics(child, {"seconds": result.seconds, "reused": float(result.reused)})
+        for name, values in result.details.get("series", {}).items():
+            self.tracker.log_series(child, name, values)
+        self.tracker.finish(child)
+        self.manifest.add_stage(result, child)
+        costs = self.manifest.costs
+        for name, value in result.details.get("costs", {}).items():
+            setattr(costs, name, getattr(costs, name) + value)
+        self.manifest.save(self.directory)
+
+    def count(self, name: str, value: float) -> None:
+        """Add a number without uncertainty to the run's metrics."""
+        self.metrics[name] = exact(value).to_json()
+
+    def child(self, stage: str) -> str:
+        """The MLflow run of a finished stage."""
+        return next(entry.mlflow_run_id for entry in self.manifest.stages if entry.name == stage)
+
+    def slice(self, *sections: str) -> dict[str, Any]:
+        """The named sections of the config as plain values; the number of worker processes changes no result and is left out."""
+        values = self.config.model_dump(mode="json", include=set(sections))
+        values.get("environment", {}).pop("workers", None)
+        return values
