@@ -1,0 +1,105 @@
+"""Record the offline data: play tasks of the real environment and write tasks and trajectories as Parquet under `data/`.
+
+    dreamgym collect --config configs/quick.yaml
+
+The same config and seed give the same bytes, so the same DVC hash. All games are played before the first file is written,
+and each file is written beside its place and renamed: an interrupted collection leaves the old data whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from components.config import Config
+from components.environments import make_adapter
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task, Trajectory
+from components.trajectories.collect import BEHAVIOURS, collect, plan
+from components.trajectories.snapshots import Snapshot, push, snapshot
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
+
+ROWS = 64
+"""Episodes played side by side; it changes no result."""
+TEST_TASKS = 200
+"""Held-out games listed in the data: more than an evaluation plays, so that it may play more without new data."""
+
+OnBatch = Callable[[str, int, int], None]
+"""Called with (`train` or `fidelity`, episodes done, episodes in all)."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was recorded: split -> number of (tasks, episodes, transitions), and the version that it became."""
+
+    counts: dict[str, tuple[int, int, int]]
+    version: Snapshot
+
+
+@flow(name="collect", validate_parameters=False)
+def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None = None) -> Collected:
+    """Tasks, episodes, files, snapshot.
+
+    Raises:
+        EnvironmentFailure: a game cannot be made, loaded or played.
+        DataError: the disk refuses, or `root` is no git repository.
+    """
+    # 1. Choose the tasks: those of the fidelity set follow those of the training set, and are other games.
+    tasks = choose_tasks(config)
+    # 2. Play every behaviour on them.
+    played = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
+    # 3. Keep a version of what lies there, then write.
+    keep_old_version(root)
+    write(DataLayout(root / "data"), tasks, played)
+    # 4. Version the new data and push it to the default remote.
+    version = snapshot(root)
+    push(root)
+    counts = {name: (len(tasks[name]), len(episodes), sum(len(e.steps) for e in episodes)) for name, episodes in played.items()}
+    return Collected({**counts, "test": (len(tasks["test"]), 0, 0)}, version)
+
+
+@task(cache_policy=NO_CACHE)
+def choose_tasks(config: Config) -> dict[str, list[Task]]:
+    """Tasks of `train`, `fidelity` and `test`."""
+    adapter, data = make_adapter(config.environment), config.data
+    train = adapter.tasks(TRAIN, data.train_tasks + data.fidelity_tasks, data.seed)
+    test = adapter.tasks(TEST, max(TEST_TASKS, config.evaluation.tasks), data.seed)
+    return {"train": train[: data.train_tasks], "fidelity": train[data.train_tasks :], "test": test}
+
+
+@task(cache_policy=NO_CACHE)
+def play_episodes(config: Config, name: str, tasks: list[Task], on_batch: OnBatch | None = None) -> list[Trajectory]:
+    """Every task's episodes, in order. Raises EnvironmentFailure if the engine broke one: such data could not be made again."""
+    adapter, data = make_adapter(config.environment), config.data
+    episodes = plan(tasks, {behaviour: getattr(data, behaviour) for behaviour in BEHAVIOURS}, data.seed)
+    if not episodes:
+        raise EnvironmentFailure(
+            "No behaviour has an episode.", "Expected at least one.", "Set data.expert=1 and data.near_miss=2, for example."
+        )
+    get_run_logger().info("%s: playing %d episodes of %d tasks", name, len(episodes), len(tasks))
+    report = None if on_batch is None else (lambda done, count: on_batch(name, done, count))
+    played = collect(adapter, episodes, config.environment.max_steps, rows=ROWS, on_batch=report)
+    if len(played) < len(episodes):
+        found = f"The engine broke {len(episodes) - len(played)} of {len(episodes)} episodes of {name}."
+        raise EnvironmentFailure(found, "Data with holes could not be made again.", "Type the same again; nothing was written.")
+    return played
+
+
+@task(cache_policy=NO_CACHE)
+def keep_old_version(root: Path) -> None:
+    """What lies under `data/` now goes into DVC's cache before it is replaced, unless there is nothing."""
+    if any(path.is_file() for path in (root / "data").rglob("*")):
+        get_run_logger().info("data/ as it was stays in DVC's cache as %s", snapshot(root).hash)
+
+
+@task(cache_policy=NO_CACHE)
+def write(layout: DataLayout, tasks: dict[str, list[Task]], played: dict[str, list[Trajectory]]) -> None:
+    """The five Parquet files."""
+    for name, chosen in tasks.items():
+        write_tasks(layout.tasks(name), chosen)
+    for name, episodes in played.items():
+        write_transitions(layout.trajectories(name), [step for episode in episodes for step in episode.steps])

@@ -1,0 +1,68 @@
+"""What must hold before a flow is started: a git repository with an identity, and the versioned data in its place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from components.config import Config
+from components.errors import DataError
+
+
+def require_repository(root: Path) -> None:
+    """Fail at once where a run would fail after minutes; lend git an identity if the machine has none.
+
+    Raises:
+        DataError: `root` is not the top of a git repository, or the repository has no commit.
+    """
+    if not (root / ".git").exists():
+        found = f"{root.absolute()} is not the top of a git repository."
+        next_step = "Type `cd` to the clone, or in this folder: git init && git add . && git commit -m 'First commit'"
+        raise DataError(found, "Every run records the commit that made it.", next_step)
+    if _git(root, "rev-parse", "--verify", "HEAD") is None:
+        found = f"The git repository {root.absolute()} has no commit that git would show."
+        raise DataError(found, "Every run records the commit that made it.", "Type `git add . && git commit -m 'First commit'`.")
+    if not has_identity(root):
+        for role in ("AUTHOR", "COMMITTER"):
+            os.environ.setdefault(f"GIT_{role}_NAME", "dreamgym")
+            os.environ.setdefault(f"GIT_{role}_EMAIL", "dreamgym@localhost")
+
+
+def has_identity(root: Path) -> bool:
+    """True if git knows who commits here."""
+    return _git(root, "var", "GIT_COMMITTER_IDENT") is not None
+
+
+def ensure_data(root: Path, config: Config, say: Callable[[str], None]) -> None:
+    """Pull the versioned data if any of it is missing, as in a fresh clone; what is there is left as it is.
+
+    Raises:
+        DataError: it is in none of the remotes, or a file was removed or changed beside the missing ones.
+    """
+    if not missing_data(root, config):
+        return
+    from components.trajectories.snapshots import pull
+
+    say(f"{', '.join(missing_data(root, config))} not there yet: pulling the snapshot that data.dvc names ...")
+    made = pull(root)
+    say(f"Pulled {made.files} files, {made.size / 1e6:.1f} MB, DVC hash {made.hash}.")
+
+
+def missing_data(root: Path, config: Config) -> list[str]:
+    """The parts of `data/` that a run reads and that are not there."""
+    parts = [f"data/tasks/{name}.parquet" for name in ("train", "fidelity", "test")]
+    parts += [f"data/trajectories/{name}.parquet" for name in ("train", "fidelity")]
+    if not config.backbone.path:
+        parts.append("data/backbone")
+    return [part for part in parts if not (root / part).exists()]
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """What git prints, None if it refuses."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+    except FileNotFoundError:
+        raise DataError("There is no git on this machine.", "Every run records the commit that made it.", "Install git.") from None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,53 @@
+"""Settings that Prefect, MLflow and the others read from the process when they are imported: set once, before any of them is.
+
+Nothing here replaces what the user has set. Importing this module is quick; it imports none of the libraries it is about.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+DEFAULTS = {
+    # An ephemeral server's first start, with a new database, takes longer than Prefect's 20 s.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    # Nobody is told what runs here.
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "GX_ANALYTICS_ENABLED": "false",
+    "DVC_NO_ANALYTICS": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # Nothing is downloaded unless the user says so: a backbone by hub name wants HF_HUB_OFFLINE=0.
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    # Idle OpenMP threads sleep instead of spinning: decoding and the game engine share the same two cores.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+}
+
+
+def prepare(root: Path) -> None:
+    """Set the defaults that the user has not set, and keep Prefect's database with the repository unless another was chosen."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    if not prefect_is_configured():
+        home = (root / ".dreamgym" / "prefect").absolute()
+        os.environ.setdefault("PREFECT_HOME", str(home))
+        os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home / "storage"))
+
+
+def prefect_is_configured() -> bool:
+    """True if the user has said where Prefect is: by the environment, or by the active profile of `~/.prefect`."""
+    if os.environ.get("PREFECT_API_URL") or os.environ.get("PREFECT_HOME") or os.environ.get("PREFECT_PROFILES_PATH"):
+        return True
+    try:
+        profiles = tomllib.loads((Path.home() / ".prefect" / "profiles.toml").read_text(encoding="utf-8"))
+        return "PREFECT_API_URL" in profiles["profiles"][profiles["active"]]
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
+        return False
