@@ -82,7 +82,7 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    tokens: int = Field(10_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(8_000_000, ge=1, description="Tokens trained on, all passes together.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")
@@ -120,6 +120,9 @@ class RetrievalConfig(Section):
     """Demonstrations from the replay buffer."""
 
     k: int = Field(1, ge=0, description="Demonstrations a step (the paper does not give k: our choice); 0 turns retrieval off.")
+    index: Literal["exact", "chroma"] = Field(
+        "exact", description="Exact search (comes back to the bit) or Chroma (for hundreds of thousands of transitions; approximate)."
+    )
     encoder: Literal["hashing", "minilm"] = Field("hashing", description="Encoder of (state, action): hashed n-grams or all-MiniLM-L6-v2.")
     dimensions: int = Field(256, ge=16, description="Dimensions of the hashing encoder.")
     capacity: int = Field(200_000, ge=1, description="Most transitions kept; the oldest synthetic ones leave first, real ones never.")
@@ -127,7 +130,7 @@ class RetrievalConfig(Section):
     @model_validator(mode="after")
     def _no_dead_options(self) -> RetrievalConfig:
         if self.k == 0:
-            self._refuse_dead(["encoder", "dimensions"], "k: 0", "k, for example k: 1")
+            self._refuse_dead(["index", "encoder", "dimensions"], "k: 0", "k, for example k: 1")
         if self.encoder != "hashing":
             self._refuse_dead(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
         return self
@@ -138,7 +141,9 @@ class FidelityConfig(Section):
 
     tasks: int = Field(40, ge=1, description="Held-out tasks whose real transitions the model is measured on.")
     policy_tasks: int = Field(48, ge=1, description="Training tasks on which the policy at hand is checked, dreamed and real.")
-    min_next_state_exact: float = Field(0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history.")
+    min_next_state_exact: float = Field(
+        0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history."
+    )
     min_reward_precision: float = Field(0.80, ge=0, le=1, description="Floor of reward precision on held-out transitions.")
     max_unparsable_rate: float = Field(0.02, ge=0, le=1, description="Ceiling of answers that cannot be read.")
     min_rollout_agreement: float = Field(0.80, ge=0, le=1, description="Floor of dreamed successes that the real engine confirms.")
@@ -258,7 +263,9 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         near = sorted(str(other) for other in Path("configs").glob("*.yaml"))
-        raise ConfigError(f"There is no config file {path}.", next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}.")
+        raise ConfigError(
+            f"There is no config file {path}.", next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}."
+        )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -278,7 +285,9 @@ def _set(values: dict[str, Any], override: str) -> None:
     for parent in parents:
         values = values.setdefault(parent, {})
         if not isinstance(values, dict):
-            raise ConfigError(f"In the override {override!r}, {parent} is a value, not a section.", next_step="See docs/configuration.md for the keys.")
+            raise ConfigError(
+                f"In the override {override!r}, {parent} is a value, not a section.", next_step="See docs/configuration.md for the keys."
+            )
     values[leaf] = yaml.safe_load(text)
 
 
@@ -297,7 +306,10 @@ def _explained(error: ValidationError, path: Path | str | None) -> ConfigError:
         else:
             shown = "" if isinstance(problem["input"], dict) else f" (found {problem['input']!r})"
             lines.append(f"{key}: {problem['msg']}{shown}.")
-    return ConfigError(f"The configuration {path or ''} is refused. ".replace("  ", " ") + " ".join(lines), next_step="See docs/configuration.md for all keys.")
+    return ConfigError(
+        f"The configuration {path or ''} is refused. ".replace("  ", " ") + " ".join(lines),
+        next_step="See docs/configuration.md for all keys.",
+    )
 
 
 def _keys_at(place: list[str]) -> list[str]:

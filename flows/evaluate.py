@@ -42,8 +42,8 @@ def _evaluate(run: Workspace, work: Path) -> Outcome:
         spent += steps
         outcome.metrics[f"evaluate/{name}/success_rate"] = proportion(sum(won[name].values()), len(tasks), settings.confidence)
         for family in sorted({task.family for task in tasks}):
-            games = [won[name][task.id] for task in tasks if task.family == family]
-            outcome.metrics[f"evaluate/{name}/success_rate/{family}"] = proportion(sum(games), len(games), settings.confidence)
+            of_family = [won[name][task.id] for task in tasks if task.family == family]
+            outcome.metrics[f"evaluate/{name}/success_rate/{family}"] = proportion(sum(of_family), len(of_family), settings.confidence)
         (work / f"{name}.json").write_text(json.dumps(won[name], indent=1))
         outcome.outputs[name] = f"{name}.json"
     for later, earlier in (("dreamed", "cloned"), ("refined", "dreamed")):
@@ -59,12 +59,15 @@ def play_games(run: Workspace, directory: Path, tasks: list[Task]) -> tuple[dict
     """Task id -> won, and the real steps spent."""
     config, settings = run.config, run.config.evaluation
     policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens)
-    world, won = make_adapter(config.environment).open(), {}
+    world = make_adapter(config.environment).open()
+    won: dict[str, bool] = {}
     try:
         with decoding():
             for start in range(0, len(tasks), ROWS):
                 part = tasks[start : start + ROWS]
-                played = play(policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed)
+                played = play(
+                    policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed
+                )
                 won |= {task.id: rollout.trajectory.success for task, rollout in zip(part, played, strict=True)}
         return won, world.interactions
     finally:

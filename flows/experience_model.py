@@ -57,11 +57,11 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
     config, adapter, episodes = run.config, make_adapter(run.config.environment), episodes_of(run, "train")
     buffer = buffer_of(run, episodes)
-    model, vocabulary = load_backbone(backbone_of(run))
+    backbone, vocabulary = load_backbone(backbone_of(run))
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
-    model = add_lora(model, config.experience_model.lora)
+    model = add_lora(backbone, config.experience_model.lora)
     settings = config.experience_model
     with training(config):
         record = supervised_finetune(

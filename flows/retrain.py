@@ -131,9 +131,21 @@ def _report(run: Workspace, decision: Decision) -> ReportData:
         f"Real interactions spent on training: {run.manifest.costs.real_interactions}; on checks and evaluation: "
         f"{run.manifest.costs.check_interactions}.",
     ]
-    steps = [f"dvc exp show --only-changed  # or: git show {run.manifest.data.experiment_commit[:12]}"] if run.manifest.data.experiment_commit else []
+    steps = (
+        [f"dvc exp show --only-changed  # or: git show {run.manifest.data.experiment_commit[:12]}"]
+        if run.manifest.data.experiment_commit
+        else []
+    )
     return ReportData(
-        run.manifest.run_id, run.metrics, stages, series, decision.to_json(), notes, examples, [*steps, "make ui"], run.config.evaluation.confidence
+        run.manifest.run_id,
+        run.metrics,
+        stages,
+        series,
+        decision.to_json(),
+        notes,
+        examples,
+        [*steps, "make ui"],
+        run.config.evaluation.confidence,
     )
 
 

@@ -45,7 +45,9 @@ def _clone(run: Workspace, work: Path) -> Outcome:
     config, adapter = run.config, make_adapter(run.config.environment)
     experts = [e for e in episodes_of(run, "train") if e.steps[0].behaviour == "expert" and e.success]
     if not experts:
-        raise TrainingError("The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`.")
+        raise TrainingError(
+            "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
+        )
     policy = Policy.load(backbone_of(run))
     with training(config):
         record = clone(policy, experts[: config.cloning.demonstrations], adapter.think, config.cloning, config.seed, work / "checkpoint.pt")
@@ -78,7 +80,11 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     tasks = evenly(read_tasks(run.data.tasks("train")), config.fidelity.policy_tasks, config.seed)
     model, buffer, dream = open_dream(run)
     policy = Policy.load(run.results[policy_stage].outputs["policy"], max_new_tokens=config.synthetic_rl.max_new_tokens)
-    options: dict[str, Any] = {"max_steps": config.environment.max_steps, "temperature": config.synthetic_rl.temperature, "seed": config.seed}
+    options: dict[str, Any] = {
+        "max_steps": config.environment.max_steps,
+        "temperature": config.synthetic_rl.temperature,
+        "seed": config.seed,
+    }
     with decoding():
         dreamed = play(policy, dream, tasks, **options)
         replays, spent = replay(adapter, [r.trajectory for r in dreamed if r.trajectory.success])
@@ -92,7 +98,9 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     metrics: Metrics = policy_metrics(judged, replays, len(dreamed), wins, suffix=suffix)
     (work / "replays.json").write_text(json.dumps([_as_example(r) for r in replays], indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
-    return Outcome({"replays": "replays.json"}, metrics, costs={"check_interactions": spent, "tokens_generated": model.tokens + policy.tokens})
+    return Outcome(
+        {"replays": "replays.json"}, metrics, costs={"check_interactions": spent, "tokens_generated": model.tokens + policy.tokens}
+    )
 
 
 def _as_example(found: Replay) -> dict[str, Any]:
@@ -139,7 +147,7 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     state = run_loop(config, loop, keep)
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
-    generated = [task for task in getattr(source, "generated", {}).values()]
+    generated = list(getattr(source, "generated", {}).values())
     details = {"refused": getattr(source, "refused", {}), "generated": [_described(task) for task in generated[:50]]}
     buffer.close()
     outcome = rl_outcome("synthetic_rl", state, details)
@@ -166,10 +174,16 @@ def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = 
     log = get_run_logger()
 
     def say(iteration: int, figures: dict[str, float]) -> None:
+        entropy = figures.get("policy_entropy", float("nan"))
         log.info(
-            "iteration %d: success %.2f, flat groups %.2f, length %.1f, entropy %.3f, generated %.2f", iteration, figures["success_rate"],
-            figures["zero_variance_groups"], figures["episode_length"], figures.get("policy_entropy", float("nan")), figures["generated_task_share"],
-        )  # fmt: skip
+            "iteration %d: success %.2f, length %.1f, entropy %.3f, groups without variance %.2f, generated tasks %.2f",
+            iteration,
+            figures["success_rate"],
+            figures["episode_length"],
+            entropy,
+            figures["zero_variance_groups"],
+            figures["generated_task_share"],
+        )
 
     with decoding():
         return loop.run(budget=budget, on_rollouts=keep, on_iteration=say)

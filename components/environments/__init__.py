@@ -17,6 +17,7 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
         from components.environments.alfworld.adapter import AlfworldAdapter
     except ImportError as error:
         raise EnvironmentFailure(
-            f"ALFWorld's engine is not installed ({error}).", next_step="pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake)."
+            f"ALFWorld's engine is not installed ({error}).",
+            next_step="pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake).",
         ) from None
     return AlfworldAdapter(config)

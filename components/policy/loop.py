@@ -87,9 +87,17 @@ class Loop:
     """One RL stage. Build it, then `run`."""
 
     def __init__(
-        self, policy: Policy, world: Environment, tasks: TaskSource, config: GRPOConfig, *, max_steps: int, seed: int, stamp: Stamp = Stamp(),
+        self,
+        policy: Policy,
+        world: Environment,
+        tasks: TaskSource,
+        config: GRPOConfig,
+        *,
+        max_steps: int,
+        seed: int,
+        stamp: Stamp = Stamp(),
         checkpoint: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.policy, self.world, self.tasks, self.config = policy, world, tasks, config
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
@@ -216,7 +224,9 @@ class Loop:
     def _check(self, loss: float) -> None:
         if not math.isfinite(loss):
             raise TrainingError(
-                f"The policy loss is {loss} in iteration {self.state.iteration}.", "Expected a finite number.", "Lower the stage's learning_rate."
+                f"The policy loss is {loss} in iteration {self.state.iteration}.",
+                "Expected a finite number.",
+                "Lower the stage's learning_rate.",
             )
 
     def _save(self) -> None:

@@ -75,7 +75,9 @@ def play(
     return rollouts
 
 
-def _write(policy: Policy, session: object, rollouts: Sequence[Rollout], waiting: dict[int, list[str]], temperature: float) -> dict[int, Generation]:
+def _write(
+    policy: Policy, session: object, rollouts: Sequence[Rollout], waiting: dict[int, list[str]], temperature: float
+) -> dict[int, Generation]:
     prompts = {row: policy.vocabulary.encode(pieces) for row, pieces in waiting.items()}
     stop = {policy.vocabulary.marker_id(END)}
     written = session.generate(prompts, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature)  # type: ignore[attr-defined]

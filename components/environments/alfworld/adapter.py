@@ -146,7 +146,9 @@ def _official_root() -> Path:
     root = os.environ.get("ALFWORLD_DATA", "")
     if not root or not Path(root).is_dir():
         raise EnvironmentFailure(
-            f"ALFWORLD_DATA is {root!r}.", "Expected the folder of the official games.", "Run `alfworld-download`, or set environment.games=generated."
+            f"ALFWORLD_DATA is {root!r}.",
+            "Expected the folder of the official games.",
+            "Run `alfworld-download`, or set environment.games=generated.",
         )
     return Path(root)
 
@@ -181,7 +183,9 @@ class AlfworldEnvironment:
         """
         for task in tasks:
             if task.generated:
-                raise EnvironmentFailure(f"The task {task.id} was generated: it has no real world.", next_step="Embody a dreamed episode of it.")
+                raise EnvironmentFailure(
+                    f"The task {task.id} was generated: it has no real world.", next_step="Embody a dreamed episode of it."
+                )
         seen = self._workers.load({row: _game(task.spec) for row, task in enumerate(tasks)})
         self._mappers = [StateMapper() for _ in tasks]
         self._states = [self._mappers[row].initial(seen[row].text) for row in range(len(tasks))]

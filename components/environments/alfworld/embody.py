@@ -52,5 +52,3 @@ def _initial_placement(dreamed: Trajectory, receptacles: set[str]) -> dict[str, 
         if seen.event == "moved":
             now[seen.thing] = seen.place
     return start
-
-

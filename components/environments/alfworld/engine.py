@@ -37,7 +37,8 @@ def install_caches() -> None:
     import textworld.envs.pddl.textgen as textgen
     from textworld.logic import Rule
 
-    parse, memo = textgen._parse_and_convert, {}
+    parse = textgen._parse_and_convert
+    memo: dict[Any, list[Any]] = {}
 
     def cached(text: str, **options: Any) -> list[Any]:
         options.pop("trace", None)

@@ -38,7 +38,7 @@ TREATMENTS = {
 }
 """Family -> (the verb that treats the target, the kind of receptacle that does it)."""
 
-STATIONS = {verb: station for verb, station in TREATMENTS.values()}
+STATIONS = dict(TREATMENTS.values())
 _LAMPS = ("desklamp", "floorlamp")
 _LAYOUTS = Path(alfworld.__file__).parent / "gen" / "layouts"
 
@@ -96,7 +96,9 @@ class World:
             return cls(**{**values, "receptacles": tuple(values["receptacles"])})
         except (ValueError, TypeError, KeyError) as error:
             raise EnvironmentFailure(
-                f"The game {text[:80]!r} cannot be read: {error}.", "Expected the JSON of a generated game.", "Run `dreamgym collect` again."
+                f"The game {text[:80]!r} cannot be read: {error}.",
+                "Expected the JSON of a generated game.",
+                "Run `dreamgym collect` again.",
             ) from None
 
 

@@ -191,5 +191,7 @@ class _Obstacles:
 
     def _examine(self, what: str) -> str:
         place = self.known.place
-        near = what in (place, self.known.holding) or (what in self.known.contents.get(place, set()) and self.known.doors.get(place) != "closed")
+        near = what in (place, self.known.holding) or (
+            what in self.known.contents.get(place, set()) and self.known.doors.get(place) != "closed"
+        )
         return "" if near else "not here"
