@@ -20,8 +20,10 @@ from components.records import Task, Trajectory
 
 NAMES = ("expert", "noisy", "near_miss", "random")
 _IDLE = ("look", "inventory", "help", "examine")
-_MALFORMED = ("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>",
-              "take {thing} please", "move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}")  # fmt: skip
+_MALFORMED = (
+    *("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>", "take {thing} please"),
+    *("move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}"),
+)
 
 
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
