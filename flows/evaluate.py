@@ -81,7 +81,7 @@ def promote_challenger(run: Workspace) -> Decision:
     refined, evaluated = run.results["sim_to_real"], run.results["evaluate"]
     challenger = json.loads(evaluated.outputs["refined"].read_text())
     version = tracker.alias("policy", "champion")
-    champion = _champion_games(run, version, list(challenger))
+    champion = _champion_games(run, version, challenger, refined.key)
     decision = decide(challenger, champion, run.config.promotion, run.config.evaluation.confidence)
     tags = {"dreamgym.run_id": run.manifest.run_id, "dreamgym.stage_key": refined.key, "dreamgym.promoted": str(decision.promoted)}
     policy = _register(run, "policy", "sim_to_real", "policy", tags)
@@ -107,14 +107,15 @@ def _register(run: Workspace, name: str, stage: str, output: str, tags: dict[str
     return model
 
 
-def _champion_games(run: Workspace, version: str | None, games: list[str]) -> dict[str, bool] | None:
-    """How the champion plays the same games; None if there is no champion yet."""
+def _champion_games(run: Workspace, version: str | None, challenger: dict[str, bool], key: str) -> dict[str, bool] | None:
+    """How the champion plays the same games: None if there is no champion yet, the challenger's own games if it is the champion."""
     if version is None:
         return None
+    if run.tracker.version("policy", version)["tags"].get("dreamgym.stage_key") == key:
+        return challenger
     directory = run.root / ".dreamgym" / "champion" / version
     run.tracker.download("policy", version, directory)
-    wanted = set(games)
-    tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in wanted]
+    tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in challenger]
     won, steps = play_games(run, directory, tasks)
     run.manifest.costs.check_interactions += steps
     return won

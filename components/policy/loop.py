@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,12 +134,13 @@ class Loop:
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
         number = self.seed * 10_007 + self.state.iteration
         tasks = self.tasks.sample(self.config.tasks, number)
-        before = self.world.interactions
+        before, began = self.world.interactions, time.monotonic()
         self.world.seed = number  # type: ignore[attr-defined]
         rollouts = play(
             self.policy, self.world, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
             seed=number, stamp=self.stamp,
         )  # fmt: skip
+        seconds = time.monotonic() - began
         self.state.interactions += self.world.interactions - before
         if on_rollouts:
             on_rollouts(self.state.iteration, rollouts)
@@ -146,6 +148,7 @@ class Loop:
         groups = [[r for r in rollouts[place : place + size] if not r.broken] for place in range(0, len(rollouts), size)]
         kept, advantages = self._advantages(groups)
         figures = self._describe(rollouts, groups, before)
+        figures["steps_per_second"] = figures["interactions"] / seconds
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
         self._count_barren(bool(kept))
