@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from components.config import Config
 from components.errors import DataError
 
 
@@ -35,26 +34,29 @@ def has_identity(root: Path) -> bool:
     return _git(root, "var", "GIT_COMMITTER_IDENT") is not None
 
 
-def ensure_data(root: Path, config: Config, say: Callable[[str], None]) -> None:
+def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True) -> None:
     """Pull the versioned data if any of it is missing, as in a fresh clone; what is there is left as it is.
+
+    `backbone` says whether the run needs the one under data/.
 
     Raises:
         DataError: it is in none of the remotes, or a file was removed or changed beside the missing ones.
     """
-    if not missing_data(root, config):
+    missing = missing_data(root, backbone)
+    if not missing:
         return
     from components.trajectories.snapshots import pull
 
-    say(f"{', '.join(missing_data(root, config))} not there yet: pulling the snapshot that data.dvc names ...")
+    say(f"Not there yet: {', '.join(missing)}. Pulling the snapshot that data.dvc names ...")
     made = pull(root)
     say(f"Pulled {made.files} files, {made.size / 1e6:.1f} MB, DVC hash {made.hash}.")
 
 
-def missing_data(root: Path, config: Config) -> list[str]:
+def missing_data(root: Path, backbone: bool = True) -> list[str]:
     """The parts of `data/` that a run reads and that are not there."""
     parts = [f"data/tasks/{name}.parquet" for name in ("train", "fidelity", "test")]
     parts += [f"data/trajectories/{name}.parquet" for name in ("train", "fidelity")]
-    if not config.backbone.path:
+    if backbone:
         parts.append("data/backbone")
     return [part for part in parts if not (root / part).exists()]
 

@@ -1,0 +1,334 @@
+"""The `dreamgym` command: one verb for one job.
+
+Libraries are imported inside the verbs, after `flows.settings.prepare`, so that `--help` is quick and the settings count.
+Exit codes: 0 done, 1 a stage failed, 2 the config or the command line is refused, 3 the dream may not be trusted, 4 the
+promotion was refused (a normal outcome), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from components.errors import PROMOTION_REFUSED, DreamGymError
+
+if TYPE_CHECKING:
+    from components.config import Config
+
+QUICK = Path("configs/quick.yaml")
+INTERRUPTED = 130
+_EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
+
+app = typer.Typer(
+    name="dreamgym",
+    help="Train an agent by RL inside a learned dream of its environment: from offline trajectories to a promoted policy.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+out, err = Console(), Console(stderr=True)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="YAML or resolved JSON; default configs/quick.yaml, else the built-in defaults.")
+]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides on top of the config file.")]
+Root = Annotated[Path | None, typer.Option(help="The repository to work in; default: the one around the current directory.")]
+Debug = Annotated[bool, typer.Option("--debug", envvar="DREAMGYM_DEBUG", help="Show tracebacks of expected failures too.")]
+
+
+def main() -> None:
+    """Run the command."""
+    app()
+
+
+@app.command()
+def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """From offline trajectories to a promoted policy: validate, experience model, dream, refine, evaluate, promote.
+
+    What an earlier run made of the same inputs is reused. A fresh clone's data is pulled first.
+
+    Examples:
+
+        dreamgym retrain
+
+        dreamgym retrain --config configs/cpu.yaml seed=1 sim_to_real.budget=2000
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.preflight import ensure_data, require_repository
+        from flows.summary import print_run
+
+        require_repository(place)
+        ensure_data(place, _say, backbone=not settings.backbone.path)
+        _say("Starting (the libraries take some seconds to load) ...")
+        from flows.retrain import retrain as flow
+
+        _quiet(debug)
+        began = time.monotonic()
+        finished = flow(settings, place)
+        print_run(out, finished.directory, finished.decision.promoted, finished.decision.reason, time.monotonic() - began)
+        if not finished.decision.promoted:
+            raise typer.Exit(PROMOTION_REFUSED)
+
+
+@app.command()
+def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Record offline trajectories in the real environment, as Parquet under data/, and version them with DVC.
+
+    Expert, noisy, near-miss and random episodes of the training tasks, others to measure fidelity on, and the list of
+    held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's cache.
+
+    Examples:
+
+        dreamgym collect
+
+        dreamgym collect data.train_tasks=600 data.near_miss=3
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.preflight import require_repository
+
+        require_repository(place)
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from flows.collect import collect_data
+
+        _quiet(debug)
+        with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=err) as bar:
+            lines = {name: bar.add_task(f"{name} episodes", total=None) for name in ("train", "fidelity")}
+            made = collect_data(settings, place, lambda name, done, count: bar.update(lines[name], completed=done, total=count))
+        for name, (tasks, episodes, transitions) in made.counts.items():
+            out.print(f"{name}: {tasks:,} tasks" + (f", {episodes:,} episodes, {transitions:,} transitions" if episodes else ""))
+        out.print(f"DVC hash of data/: {made.version.hash} ({made.version.files} files, {made.version.size / 1e6:.2f} MB)", soft_wrap=True)
+        out.print("The same config and seed give the same files. Keep this version in git: git add data.dvc && git commit -m 'New data'")
+
+
+@app.command()
+def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Check the offline data with Great Expectations; bad episodes are set aside with their reason.
+
+    Nothing under data/ is changed: the clean copy, the quarantine and the Data Docs lie in .dreamgym/validate/.
+
+    Examples:
+
+        dreamgym validate
+
+        dreamgym validate data.quarantine_share=0
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from components.trajectories.store import DataLayout, read_tasks
+        from flows.preflight import ensure_data
+        from flows.summary import print_validation
+
+        ensure_data(place, _say, backbone=False)
+        layout = DataLayout(place / "data")
+        tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
+        for name in ("train", "fidelity"):
+            from components.trajectories.validation import validate as check
+
+            folder = place / ".dreamgym" / "validate" / name
+            print_validation(out, name, check(layout.trajectories(name), tasks, settings.data, folder, split=name))
+
+
+@app.command()
+def evaluate(
+    overrides: Overrides = None,
+    policy: Annotated[str, typer.Option(help="A policy's directory, or `champion`: the promoted one in the registry.")] = "champion",
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Success of one policy on held-out real games, with its interval.
+
+    Examples:
+
+        dreamgym evaluate
+
+        dreamgym evaluate --policy .dreamgym/stages/clone-0123456789ab/policy evaluation.tasks=100
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.preflight import ensure_data
+
+        ensure_data(place, _say, backbone=False)
+        from rich.table import Table
+
+        from flows.score import score_policy
+        from flows.summary import interval, share
+
+        _quiet(debug)
+        score = score_policy(settings, place, policy)
+        table = Table(title=f"{score.policy} on held-out real games", title_justify="left")
+        for name in ("games", "success", f"{settings.evaluation.confidence:.0%} interval", "n"):
+            table.add_column(name)
+        for name, estimate in {"all": score.success, **score.families}.items():
+            entry = estimate.to_json()
+            table.add_row(name, share(entry), interval(entry), str(estimate.n))
+        out.print(table)
+        out.print(f"{score.interactions:,} real interactions; MLflow run {score.mlflow_run_id}", soft_wrap=True)
+
+
+@app.command()
+def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Make the small backbone that both models start from (an hour or two of two cores) and version it with the data.
+
+    A fresh clone does not need it: its backbone comes with the data. An interrupted one goes on where it was.
+
+    Example:
+
+        dreamgym pretrain pretrain.tokens=20000000
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.preflight import require_repository
+
+        require_repository(place)
+        from components.trajectories.snapshots import push, snapshot
+        from flows.pretrain import pretrain as flow
+
+        _quiet(debug)
+        target = flow(settings, place)
+        version = snapshot(place)
+        push(place)
+        out.print(f"Backbone: {target} (how it was made: card.json). DVC hash of data/: {version.hash}", soft_wrap=True)
+
+
+@app.command()
+def ui(
+    overrides: Overrides = None,
+    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow UI.")] = 5000,
+    prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect UI.")] = 4200,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Look at runs and models (MLflow) and at flows (Prefect) in the browser; Ctrl-C stops both.
+
+    Examples:
+
+        dreamgym ui
+
+        dreamgym ui --mlflow-port 5001 --prefect-port 4201
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.services import Service, mlflow_service, prefect_service, require_free_ports, serve
+
+        wanted = {"MLflow": mlflow_service(settings.tracking, place, mlflow_port), "Prefect": prefect_service(prefect_port)}
+        services = [service for service in wanted.values() if isinstance(service, Service)]
+        require_free_ports(services)
+        for name, address in wanted.items():
+            if isinstance(address, str):
+                out.print(f"{name}: {address} (a server of your own)", soft_wrap=True)
+        if services:
+            _say("Starting, which takes about half a minute ...")
+            serve(services, place, lambda service: out.print(f"{service.name}: {service.address}   (Ctrl-C stops it)", soft_wrap=True))
+
+
+@app.command()
+def doctor(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Check the set-up, one rung after the other: each says ok, or what is wrong and what to type.
+
+    Exit code 0 if a run can start, 1 if something must be mended first.
+
+    Example:
+
+        dreamgym doctor
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.doctor import climb
+
+        if not climb(settings, place, out):
+            raise typer.Exit(1)
+
+
+@app.command("config")
+def show_config(
+    overrides: Overrides = None,
+    docs: Annotated[bool, typer.Option("--docs", help="Print all keys with meaning and default, as docs/configuration.md has them.")] = False,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Print the resolved config as JSON, which --config takes back, or the list of all keys.
+
+    Examples:
+
+        dreamgym config seed=3 > runs/mine.json
+
+        dreamgym config --docs > docs/configuration.md
+    """
+    with reported(debug):
+        settings, _ = _begin(config, overrides, root)
+        from components.config import dump_config
+        from flows.config_docs import describe_keys
+
+        typer.echo(describe_keys() if docs else dump_config(settings), nl=False)
+
+
+@contextmanager
+def reported(debug: bool) -> Iterator[None]:
+    """End the command with one red paragraph and the failure's exit code; a real bug keeps its traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("Interrupted. Finished stages are kept: the same command goes on from there.", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    except typer.Exit:
+        raise
+    except Exception as error:
+        from flows.failures import expected_failure
+
+        failure = None if debug else expected_failure(error)
+        if failure is None:
+            raise
+        _give_up(failure)
+
+
+def _give_up(failure: DreamGymError) -> NoReturn:
+    from flows.failures import print_failure
+
+    print_failure(err, failure)
+    raise typer.Exit(failure.exit_code) from None
+
+
+def _begin(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
+    """The resolved config and the repository; the settings of all libraries are in place afterwards."""
+    from flows.settings import prepare
+
+    place = (root or _around(Path.cwd())).resolve()
+    prepare(place)
+    from components.config import load_config
+
+    default = place / QUICK
+    return load_config(config or (default if default.is_file() else None), overrides or []), place
+
+
+def _around(directory: Path) -> Path:
+    """The nearest directory at or above with a git repository in it; `directory` itself if there is none."""
+    return next((place for place in (directory, *directory.parents) if (place / ".git").exists()), directory)
+
+
+def _quiet(debug: bool) -> None:
+    if not debug:
+        from flows.failures import hush_tracebacks
+
+        hush_tracebacks()
+
+
+def _say(message: str) -> None:
+    err.print(message, style="dim", soft_wrap=True, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""docs/configuration.md, made from the config's own descriptions so that the two cannot differ.
+
+    dreamgym config --docs > docs/configuration.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+from components.config import Config, Section
+
+_HEAD = """# Configuration
+
+Made by `dreamgym config --docs > docs/configuration.md` (a test keeps it up to date); the source is `components/config.py`.
+
+A config file is a sparse YAML over these defaults: write only what differs. On the command line `key=value` comes on top, such as
+`dreamgym retrain synthetic_rl.iterations=10`. An unknown key is refused with the nearest valid one, and so is an option that would
+have no effect in the chosen mode. `dreamgym config` prints the resolved config; every run saves its own as `runs/<id>/config.json`,
+which `--config` takes back.
+"""
+
+
+def describe_keys() -> str:
+    """The page: a table for each section, in the order of the config."""
+    parts = [_HEAD]
+    for title, section in _sections(Config, ""):
+        rows = [_row(title, name, spec) for name, spec in section.model_fields.items() if _inner(spec) is None]
+        if rows:
+            words = (section.__doc__ or "").strip().splitlines()[0]
+            parts.append("\n".join([f"## {title or 'Top level'}", "", words, "", "| key | default | values | meaning |", "|---|---|---|---|", *rows, ""]))
+    return "\n".join(parts)
+
+
+def _sections(section: type[Section], prefix: str) -> Iterator[tuple[str, type[Section]]]:
+    yield prefix, section
+    for name, spec in section.model_fields.items():
+        if (inner := _inner(spec)) is not None:
+            yield from _sections(inner, f"{prefix}.{name}".removeprefix("."))
+
+
+def _inner(spec: FieldInfo) -> type[Section] | None:
+    kind = spec.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _row(title: str, name: str, spec: FieldInfo) -> str:
+    key = f"{title}.{name}".removeprefix(".")
+    default = json.dumps(spec.get_default(call_default_factory=True))
+    return f"| `{key}` | `{default}` | {_values(spec)} | {(spec.description or '').replace('|', '/')} |"
+
+
+def _values(spec: FieldInfo) -> str:
+    kind: Any = spec.annotation
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(kind))
+    words = {int: "integer", float: "number", bool: "true, false", str: "text"}.get(kind, "list of text")
+    bounds = {Ge: "at least {}", Gt: "above {}", Le: "at most {}", Lt: "below {}"}
+    limits = [phrase.format(getattr(mark, type(mark).__name__.lower())) for mark in spec.metadata for bound, phrase in bounds.items() if type(mark) is bound]
+    return " ".join([words, " and ".join(limits)]).strip()

@@ -1,0 +1,244 @@
+"""The ladder "check your set-up": each rung rests on the ones before it, and says what to type when it breaks.
+
+    dreamgym doctor
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from components.config import Config
+from components.errors import DreamGymError
+from flows.failures import expected_failure
+from flows.preflight import has_identity, missing_data
+from flows.services import port_is_free
+
+INSTALL = "pip install -c constraints.txt -e '.[alfworld]'"
+_FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 6_000_000_000
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What one check found. `wrong` stops a run; `doubt` does not, but explains a later surprise."""
+
+    state: str
+    found: str
+    next_step: str = ""
+
+
+def ok(found: str) -> Rung:
+    """The rung holds."""
+    return Rung("ok", found)
+
+
+def doubt(found: str, next_step: str) -> Rung:
+    """A run can start, but see this first."""
+    return Rung("doubt", found, next_step)
+
+
+def wrong(found: str, next_step: str) -> Rung:
+    """A run cannot start before this is mended."""
+    return Rung("wrong", found, next_step)
+
+
+def climb(config: Config, root: Path, console: Console) -> bool:
+    """Print all rungs; True if a run can start."""
+    words = {"ok": "[green]ok   [/green]", "doubt": "[yellow]doubt[/yellow]", "wrong": "[red]wrong[/red]"}
+    broken = 0
+    for name, check in LADDER.items():
+        with console.status(name):
+            rung = _checked(check, config, root)
+        broken += rung.state == "wrong"
+        console.print(f"{words[rung.state]} {name}: {escape(rung.found)}", soft_wrap=True, highlight=False)
+        if rung.next_step:
+            console.print(f"      type: {escape(rung.next_step)}", soft_wrap=True, highlight=False)
+    console.print("A run can start: dreamgym retrain" if not broken else f"Mend what is wrong ({broken}) from the top down, then ask again.")
+    return not broken
+
+
+def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) -> Rung:
+    try:
+        return check(config, root)
+    except Exception as error:  # a check that breaks is what this command is there to show
+        failure = expected_failure(error)
+        if failure is None:
+            return wrong(f"{type(error).__name__}: {error}", "dreamgym doctor --debug and look at the first rung that is wrong")
+        return _as_rung(failure)
+
+
+def _as_rung(failure: DreamGymError) -> Rung:
+    return wrong(" ".join(part for part in (failure.found, failure.expected) if part), failure.next_step or INSTALL)
+
+
+def check_python(_config: Config, _root: Path) -> Rung:
+    """Python 3.11 or 3.12."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not (3, 11) <= sys.version_info[:2] < (3, 13):
+        return wrong(f"{version}, expected 3.11 or 3.12", "make clean && make test PYTHON=python3.11")
+    return ok(f"{version} in {sys.prefix}")
+
+
+def check_packages(_config: Config, root: Path) -> Rung:
+    """What the project requires is installed, in the versions of constraints.txt."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        wanted = [Requirement(line) for line in metadata.requires("dreamgym-pipeline") or []]
+    except metadata.PackageNotFoundError:
+        return wrong("the project itself is not installed", INSTALL)
+    names = [r.name for r in wanted if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in ("", "alfworld"))]
+    installed = {canonicalize_name(dist.metadata["Name"]): dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
+    absent = sorted(name for name in names if canonicalize_name(name) not in installed)
+    if absent:
+        return wrong(f"not installed: {', '.join(absent)}", INSTALL)
+    lock = root / "constraints.txt"
+    if not lock.is_file():
+        return doubt(f"there is no {lock} to compare with", "git checkout constraints.txt")
+    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    drift = [f"{name} {have} (not {pin})" for name, pin in pins.items() if (have := installed.get(canonicalize_name(name), pin).split("+")[0]) != pin]
+    if drift:
+        return doubt(f"{len(drift)} of {len(pins)} differ from constraints.txt: {', '.join(drift[:5])}", INSTALL)
+    return ok(f"{len(names)} required ones, versions of constraints.txt")
+
+
+def check_compilers(config: Config, _root: Path) -> Rung:
+    """What builds ALFWorld's engine, needed only if it is not there yet."""
+    if importlib.util.find_spec("alfworld") and importlib.util.find_spec("textworld"):
+        return ok("not needed: alfworld is installed")
+    missing = [tool for tool in ("gcc", "g++", "make", "cmake") if shutil.which(tool) is None]
+    if missing:
+        return wrong(f"alfworld is not installed, and building it needs {', '.join(missing)}", "apt-get install gcc g++ make cmake")
+    return wrong("alfworld is not installed; its build tools are there", INSTALL)
+
+
+def check_games(config: Config, _root: Path) -> Rung:
+    """The engine plays one training game with the expert to its end."""
+    from components.environments import make_adapter
+    from components.trajectories.collect import collect, plan
+
+    adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
+    tasks = adapter.tasks("train", 1, config.data.seed)
+    played = collect(adapter, plan(tasks, {"expert": 1}, config.data.seed), max(30, config.environment.max_steps))
+    if not played or not played[0].success:
+        return wrong(f"the expert did not solve {tasks[0].id}", "dreamgym collect data.train_tasks=2 data.fidelity_tasks=1 --debug")
+    return ok(f"{config.environment.games} games; the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps")
+
+
+def check_official_games(config: Config, _root: Path) -> Rung:
+    """The official games are where ALFWORLD_DATA says, if they are asked for."""
+    if config.environment.games != "official":
+        return ok("not needed with environment.games=generated")
+    folder = os.environ.get("ALFWORLD_DATA", "")
+    if not folder or not (Path(folder) / "json_2.1.1").is_dir():
+        return wrong(f"ALFWORLD_DATA is {folder!r}, which holds no json_2.1.1", "alfworld-download, then export ALFWORLD_DATA=<its folder>")
+    return ok(folder)
+
+
+def check_git(_config: Config, root: Path) -> Rung:
+    """A repository with a commit, and an identity."""
+    if not (root / ".git").exists():
+        return wrong(f"{root} is not the top of a git repository", "git init && git add . && git commit -m 'First commit'")
+    if not has_identity(root):
+        return doubt("git does not know who you are; runs are saved as dreamgym", "git config --global user.name NAME (and user.email)")
+    return ok(str(root))
+
+
+def check_data(_config: Config, root: Path) -> Rung:
+    """data.dvc is there, the data is pulled, and every file has its hash."""
+    from components.trajectories.snapshots import data_hash, verify
+
+    version = data_hash(root)
+    missing = missing_data(root)
+    if missing:
+        return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain (it pulls by itself), or dvc pull")
+    try:
+        verify(root)
+    except DreamGymError as error:
+        return doubt(str(error), "dvc checkout data.dvc (back to the version), or dvc add data (keep what is there)")
+    return ok(f"{version}, every file verified")
+
+
+def check_backbone(config: Config, root: Path) -> Rung:
+    """The model that both sides start from can be loaded."""
+    from components.language.backbone import load_backbone
+
+    path = Path(config.backbone.path) if config.backbone.path else root / "data" / "backbone"
+    model, vocabulary = load_backbone(path)
+    return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens")
+
+
+def check_mlflow(config: Config, root: Path) -> Rung:
+    """The store of runs and models opens."""
+    from components.tracking.mlflow_store import Tracker
+    from components.tracking.mlflow_uri import without_password
+
+    return ok(without_password(Tracker(config.tracking, root).uri))
+
+
+def check_prefect(_config: Config, _root: Path) -> Rung:
+    """A Prefect server answers: the configured one, or an ephemeral one that starts for it."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        failure = client.api_healthcheck()
+        if failure is not None:
+            return wrong(f"{client.api_url}: {failure}", "unset PREFECT_API_URL, or start the server that it names")
+        return ok(f"{client.api_url} ({client.server_type.value})")
+
+
+def check_room(_config: Config, root: Path) -> Rung:
+    """Disk and memory."""
+    import psutil
+
+    disk, memory = shutil.disk_usage(root).free, psutil.virtual_memory().available
+    found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free"
+    if disk < _FREE_DISK_BYTES:
+        return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace, or rm -r .dreamgym/stages")
+    if memory < _FREE_MEMORY_BYTES:
+        return doubt(f"{found}; a run may take 6 GB of memory", "close what else runs, or set threads=1 environment.workers=1")
+    return ok(found)
+
+
+def check_cores(config: Config, _root: Path) -> Rung:
+    """Not more threads than cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if config.threads > cores:
+        return doubt(f"{config.threads} threads on {cores} cores: slower than {cores}", f"dreamgym retrain threads={cores}")
+    return ok(f"{cores} cores, {config.threads} threads")
+
+
+def check_ports(_config: Config, _root: Path) -> Rung:
+    """The user interfaces' ports are free."""
+    used = [port for port in (5000, 4200) if not port_is_free(port)]
+    if used:
+        return doubt(f"in use: {', '.join(map(str, used))} (only `dreamgym ui` needs them)", "dreamgym ui --mlflow-port 5001 --prefect-port 4201")
+    return ok("5000 and 4200 are free")
+
+
+LADDER: dict[str, Callable[[Config, Path], Rung]] = {
+    "python": check_python,
+    "packages": check_packages,
+    "build tools": check_compilers,
+    "official games": check_official_games,
+    "game engine": check_games,
+    "disk and memory": check_room,
+    "cores": check_cores,
+    "git": check_git,
+    "data": check_data,
+    "backbone": check_backbone,
+    "mlflow": check_mlflow,
+    "prefect": check_prefect,
+    "ports": check_ports,
+}

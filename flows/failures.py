@@ -1,0 +1,54 @@
+"""From an exception to one paragraph and an exit code, whatever Prefect wrapped it in."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from rich.console import Console
+from rich.text import Text
+
+from components.errors import DataError, DreamGymError, TrackingError
+
+_NO_SERVER = ("Failed to reach API", "ephemeral Prefect API server", "ephemeral server")
+
+
+def expected_failure(error: BaseException) -> DreamGymError | None:
+    """The failure that `error` is or was raised from; None for a real bug, which keeps its traceback."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if isinstance(link, DreamGymError):
+            return link
+        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT):
+            found = f"The disk is full: {link.filename or 'a file'} cannot be written."
+            return DataError(found, next_step="Free some space and type the same command again: finished stages are reused.")
+        if isinstance(link, RuntimeError) and any(words in str(link) for words in _NO_SERVER):
+            next_step = "Start the server that PREFECT_API_URL names, or unset it to let a server start by itself."
+            return TrackingError(f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=next_step)
+        prefect_wrapped = type(link).__module__.partition(".")[0] == "prefect"
+        link = link.__cause__ or (link.__context__ if prefect_wrapped else None)
+    return None
+
+
+def print_failure(console: Console, failure: DreamGymError) -> None:
+    """One red paragraph: what was found, what was expected, what to type next."""
+    paragraph = Text(f"{type(failure).__name__}: ", style="bold red")
+    paragraph.append(" ".join(part for part in (failure.found, failure.expected) if part), style="red")
+    if failure.next_step:
+        paragraph.append(f" Next: {failure.next_step}", style="bold red")
+    console.print(paragraph, soft_wrap=True)
+
+
+def hush_tracebacks() -> None:
+    """Let Prefect log an expected failure as one line: its paragraph follows at the end of the command."""
+    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.flow_engine", "prefect.task_engine", "prefect.engine"):
+        logging.getLogger(name).addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if error is not None and expected_failure(error):
+        record.exc_info = record.exc_text = None
+    return True
