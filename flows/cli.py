@@ -255,7 +255,7 @@ def doctor(overrides: Overrides = None, config: ConfigFile = None, root: Root = 
 @app.command("config")
 def show_config(
     overrides: Overrides = None,
-    docs: Annotated[bool, typer.Option("--docs", help="Print all keys with meaning and default, as docs/configuration.md has them.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Print all keys with meaning and default instead.")] = False,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,

@@ -32,7 +32,8 @@ def describe_keys() -> str:
         rows = [_row(title, name, spec) for name, spec in section.model_fields.items() if _inner(spec) is None]
         if rows:
             words = (section.__doc__ or "").strip().splitlines()[0]
-            parts.append("\n".join([f"## {title or 'Top level'}", "", words, "", "| key | default | values | meaning |", "|---|---|---|---|", *rows, ""]))
+            head = [f"## {title or 'Top level'}", "", words, "", "| key | default | values | meaning |", "|---|---|---|---|"]
+            parts.append("\n".join([*head, *rows, ""]))
     return "\n".join(parts)
 
 
@@ -59,6 +60,7 @@ def _values(spec: FieldInfo) -> str:
     if get_origin(kind) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(kind))
     words = {int: "integer", float: "number", bool: "true, false", str: "text"}.get(kind, "list of text")
-    bounds = {Ge: "at least {}", Gt: "above {}", Le: "at most {}", Lt: "below {}"}
-    limits = [phrase.format(getattr(mark, type(mark).__name__.lower())) for mark in spec.metadata for bound, phrase in bounds.items() if type(mark) is bound]
+    phrases: dict[type, str] = {Ge: "at least {}", Gt: "above {}", Le: "at most {}", Lt: "below {}"}
+    marks = [mark for mark in spec.metadata if type(mark) in phrases]
+    limits = [phrases[type(mark)].format(getattr(mark, type(mark).__name__.lower())) for mark in marks]
     return " ".join([words, " and ".join(limits)]).strip()

@@ -62,8 +62,9 @@ def climb(config: Config, root: Path, console: Console) -> bool:
         broken += rung.state == "wrong"
         console.print(f"{words[rung.state]} {name}: {escape(rung.found)}", soft_wrap=True, highlight=False)
         if rung.next_step:
-            console.print(f"      type: {escape(rung.next_step)}", soft_wrap=True, highlight=False)
-    console.print("A run can start: dreamgym retrain" if not broken else f"Mend what is wrong ({broken}) from the top down, then ask again.")
+            console.print(f"      next: {escape(rung.next_step)}", soft_wrap=True, highlight=False)
+    verdict = f"Mend what is wrong ({broken}) from the top down, then ask again." if broken else "A run can start: dreamgym retrain"
+    console.print(verdict)
     return not broken
 
 
@@ -73,7 +74,7 @@ def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) 
     except Exception as error:  # a check that breaks is what this command is there to show
         failure = expected_failure(error)
         if failure is None:
-            return wrong(f"{type(error).__name__}: {error}", "dreamgym doctor --debug and look at the first rung that is wrong")
+            return wrong(f"{type(error).__name__}: {error}", "mend the rungs above first; if they hold, report this line as a bug")
         return _as_rung(failure)
 
 
@@ -107,7 +108,8 @@ def check_packages(_config: Config, root: Path) -> Rung:
     if not lock.is_file():
         return doubt(f"there is no {lock} to compare with", "git checkout constraints.txt")
     pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
-    drift = [f"{name} {have} (not {pin})" for name, pin in pins.items() if (have := installed.get(canonicalize_name(name), pin).split("+")[0]) != pin]
+    found = {name: installed.get(canonicalize_name(name), pin).split("+")[0] for name, pin in pins.items()}
+    drift = [f"{name} {found[name]} (not {pin})" for name, pin in pins.items() if found[name] != pin]
     if drift:
         return doubt(f"{len(drift)} of {len(pins)} differ from constraints.txt: {', '.join(drift[:5])}", INSTALL)
     return ok(f"{len(names)} required ones, versions of constraints.txt")
@@ -223,7 +225,8 @@ def check_ports(_config: Config, _root: Path) -> Rung:
     """The user interfaces' ports are free."""
     used = [port for port in (5000, 4200) if not port_is_free(port)]
     if used:
-        return doubt(f"in use: {', '.join(map(str, used))} (only `dreamgym ui` needs them)", "dreamgym ui --mlflow-port 5001 --prefect-port 4201")
+        found = f"in use: {', '.join(map(str, used))} (only `dreamgym ui` needs them)"
+        return doubt(found, "dreamgym ui --mlflow-port 5001 --prefect-port 4201")
     return ok("5000 and 4200 are free")
 
 

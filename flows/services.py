@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -78,7 +79,8 @@ def require_free_ports(services: Sequence[Service]) -> None:
     for service in services:
         if not port_is_free(service.port):
             found = f"Port {service.port} is in use; {service.name} needs it."
-            next_step = f"Stop what listens there (`ss -ltnp | grep {service.port}`), or type: dreamgym ui {service.option} {service.port + 1}"
+            other = f"dreamgym ui {service.option} {service.port + 1}"
+            next_step = f"Stop what listens there (`ss -ltnp | grep {service.port}` names it), or type: {other}"
             raise TrackingError(found, next_step=next_step)
 
 
@@ -115,10 +117,8 @@ def stop(children: Sequence[subprocess.Popen[bytes]]) -> None:
         _signal(child, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SECONDS
     for child in children:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             child.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            pass
         _signal(child, signal.SIGKILL)
         child.wait()
 
@@ -152,10 +152,8 @@ def _ended(service: Service, child: subprocess.Popen[bytes], log: Path) -> Track
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

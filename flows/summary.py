@@ -64,7 +64,8 @@ def _costs(manifest: Manifest, wall_seconds: float) -> Table:
     saved = sum(stage.seconds for stage in reused)
     stages = f"{len(manifest.stages) - len(reused)} made, {len(reused)} reused" + (f" (saved {duration(saved)})" if reused else "")
     slowest = sorted((stage for stage in manifest.stages if not stage.reused), key=lambda stage: -stage.seconds)[:4]
-    table.add_row("real interactions", f"{manifest.costs.real_interactions:,} for training, {manifest.costs.check_interactions:,} for checks")
+    costs = manifest.costs
+    table.add_row("real interactions", f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and evaluation")
     table.add_row("stages", stages)
     table.add_row("wall time", duration(wall_seconds))
     if slowest:

@@ -1,0 +1,57 @@
+# Every target sets up .venv by itself. `make help` lists them.
+# pip takes its index, certificates and cache from its own environment and configuration; nothing here names one.
+
+PYTHON ?= python3
+CONFIG ?= configs/quick.yaml
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TORCH := torch==2.13.0
+
+.DEFAULT_GOAL := help
+.PHONY: run test lint typecheck ui doctor docs install clean help
+
+run: install  ## Install, pull the data, and retrain to a promoted policy (CONFIG=..., ARGS="key=value ...")
+	@code=0; $(BIN)/dreamgym retrain --config $(CONFIG) $(ARGS) || code=$$?; \
+	if [ $$code -eq 4 ]; then echo "The run is complete; the gate refused the promotion (exit code 4), so the champion stays as it was."; \
+	elif [ $$code -ne 0 ]; then exit $$code; fi
+
+test: install  ## Install and run the tests (ARGS="-k name ...")
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: install typecheck  ## ruff, mypy and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+typecheck: install  ## mypy alone
+	$(BIN)/mypy
+
+ui: install  ## MLflow and Prefect in the browser; Ctrl-C stops both (ARGS="--mlflow-port 5001 --prefect-port 4201")
+	@$(BIN)/dreamgym ui --config $(CONFIG) $(ARGS)
+
+doctor: install  ## Check the set-up
+	@$(BIN)/dreamgym doctor --config $(CONFIG) $(ARGS)
+
+docs: install  ## Make docs/configuration.md from the config's descriptions
+	$(BIN)/dreamgym config --docs > docs/configuration.md.tmp && mv docs/configuration.md.tmp docs/configuration.md
+
+install: $(STAMP)  ## Only set up .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || \
+	  { echo "$(PYTHON) is not Python 3.11 or 3.12. Type: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	@for tool in gcc g++ make cmake; do command -v $$tool >/dev/null || \
+	  echo "Note: there is no $$tool on this machine; ALFWorld's engine may have to be built with it (apt-get install gcc g++ make cmake)."; done
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(TORCH) -c constraints.txt
+	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,dev]'
+	@touch $(STAMP)
+
+clean:  ## Remove .venv and the tools' caches; data, runs, stages and the MLflow store stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info build
+	find flows components tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help:  ## This list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1@\2/' | column -t -s @ 2>/dev/null || grep -E '^[a-z]+:' $(MAKEFILE_LIST)
