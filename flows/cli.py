@@ -108,7 +108,8 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
         for name, (tasks, episodes, transitions) in made.counts.items():
             out.print(f"{name}: {tasks:,} tasks" + (f", {episodes:,} episodes, {transitions:,} transitions" if episodes else ""))
         out.print(f"DVC hash of data/: {made.version.hash} ({made.version.files} files, {made.version.size / 1e6:.2f} MB)", soft_wrap=True)
-        out.print("The same config and seed give the same files. Keep this version in git: git add data.dvc && git commit -m 'New data'")
+        out.print("The same config and seed give the same files, so the same hash.")
+        out.print("To keep this version in git: git add data.dvc && git commit -m 'New data'")
 
 
 @app.command()

@@ -33,13 +33,29 @@ DEFAULTS = {
 
 
 def prepare(root: Path) -> None:
-    """Set the defaults that the user has not set, and keep Prefect's database with the repository unless another was chosen."""
+    """Set the defaults that the user has not set, and keep Prefect's database with the repository unless another was chosen.
+
+    Raises:
+        DataError: the directory for that database cannot be made.
+    """
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     if not prefect_is_configured():
         home = (root / ".dreamgym" / "prefect").absolute()
+        if (root / ".git").exists():  # elsewhere no flow is started
+            _make(home)
         os.environ.setdefault("PREFECT_HOME", str(home))
         os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home / "storage"))
+
+
+def _make(home: Path) -> None:
+    """Prefect makes its directory, but not the ones above it, and then fails after two minutes."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        from components.tracking.atomic import cannot_write
+
+        raise cannot_write(home, error) from error
 
 
 def prefect_is_configured() -> bool:
