@@ -1,0 +1,248 @@
+"""The `dreamgym` command: what a person sees, and the exit codes. Real files, a real git repository, real sockets."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from components.errors import PROMOTION_REFUSED, ConfigError, DataError, FidelityGateClosed
+from flows import cli
+from flows.failures import expected_failure
+from flows.settings import DEFAULTS, prefect_is_configured, prepare
+
+ROOT = Path(__file__).parents[2]
+DREAMGYM = [sys.executable, "-m", "flows.cli"]
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run a command line in this process, with the settings of the process restored afterwards."""
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=400))
+    for name, value in DEFAULTS.items():
+        monkeypatch.setenv(name, value)
+    return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """An empty git repository with one commit."""
+    place = tmp_path / "repository"
+    place.mkdir()
+    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    subprocess.run(["git", "init", "-q", str(place)], check=True)
+    subprocess.run(["git", "-C", str(place), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    return place
+
+
+@pytest.mark.parametrize("arguments", [[], ["retrain"], ["collect"]])
+def test_help_is_quick(arguments):
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run([*DREAMGYM, *arguments, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+        times.append(time.monotonic() - began)
+    assert min(times) < 1.5
+    assert "dreamgym" in done.stdout
+
+
+def test_help_loads_no_heavy_library():
+    code = "import sys, flows.cli; print([m for m in ('torch', 'prefect', 'mlflow', 'pandas', 'pydantic') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("verb", ["retrain", "collect", "validate", "evaluate", "pretrain", "ui", "doctor", "config"])
+def test_every_verb_shows_an_example(run, verb):
+    done = run(verb, "--help")
+    assert done.exit_code == 0
+    assert f"dreamgym {verb}" in done.output and "--config" in done.output
+
+
+@pytest.mark.parametrize("verb", ["retrain", "validate", "ui"])
+def test_unknown_key_names_the_nearest(run, verb):
+    done = run(verb, "synthetic_rl.interations=3")
+    assert done.exit_code == ConfigError.exit_code == 2
+    assert "Did you mean synthetic_rl.iterations?" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_option_without_effect_is_refused(run):
+    done = run("retrain", "retrieval.k=0", "retrieval.dimensions=64")
+    assert done.exit_code == 2
+    assert "dimensions has no effect with k: 0" in done.output
+
+
+def test_missing_config_file(run):
+    done = run("retrain", "--config", "configs/quik.yaml")
+    assert done.exit_code == 2
+    assert "There is no config file configs/quik.yaml" in done.output
+
+
+@pytest.mark.parametrize("verb", ["retrain", "collect", "pretrain"])
+def test_no_git_repository(run, tmp_path, verb):
+    done = run(verb, "--root", tmp_path)
+    assert done.exit_code == DataError.exit_code == 1
+    assert "is not the top of a git repository" in done.output and "git init" in done.output
+    assert not (tmp_path / "data").exists()
+
+
+def test_repository_without_a_commit(run, tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    done = run("collect", "--root", tmp_path)
+    assert done.exit_code == 1
+    assert "has no commit" in done.output
+
+
+def test_no_data_and_no_pointer(run, repository):
+    done = run("retrain", "--root", repository)
+    assert done.exit_code == 1
+    assert "Not there yet: data/tasks/train.parquet" in done.output
+    assert "data.dvc" in done.output and "dreamgym collect" in done.output
+
+
+def test_damaged_parquet_stops_validate(run, repository):
+    for name in ("tasks/train", "tasks/fidelity", "tasks/test", "trajectories/train", "trajectories/fidelity"):
+        path = repository / "data" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"PAR1 and then nothing that is Parquet")
+    done = run("validate", "--root", repository)
+    assert done.exit_code == 1
+    assert "train.parquet" in done.output and "damaged or no Parquet file" in done.output
+    assert "dvc pull" in done.output
+
+
+@pytest.mark.parametrize(("option", "name"), [("--mlflow-port", "MLflow"), ("--prefect-port", "Prefect")])
+def test_port_in_use(run, repository, option, name):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        free = {"--mlflow-port": "--prefect-port", "--prefect-port": "--mlflow-port"}[option]
+        done = run("ui", "--root", repository, option, port, free, _free_port())
+    assert done.exit_code == 1
+    assert f"Port {port} is in use; {name} needs it" in done.output
+    assert f"dreamgym ui {option} {port + 1}" in done.output
+
+
+def test_debug_shows_the_traceback(run, tmp_path):
+    done = run("collect", "--root", tmp_path, "--debug")
+    assert isinstance(done.exception, DataError)
+
+
+def test_resolved_config_is_read_back(run, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(run("config", "seed=7", "sim_to_real.budget=12").stdout)
+    done = run("config", "--config", path)
+    assert done.exit_code == 0
+    assert done.stdout == path.read_text()
+    assert '"budget": 12' in done.stdout
+
+
+def test_a_failure_is_found_in_whatever_wraps_it():
+    gate = FidelityGateClosed("too low")
+    wrapped = RuntimeError("the flow run failed")
+    wrapped.__cause__ = gate
+    assert expected_failure(wrapped) is gate
+    assert expected_failure(OSError(28, "No space left on device", "data/x")).exit_code == 1
+    handled = KeyError("a bug while a failure was handled")
+    handled.__context__ = gate
+    assert expected_failure(handled) is None
+
+
+def test_settings_are_the_users_first(monkeypatch, repository, tmp_path):
+    for name in [*DEFAULTS, "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_RESULTS_LOCAL_STORAGE_PATH"]:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    prepare(repository)
+    assert os.environ["HF_HUB_OFFLINE"] == "0" and os.environ["DO_NOT_TRACK"] == "1"
+    home = Path(os.environ["PREFECT_HOME"])
+    assert home == repository / ".dreamgym" / "prefect" and home.is_dir()
+
+
+def test_a_profile_with_a_server_is_left_alone(monkeypatch, tmp_path):
+    monkeypatch.delenv("PREFECT_HOME", raising=False)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".prefect").mkdir()
+    profiles = tmp_path / ".prefect" / "profiles.toml"
+    profiles.write_text('active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n[profiles.other]\n')
+    assert prefect_is_configured()
+    profiles.write_text(profiles.read_text().replace('"mine"', '"other"'))
+    assert not prefect_is_configured()
+
+
+def test_exit_codes_differ():
+    assert len({0, DataError.exit_code, ConfigError.exit_code, FidelityGateClosed.exit_code, PROMOTION_REFUSED, cli.INTERRUPTED}) == 6
+
+
+def test_a_failure_inside_a_flow_is_one_paragraph(repository):
+    """A real flow of a real ephemeral Prefect server fails with an expected failure: no traceback, its exit code."""
+    code = """
+import sys
+from pathlib import Path
+from flows import cli
+from flows.settings import prepare
+prepare(Path(sys.argv[1]))
+from prefect import flow
+from components.errors import FidelityGateClosed
+
+@flow
+def inner():
+    raise FidelityGateClosed("reward_precision is 0.4", "Expected 0.8.", "Collect more near misses.")
+
+@flow
+def outer():
+    inner()
+
+@cli.app.command()
+def fails():
+    with cli.reported(False):
+        cli._quiet(False)
+        outer()
+
+sys.argv[1:] = ["fails"]
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(repository)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == FidelityGateClosed.exit_code == 3, done.stderr[-2000:]
+    assert "FidelityGateClosed: reward_precision is 0.4 Expected 0.8. Next: Collect more near misses." in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_finished_run_is_a_table(tmp_path):
+    """Success with n and interval, agreement, costs, stages, and where to look; words in brackets are not markup."""
+    from components.evaluation.intervals import proportion
+    from components.tracking.environment import Environment, Git
+    from components.tracking.manifest import Manifest, StageEntry
+    from components.tracking.runs import write_metrics
+    from flows.summary import print_run
+
+    metrics = {f"evaluate/{name}/success_rate": proportion(won, 64).to_json() for name, won in (("cloned", 16), ("dreamed", 32))}
+    metrics["fidelity/rollout_agreement/cloned"] = proportion(9, 10).to_json()
+    write_metrics(tmp_path, metrics)
+    stages = [StageEntry(name="validate", key="0", seconds=4, reused=True), StageEntry(name="clone", key="1", seconds=75, reused=False)]
+    manifest = Manifest(run_id="r", environment=Environment(git=Git(commit="0" * 40)), config={}, stages=stages)
+    manifest.costs.real_interactions = 3210
+    manifest.save(tmp_path)
+    console = cli.Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    print_run(console, tmp_path, False, "It won [4] of 64 games.", 79.0)
+    text = console.export_text()
+    assert "25.0%" in text and "50.0%" in text and "64" in text and "not measured" in text
+    assert "90.0%" in text and "n=10" in text
+    assert "3,210 for training" in text and "1 made, 1 reused (saved 4 s)" in text and "1 min 19 s" in text
+    assert "Not promoted." in text and "It won [4] of 64 games." in text
+    assert str(tmp_path / "report.html") in text and "dreamgym ui" in text

@@ -1,0 +1,63 @@
+"""Every shipped config parses, says what it costs, and is documented."""
+
+from pathlib import Path
+
+import pytest
+
+from components.config import Config, dump_config, load_config
+from components.errors import ConfigError
+from flows.config_docs import describe_keys
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def test_the_three_configs_are_there():
+    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick"]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_config(path, tmp_path):
+    config = load_config(path)
+    resolved = tmp_path / "config.json"
+    resolved.write_text(dump_config(config))
+    assert load_config(resolved) == config
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_first_line_states_hardware_time_and_cost(path):
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("# ") and any(word in first for word in ("CPU", "GPU"))
+    assert "memory" in first and "cost" in first
+    assert any(word in first for word in ("minutes", "hours", "time"))
+
+
+def test_quick_fits_the_versioned_data():
+    """The data that a clone comes with was recorded with these settings; other ones would train on games of another size."""
+    quick, default = load_config(ROOT / "configs" / "quick.yaml"), Config()
+    assert quick.environment == default.environment
+    assert quick.data == default.data and quick.backbone == default.backbone
+
+
+def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("curriculum:\n  sead: 3\n")
+    with pytest.raises(ConfigError, match=r"Unknown key curriculum\.sead\. Did you mean curriculum\.seeds\?"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["curriculum.enabled=false", "curriculum.share=0.1"], "share has no effect with enabled: false"),
+        (["environment.games=official", "environment.objects=3"], "objects has no effect with games: official"),
+        (["cloning.lora.alpha=8"], "alpha has no effect with rank: 0"),
+    ],
+)
+def test_option_without_effect_is_refused(overrides, words):
+    with pytest.raises(ConfigError, match=words):
+        load_config(None, overrides)
+
+
+def test_every_key_is_documented():
+    assert (ROOT / "docs" / "configuration.md").read_text() == describe_keys(), "Type `make docs`."
