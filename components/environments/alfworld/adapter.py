@@ -12,7 +12,18 @@ from pathlib import Path
 from components.config import EnvironmentConfig
 from components.environments.alfworld import behaviours, reasoning
 from components.environments.alfworld.embody import embody
-from components.environments.alfworld.games import FAMILIES, World, floors, goals, initial_observation_state, kind, make_world
+from components.environments.alfworld.games import (
+    FAMILIES,
+    HOLDS,
+    LAMPS,
+    PORTABLE,
+    World,
+    floors,
+    goals,
+    initial_observation_state,
+    kind,
+    make_world,
+)
 from components.environments.alfworld.knowledge import learn, read_goal
 from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
 from components.environments.alfworld.workers import Workers
@@ -135,8 +146,10 @@ class AlfworldAdapter:
         if goal is None:
             return "follows no template"
         kinds = {kind(name) for name in read_state(task.initial_state).contents}
+        if goal.target not in PORTABLE - kinds or not any(goal.target in HOLDS[place] for place in kinds):
+            return "no such object"
         if goal.lamp:
-            return "" if goal.lamp in ("desklamp", "floorlamp") and goal.target not in kinds else "no such lamp"
+            return "" if goal.lamp in LAMPS else "no such lamp"
         if goal.parent not in kinds:
             return "the room lacks the place"
         return "" if (goal.target, goal.parent) in goals(goal.family, kinds, {goal.target}) else "cannot be done in this room"

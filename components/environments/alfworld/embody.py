@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from components.environments.alfworld.games import World, natural
-from components.environments.alfworld.knowledge import read_goal
+from components.environments.alfworld.games import AFFORDS, HOLDS, LAMPS, PORTABLE, TREATMENTS, World, kind, natural
+from components.environments.alfworld.knowledge import Goal, read_goal
 from components.environments.alfworld.states import read_state
 from components.errors import EnvironmentFailure
 from components.records import TRAIN, Task, Trajectory
@@ -19,18 +19,45 @@ def embody(dreamed: Trajectory) -> Task:
     """The task of the real game that `dreamed` described.
 
     Raises:
-        EnvironmentFailure: no such game exists: the dream contradicts itself, or names things that no game has.
+        EnvironmentFailure: no such game exists: the dream contradicts itself, names things that no game has, never shows
+            what its goal needs (the engine loads no game whose goal is out of reach from the start), or starts with its goal reached.
     """
     goal = read_goal(dreamed.task.instruction)
     if goal is None:
         raise EnvironmentFailure(f"The dreamed task {dreamed.task.instruction!r} follows no template of ALFWorld.")
+    if goal.target not in PORTABLE or (goal.lamp not in LAMPS if goal.lamp else goal.parent not in HOLDS):
+        raise EnvironmentFailure(f"The dreamed task {dreamed.task.instruction!r} asks for what no game has.")
     room = read_state(dreamed.task.initial_state)
     placement = _initial_placement(dreamed, set(room.contents))
+    if lacking := _lacking(goal, {kind(name) for name in room.contents}, [kind(thing) for thing in placement]):
+        raise EnvironmentFailure(f"The dream's world has no {lacking} for {dreamed.task.instruction!r}.")
+    if _solved(goal, placement):
+        raise EnvironmentFailure(f"In the dream's world {dreamed.task.instruction!r} is done before anyone acts.")
     world = World(
         goal.family, goal.target, goal.parent, goal.lamp, dreamed.task.instruction,
         tuple(sorted(room.contents, key=natural)), dict(sorted(placement.items(), key=lambda item: natural(item[0]))),
     )  # fmt: skip
     return replace(dreamed.task, id=f"{dreamed.task.id}/embodied", split=TRAIN, spec=world.to_json(), parent="")
+
+
+def _lacking(goal: Goal, places: set[str], things: list[str]) -> str:
+    """What the goal needs and the world does not have; "" if nothing."""
+    verb, station = TREATMENTS.get(goal.family, ("", ""))
+    if things.count(goal.target) < (2 if goal.family == "pick_two_obj_and_place" else 1):
+        return goal.target
+    if goal.lamp:
+        return "" if goal.lamp in things else goal.lamp
+    if verb and (station not in places or goal.target not in AFFORDS[f"{verb}able"]):
+        return f"way to {verb} {goal.target}"
+    return "" if goal.parent in places and goal.target in HOLDS[goal.parent] else f"{goal.parent} that holds {goal.target}"
+
+
+def _solved(goal: Goal, placement: dict[str, str]) -> bool:
+    """True if the targets lie from the start where the goal wants them; a treated or lit one cannot."""
+    there = [place for thing, place in placement.items() if kind(thing) == goal.target and kind(place) == goal.parent]
+    if goal.family == "pick_two_obj_and_place":
+        return len(there) > len(set(there))
+    return goal.family == "pick_and_place_simple" and bool(there)
 
 
 def _initial_placement(dreamed: Trajectory, receptacles: set[str]) -> dict[str, str]:
@@ -39,10 +66,12 @@ def _initial_placement(dreamed: Trajectory, receptacles: set[str]) -> dict[str, 
     now: dict[str, str] = {}
     for state in dreamed.states[1:]:
         seen = read_state(state)
-        listed = seen.contents if seen.event == "at" else (seen.thing,) if seen.event == "took" else ()
+        listed = seen.contents if seen.event == "at" else (seen.thing,) if seen.event in ("took", "lit") else ()
         for thing in listed:
             if seen.place not in receptacles:
                 raise EnvironmentFailure(f"The dream names {seen.place}, which its room does not have.")
+            if kind(thing) not in PORTABLE and kind(thing) not in LAMPS:
+                raise EnvironmentFailure(f"The dream names {thing}, which no game has.")
             if thing not in now:
                 start[thing] = now[thing] = seen.place
             elif now[thing] != seen.place:

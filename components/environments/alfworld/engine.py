@@ -2,7 +2,7 @@
 
 The engine re-parses its grammar, re-translates the PDDL and derives every admissible command anew at each step. The caches
 keep the parses, the translation, and the command text of each ground action (constant within a game, since the templates
-ask only for facts that never change). `tests/environments/alfworld/test_engine.py` holds cached and stock transcripts
+ask only for facts that never change). `tests/environments/alfworld/test_alfworld_engine.py` holds cached and stock transcripts
 against each other. The engine is not thread-safe and writes `sys.argv`: run it in worker processes only.
 """
 

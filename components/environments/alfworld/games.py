@@ -39,7 +39,7 @@ TREATMENTS = {
 """Family -> (the verb that treats the target, the kind of receptacle that does it)."""
 
 STATIONS = dict(TREATMENTS.values())
-_LAMPS = ("desklamp", "floorlamp")
+LAMPS = ("desklamp", "floorlamp")
 _LAYOUTS = Path(alfworld.__file__).parent / "gen" / "layouts"
 
 
@@ -52,8 +52,11 @@ HOLDS = _lower(constants.VAL_RECEPTACLE_OBJECTS)
 AFFORDS = _lower(constants.VAL_ACTION_OBJECTS)
 """`heatable`, `coolable`, `cleanable` -> kinds of objects."""
 OPENABLE = frozenset(kind.lower() for kind in constants.OPENABLE_CLASS_LIST)
-_NAMES = {name.lower(): name for name in [*constants.OBJECTS, *constants.RECEPTACLES, "SinkBasin", "BathtubBasin"]}
+NAMES = {name.lower(): name for name in [*constants.OBJECTS, *constants.RECEPTACLES, "SinkBasin", "BathtubBasin"]}
+"""Kind as the player sees it -> the package's own spelling."""
 _MOVABLE_RECEPTACLES = frozenset(kind.lower() for kind in constants.MOVABLE_RECEPTACLES)
+PORTABLE = frozenset().union(*HOLDS.values()) & NAMES.keys()
+"""Kinds of objects that lie in some receptacle and that the engine has a name for."""
 
 
 def kind(name: str) -> str:
@@ -120,9 +123,9 @@ def _plan(floor: int) -> tuple[dict[str, int], frozenset[str], str]:
         if name in HOLDS and name not in _MOVABLE_RECEPTACLES:
             counts[name] = counts.get(name, 0) + 1
     present = {thing.lower() for thing in things}
-    portable = {t for t in present if t in _NAMES and any(t in HOLDS[r] for r in counts) and t not in _LAMPS}
+    portable = {t for t in present if t in NAMES and any(t in HOLDS[r] for r in counts) and t not in LAMPS}
     portable -= {receptacle.lower() for receptacle in constants.RECEPTACLES} - _MOVABLE_RECEPTACLES
-    lamp = next((lamp for lamp in _LAMPS if lamp in present), "")
+    lamp = next((lamp for lamp in LAMPS if lamp in present), "")
     return counts, frozenset(portable), lamp
 
 
@@ -234,7 +237,7 @@ def game_data(world: World) -> dict[str, object]:
 
 
 def _goal(world: World) -> str:
-    names = {"obj": _NAMES[world.target], "recep": _NAMES.get(world.parent, ""), "toggle": _NAMES.get(world.lamp, "")}
+    names = {"obj": NAMES[world.target], "recep": NAMES.get(world.parent, ""), "toggle": NAMES.get(world.lamp, "")}
     return gdict[world.family]["pddl"].replace("#", "-").format(**names)
 
 
@@ -250,8 +253,8 @@ def _declarations(world: World) -> list[str]:
         + [f"{_symbol(o)} - object" for o in world.placement]
         + [f"{_symbol(r)} - receptacle" for r in world.receptacles]
         + [f"loc_{_symbol(r)} - location" for r in world.receptacles]
-        + [f"{_NAMES[t]}Type - otype" for t in sorted(object_types)]
-        + [f"{_NAMES[t]}Type - rtype" for t in sorted(receptacle_types - {""})]
+        + [f"{NAMES[t]}Type - otype" for t in sorted(object_types)]
+        + [f"{NAMES[t]}Type - rtype" for t in sorted(receptacle_types - {""})]
     )
 
 
@@ -259,15 +262,15 @@ def _facts(world: World) -> list[str]:
     facts = []
     for name, where in world.placement.items():
         what, symbol = kind(name), _symbol(name)
-        facts += [f"(objectType {symbol} {_NAMES[what]}Type)", f"(inReceptacle {symbol} {_symbol(where)})"]
+        facts += [f"(objectType {symbol} {NAMES[what]}Type)", f"(inReceptacle {symbol} {_symbol(where)})"]
         facts += [f"(objectAtLocation {symbol} loc_{_symbol(where)})", f"(wasInReceptacle {symbol} {_symbol(where)})"]
-        facts.append(f"(toggleable {symbol})" if what in _LAMPS else f"(pickupable {symbol})")
+        facts.append(f"(toggleable {symbol})" if what in LAMPS else f"(pickupable {symbol})")
         facts += [f"({ability} {symbol})" for ability in ("cleanable", "heatable", "coolable") if what in AFFORDS[ability]]
     for name in world.receptacles:
-        facts += [f"(receptacleType {_symbol(name)} {_NAMES[kind(name)]}Type)"]
+        facts += [f"(receptacleType {_symbol(name)} {NAMES[kind(name)]}Type)"]
         facts += [f"(receptacleAtLocation {_symbol(name)} loc_{_symbol(name)})"]
         facts += [f"(openable {_symbol(name)})"] if kind(name) in OPENABLE else []
     objects = sorted({kind(o) for o in world.placement})
     for receptacle in sorted({kind(r) for r in world.receptacles}):
-        facts += [f"(canContain {_NAMES[receptacle]}Type {_NAMES[o]}Type)" for o in objects if o in HOLDS[receptacle]]
+        facts += [f"(canContain {NAMES[receptacle]}Type {NAMES[o]}Type)" for o in objects if o in HOLDS[receptacle]]
     return facts

@@ -126,7 +126,7 @@ def read_state(state: str) -> Seen:
             listing = groups.get("list") or ""
             contents = tuple(listing.split(", ")) if listing and listing != "nothing" else ()
             door = (groups.get("door") or "").strip(", ")
-            if event == "at" and door != "closed" and not listing:
+            if event == "at" and (door == "closed") == bool(listing):
                 break
             return Seen(event, groups.get("place") or "", groups.get("thing") or "", contents, door, holding, how)
     return Seen("")

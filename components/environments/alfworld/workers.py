@@ -59,7 +59,7 @@ class Workers:
             EnvironmentFailure: a game cannot be loaded; the message names it.
         """
         for slot, count in enumerate(self._loaded):
-            if count > _GAMES_A_WORKER:
+            if count > _GAMES_A_WORKER or not self._alive(slot):
                 self._stop(slot)
         self._owner = {row: place * len(self._slots) // len(games) for place, row in enumerate(sorted(games))}
         answers = self._ask("load", games)
@@ -112,6 +112,10 @@ class Workers:
             current = self._slots[slot] = (process, ours)
             self._loaded[slot] = 0
         return current[1]
+
+    def _alive(self, slot: int) -> bool:
+        current = self._slots[slot]
+        return current is not None and current[0].is_alive()
 
     def _stop(self, slot: int) -> None:
         current, self._slots[slot] = self._slots[slot], None

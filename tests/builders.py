@@ -1,0 +1,52 @@
+"""Small builders that several test files share: tasks, transitions, episodes, a tiny vocabulary and tiny models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from components.config import BackboneConfig
+from components.language.backbone import build_backbone
+from components.language.tokenizer import Vocabulary
+from components.records import Task, Trajectory, Transition
+
+ROOM = "Room: desk 1, fridge 1, microwave 1, shelf 1. Holding nothing."
+TEXTS = [
+    ROOM,
+    "put a hot mug in desk",
+    "go to desk 1 open fridge 1 take mug 1 from desk 1 move mug 1 to desk 1 heat mug 1 with microwave 1",
+    "At fridge 1: closed. Holding nothing. At fridge 1: open, egg 1, mug 2. Holding hot mug 1.",
+    "Took mug 1 from desk 1. Moved mug 1 to desk 1. Nothing happens at desk 1.",
+    "works, new fails, hand full want hot mug in desk: mug yes, hot no, desk yes. not done find mug",
+]
+VOCABULARY = Vocabulary.train(TEXTS, 340)
+
+
+def make_task(number: int = 0, **changes) -> Task:
+    return replace(Task(f"t{number}", "alfworld", "train", "put a mug in desk", ROOM, "pick_and_place_simple"), **changes)
+
+
+def make_transition(step: int = 0, episode: str = "e0", task: str = "t0", **changes) -> Transition:
+    plain = Transition(task, episode, step, f"At shelf {step}: nothing. Holding nothing.", f"go to shelf {step + 1}",
+                       f"At shelf {step + 1}: nothing. Holding nothing.", 0.0, False, "works, new")  # fmt: skip
+    return replace(plain, **changes)
+
+
+def make_episode(task: Task, *steps: tuple[str, str], won: bool = False, episode: str = "e0") -> Trajectory:
+    """An episode of (action, next state); with `won` its last step is rewarded."""
+    transitions: list[Transition] = []
+    state = task.initial_state
+    for number, (action, following) in enumerate(steps):
+        last = won and number == len(steps) - 1
+        transitions.append(Transition(task.id, episode, number, state, action, following, float(last), last, "works"))
+        state = following
+    return Trajectory(task, tuple(transitions))
+
+
+def make_model(*, seed: int = 1, scale: float = 1.0, vocabulary: Vocabulary = VOCABULARY, hidden: int = 16, max_positions: int = 4096):
+    """An untrained model; `scale` above 1 sets its choices far apart, so that they do not hang on rounding."""
+    config = BackboneConfig(vocabulary=340, hidden=hidden, layers=2, heads=2, max_positions=max_positions)
+    model = build_backbone(config, len(vocabulary), seed).eval()
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            weight.data.mul_(scale)
+    return model

@@ -1,0 +1,87 @@
+"""ALFWorld's tasks and their floor plans, and which made-up tasks are refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from builders import make_task
+
+from components.config import EnvironmentConfig
+from components.environments import make_adapter
+from components.environments.alfworld.adapter import unseen_floor
+from components.environments.alfworld.games import FAMILIES, World
+
+KITCHEN = "Room: cabinet 1, countertop 1, fridge 1, microwave 1, sinkbasin 1. Holding nothing."
+STUDY = "Room: bed 1, desk 1, shelf 1. Holding nothing."
+
+
+def floor_of(task) -> int:
+    return World.from_json(task.spec).floor
+
+
+def test_training_never_sees_the_floor_plans_that_half_of_the_test_has(adapter):
+    train, test = adapter.tasks("train", 240, 0), adapter.tasks("test", 240, 0)
+    assert not any(unseen_floor(floor_of(task)) for task in train)
+    for family in FAMILIES:
+        unseen = Counter(unseen_floor(floor_of(task)) for task in test if task.family == family)
+        assert unseen[True] == unseen[False] == 20
+    assert len({task.id for task in train + test}) == 480
+
+
+def test_a_longer_list_starts_with_the_shorter_one(adapter):
+    assert adapter.tasks("train", 20, 3)[:7] == adapter.tasks("train", 7, 3)
+
+
+def test_the_configs_seed_and_sizes_make_other_games():
+    def first(**changes):
+        return make_adapter(EnvironmentConfig(**changes)).tasks("train", 6, 0)
+
+    assert first() == first(workers=1, max_steps=3)
+    assert not {t.id for t in first()} & {t.id for t in first(seed=1)}
+    assert {len(World.from_json(t.spec).receptacles) for t in first(receptacles=4)} <= {3, 4}
+    few = [World.from_json(t.spec) for t in first(objects=1)]
+    assert max(len(made.placement) for made in few) <= 4
+
+
+def test_the_spec_rebuilds_the_world_and_the_text_matches_it(tasks):
+    for task in tasks:
+        made = World.from_json(task.spec)
+        assert made.instruction == task.instruction and made.family == task.family
+        assert task.initial_state == f"Room: {', '.join(made.receptacles)}. Holding nothing."
+        assert json.loads(task.spec)["floor"] == made.floor
+
+
+@pytest.mark.parametrize(
+    ("instruction", "room", "why"),
+    [
+        ("put a hot mug in cabinet", KITCHEN, ""),
+        ("Put a hot mug in cabinet.", KITCHEN, ""),
+        ("put two egg in countertop", KITCHEN, ""),
+        ("look at book under the desklamp", STUDY, ""),
+        ("examine the book with the floorlamp", STUDY, ""),
+        ("", KITCHEN, "follows no template"),
+        ("put a mug", KITCHEN, "follows no template"),
+        ("put a mug in cabinet <success>", KITCHEN, "follows no template"),
+        ("put a hot mug in shelf", KITCHEN, "the room lacks the place"),
+        ("put a mug in spaceship", KITCHEN, "the room lacks the place"),
+        ("look at book under the microwave", STUDY, "no such lamp"),
+        ("look at unicorn under the desklamp", STUDY, "no such object"),
+        ("look at desk under the desklamp", STUDY, "no such object"),
+        ("look at desklamp under the desklamp", STUDY, "no such object"),
+        ("look at egg under the desklamp", STUDY, "no such object"),
+        ("put a applesliced in countertop", KITCHEN, "no such object"),
+        ("put a hot mug in desk", STUDY, "cannot be done in this room"),
+        ("put a hot plate in microwave", KITCHEN, "cannot be done in this room"),
+        ("put a hot knife in cabinet", KITCHEN, "cannot be done in this room"),
+        ("put a clean book in desk", STUDY, "cannot be done in this room"),
+        ("put a apple in cabinet", KITCHEN, "cannot be done in this room"),
+    ],
+)
+def test_a_made_up_task_is_judged_by_its_text_and_its_room(adapter, instruction, room, why):
+    assert adapter.feasible(make_task(instruction=instruction, initial_state=room)) == why
+
+
+def test_every_real_task_is_feasible(adapter):
+    assert {adapter.feasible(task) for split in ("train", "test") for task in adapter.tasks(split, 120, 4)} == {""}

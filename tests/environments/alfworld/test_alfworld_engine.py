@@ -1,0 +1,149 @@
+"""The engine's caches change the time it takes and nothing else; official game files; worker processes that die."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from components.config import EnvironmentConfig
+from components.environments import make_adapter
+from components.environments.alfworld.engine import Game
+from components.environments.alfworld.games import FAMILIES, floors, game_data, make_world
+from components.errors import EnvironmentFailure
+from components.trajectories.collect import collect, plan
+
+OFFICIAL = (FAMILIES[1], FAMILIES[2], FAMILIES[5])
+WORDS = ("take it", "go to moon 1", "<success>", "", "heat mug 1 with microwave 1")
+
+
+def transcript(cached: bool) -> list[tuple[str, str, tuple[str, ...], bool]]:
+    """Random play of four games, each loaded twice: command, text, admissible commands, won. Run it in a process of its own."""
+    rng, game, lines = random.Random(5), Game(cached=cached), []
+    for family in (FAMILIES[1], FAMILIES[2], FAMILIES[3], FAMILIES[5]):
+        made = make_world(family, floors(family)[2], 1, 4, 4)
+        for steps in (9, 2):
+            game.load(made)
+            seen, command = game.reset(), "reset"
+            for _ in range(steps):
+                lines.append((command, seen.text, seen.admissible, seen.won))
+                keen = [c for c in seen.admissible if c.split()[0] in ("open", "take", "move", "use", "heat", "clean", "close")]
+                command = rng.choice(WORDS) if rng.random() < 0.15 else rng.choice(keen or seen.admissible)
+                seen = game.step(command)
+            lines.append((command, seen.text, seen.admissible, seen.won))
+    return lines
+
+
+def test_the_cached_engine_says_what_the_stock_engine_says():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        cached, stock = pool.map(transcript, (True, False))
+    assert cached == stock
+    verbs = {line[0].split()[0] for line in stock if line[0] and "Nothing" not in line[1]}
+    assert len(stock) == 52 and {"take", "open", "go"} <= verbs, verbs
+
+
+def write_official(path: Path, family: str, seed: int) -> None:
+    """A generated game in the form of the official files: entities are called like `mug_bar_1`."""
+    made = make_world(family, floors(family)[seed], seed, 5, 4)
+    data = game_data(made)
+    problem = data["pddl_problem"]
+    for name in [*made.placement, *made.receptacles]:
+        what, number = name.split(" ")
+        what = what.removesuffix("basin")
+        symbol = f"{what}_bar_{number}" + ("_bar_basin" if name.startswith(f"{what}basin") else "")
+        problem = re.sub(rf"\b{name.replace(' ', '_')}\b", symbol, problem)
+    grammar = data["grammar"].replace("UNKNOWN GOAL", made.instruction)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**data, "pddl_problem": problem, "grammar": grammar}))
+
+
+@pytest.fixture
+def official(tmp_path, monkeypatch):
+    """The adapter of official games: three to train on, and one unseen."""
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    for seed, family in enumerate(OFFICIAL):
+        write_official(tmp_path / "json_2.1.1" / "train" / f"{family}-Mug-None-Desk-{seed}" / "trial_T1" / "game.tw-pddl", family, seed)
+    write_official(tmp_path / "json_2.1.1" / "valid_unseen" / "x-1" / "trial_T1" / "game.tw-pddl", FAMILIES[0], 9)
+    return make_adapter(EnvironmentConfig(games="official", workers=1))
+
+
+def test_official_games_are_read_and_won(official):
+    tasks = official.tasks("train", 3, 0)
+    assert sorted(task.family for task in tasks) == sorted(OFFICIAL)
+    assert all(task.id.startswith("alfworld/json_2.1.1/train/") and task.split == "train" for task in tasks)
+    episodes = collect(official, plan([*tasks, *official.tasks("test", 1, 0)], {"expert": 1}, 0), 40)
+    assert [episode.success for episode in episodes] == [True] * 4
+    assert "sinkbasin 1" in next(task for task in tasks if task.family == FAMILIES[2]).initial_state
+
+
+def test_too_few_official_games_are_counted(official):
+    with pytest.raises(EnvironmentFailure, match="holds 1 official games of the split test.*at least 2.*alfworld-download"):
+        official.tasks("test", 2, 0)
+
+
+@pytest.mark.parametrize("content", ["not json", '{"pddl_domain": "", "grammar": "", "pddl_problem": ""}'])
+def test_a_damaged_official_game_is_named(official, tmp_path, content):
+    (tmp_path / "json_2.1.1/valid_unseen/x-1/trial_T1/game.tw-pddl").write_text(content)
+    with pytest.raises(EnvironmentFailure, match="valid_unseen/x-1/trial_T1/game.tw-pddl' cannot be loaded"):
+        official.tasks("test", 1, 0)
+
+
+@pytest.mark.parametrize("value", [None, "", "/nowhere"])
+def test_without_the_official_data_the_user_is_told_what_to_type(monkeypatch, value):
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False) if value is None else monkeypatch.setenv("ALFWORLD_DATA", value)
+    with pytest.raises(EnvironmentFailure, match="ALFWORLD_DATA is .*alfworld-download.*games=generated"):
+        make_adapter(EnvironmentConfig(games="official")).tasks("train", 1, 0)
+
+
+def test_a_game_outside_the_official_folder_is_not_opened(official, tasks, tmp_path):
+    environment = official.open()
+    outside = tmp_path.parent / "outside.tw-pddl"
+    outside.write_text("{}")
+    for path in ("../outside.tw-pddl", str(outside)):
+        task = type(tasks[0])("x", "alfworld", "train", "", "", spec=json.dumps({"path": path}))
+        with pytest.raises(EnvironmentFailure, match="outside.tw-pddl' lies outside"):
+            environment.reset([task])
+    environment.close()
+
+
+def kill(environment, slot: int) -> None:
+    process = environment._workers._slots[slot][0]
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+
+
+def test_a_worker_that_dies_fails_its_rows_and_is_replaced(tasks):
+    environment = make_adapter(EnvironmentConfig(workers=2)).open()
+    try:
+        states = environment.reset(tasks[:4])
+        kill(environment, 0)
+        answers = environment.step(["look"] * 4)
+        assert ["failed" in answer.info for answer in answers] == [True, True, False, False]
+        assert [(a.state, a.reward, a.done) for a in answers[:2]] == [(state, 0.0, True) for state in states[:2]]
+        assert "worker process ended" in answers[0].info["failed"]
+        assert not any(answer.done for answer in environment.step([None, None, "look", "look"])[2:])
+        assert environment.reset(tasks[:4]) == states
+        kill(environment, 1)  # between two batches nothing is lost
+        assert environment.reset(tasks[:4]) == states
+        assert not any("failed" in answer.info for answer in environment.step(["look"] * 4))
+    finally:
+        environment.close()
+
+
+def test_a_worker_that_has_loaded_many_games_is_replaced(tasks, monkeypatch):
+    monkeypatch.setattr("components.environments.alfworld.workers._GAMES_A_WORKER", 1)
+    environment = make_adapter(EnvironmentConfig(workers=1)).open()
+    try:
+        environment.reset(tasks[:2])
+        before = environment._workers._slots[0][0].pid
+        assert environment.reset(tasks[:2]) == [task.initial_state for task in tasks[:2]]
+        assert environment._workers._slots[0][0].pid != before
+    finally:
+        environment.close()

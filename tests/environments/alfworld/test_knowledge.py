@@ -1,0 +1,236 @@
+"""What an agent can know, held against the engine: obstacles, novelty and the reasoning's conclusions are the engine's own."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pytest
+from builders import make_episode, make_task
+
+from components.environments.alfworld.behaviours import malformed
+from components.environments.alfworld.embody import embody
+from components.environments.alfworld.games import FAMILIES, STATIONS, kind
+from components.environments.alfworld.knowledge import Goal, Knowledge, learn, read_goal
+from components.environments.alfworld.reasoning import reason
+from components.environments.alfworld.states import read_state
+from components.records import Trajectory, Transition
+
+H = " Holding nothing."
+
+
+def moments(episodes):
+    """(trajectory before, step) of every step."""
+    return [(episode.up_to(step.step), step) for episode in episodes for step in episode.steps]
+
+
+def everything(played):
+    return [moment for episodes in played.values() for moment in moments(episodes)]
+
+
+def any_action(known: Knowledge, rng: random.Random) -> str:
+    """A command of the engine's forms, with names that are mostly at hand, so that every kind of obstacle is met."""
+    things = sorted({o for box in known.contents.values() for o in box} | {"mug 1", "desklamp 1", known.holding or "egg 1"})
+    thing = known.holding if known.holding and rng.random() < 0.7 else rng.choice(things)
+    place = known.place if known.place and rng.random() < 0.75 else rng.choice([*known.receptacles, "desk 9"])
+    verb = rng.choice(list(STATIONS))
+    stations = [r for r in known.receptacles if kind(r) in STATIONS.values()] or known.receptacles
+    forms = [f"take {thing} from {place}"] * 4 + [f"{verb} {thing} with {place}"] * 2 + [f"go to {rng.choice(stations)}"] * 3 + [
+        f"go to {place}", f"go to {rng.choice(known.receptacles)}", f"move {thing} to {place}", f"open {place}", f"open {place}",
+        f"close {place}", f"use {thing}", f"examine {thing}", f"examine {place}", f"{verb} {thing} with {STATIONS[verb]} 1", "look",
+        "inventory", f"take {place} from {thing}", f"put {thing} in {place}", "help", f"slice {thing} with knife 1",
+    ]  # fmt: skip
+    return rng.choice(forms)
+
+
+def play_anything(world, tasks, steps, seed):
+    """Episodes of `any_action`."""
+    rng, played = random.Random(seed), [Trajectory(task) for task in tasks]
+    world.reset(tasks)
+    for step in range(steps):
+        actions = [None if e.success else any_action(learn(e), rng) for e in played]
+        for row, answer in enumerate(world.step(actions)):
+            if answer is not None:
+                made = Transition(
+                    tasks[row].id, f"e{row}", step, played[row].states[-1], actions[row], answer.state, answer.reward, answer.done
+                )
+                played[row] = Trajectory(tasks[row], (*played[row].steps, made))
+    return played
+
+
+@pytest.fixture(scope="module")
+def wild(world, tasks):
+    """Sixty steps of anything at all in each of the twelve games."""
+    return play_anything(world, tasks, 60, 1)
+
+
+def test_an_obstacle_is_seen_exactly_where_the_engine_refuses(played, wild):
+    seen = Counter()
+    for history, step in everything(played) + moments(wild):
+        obstacle = learn(history).obstacle(step.action)
+        assert bool(obstacle) == (read_state(step.next_state).event == "failed"), (history.states, step.action, obstacle, step.next_state)
+        seen[obstacle] += 1
+    wanted = {
+        "", "no such command", "no such place", "already there", "not there", "no door", "open already", "closed already", "not in it",
+        "hand full", "closed", "not held", "does not belong there", "wrong station", "not here", "no switch",
+    }  # fmt: skip
+    assert wanted <= seen.keys(), wanted - seen.keys()
+
+
+def test_a_pen_cannot_be_heated_and_no_mug_lies_in_a_fridge_that_is_closed(world):
+    """The rarest obstacles, met on purpose; the world is one that an episode described."""
+    task = make_task(instruction="put a hot mug in desk")
+    body = embody(make_episode(task, ("go to shelf 1", "At shelf 1: mug 1, pen 1." + H)))
+    world.reset([body])
+    episode = Trajectory(body)
+    wanted = ["", "", "", "cannot be treated", "wrong station", "", "closed", "", "does not belong there", ""]
+    actions = [
+        "go to shelf 1",
+        "take pen 1 from shelf 1",
+        "go to microwave 1",
+        "heat pen 1 with microwave 1",
+        "cool pen 1 with microwave 1",
+    ]
+    actions += ["go to fridge 1", "move pen 1 to fridge 1", "open fridge 1", "move pen 1 to fridge 1", "go to desk 1"]
+    for number, (action, obstacle) in enumerate(zip(actions, wanted, strict=True)):
+        assert learn(episode).obstacle(action) == obstacle, action
+        (answer,) = world.step([action])
+        assert (read_state(answer.state).event == "failed") == bool(obstacle), action
+        made = Transition("t", "e", number, "", action, answer.state, 0.0, False)
+        episode = Trajectory(body, (*episode.steps, made))
+
+
+def test_every_admissible_command_has_no_obstacle_and_every_other_one_has(world, tasks):
+    rng, played = random.Random(2), [Trajectory(task) for task in tasks[:6]]
+    world.reset(tasks[:6])
+    for _ in range(12):
+        for row, episode in enumerate(played):
+            known = learn(episode)
+            for command in world.admissible[row]:
+                assert not known.obstacle(command), (episode.states, command)
+            tried = {any_action(known, rng) for _ in range(40)}
+            assert {a for a in tried if not known.obstacle(a)} <= set(world.admissible[row])
+        useful = [[a for a in world.admissible[row] if not a.startswith(("look", "help", "inv", "exam"))] for row in range(6)]
+        actions = [rng.choice(choices) for choices in useful]
+        for row, answer in enumerate(world.step(actions)):
+            made = Transition("t", "e", len(played[row].steps), "", actions[row], answer.state, answer.reward, answer.done)
+            played[row] = Trajectory(tasks[row], (*played[row].steps, made))
+
+
+def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
+    """`works` or `fails`, and `done` exactly where every condition that it names holds; the engine's reward is the judge."""
+    kinds = Counter()
+    for history, step in everything(played) + moments(wild):
+        text = reason(history, step.action, step.next_state, step.reward)
+        failed = read_state(step.next_state).event == "failed"
+        assert text.startswith("fails, " if failed else "works")
+        assert "no effect" not in text
+        if "want" in text:
+            conditions = re.search(r": (.*)\. (not )?done$", text).group(1).split(", ")
+            holds = all(c.endswith(" yes") for c in conditions)
+            assert holds == (step.reward > 0.5) == text.endswith(". done"), (history.states, step.action, text)
+            kinds[history.task.family, holds] += 1
+        else:
+            assert step.reward == 0, (history.states, step.action, text)
+    assert {(family, holds) for family in FAMILIES for holds in (True, False)} == kinds.keys()
+
+
+def test_near_misses_fail_at_every_condition(played):
+    missed = Counter()
+    for history, step in moments(played["near_miss"]):
+        text = reason(history, step.action, step.next_state, step.reward)
+        missed.update(re.findall(r"(\w+) no\b", text))
+    assert {"hot", "cool", "clean", "second", "lit", "held"} <= missed.keys()
+    assert len(missed) > 10 and missed.total() > 30
+
+
+def test_new_means_that_the_history_could_not_tell(adapter, played, wild):
+    seen = Counter()
+    for history, step in everything(played) + moments(wild):
+        if step.action.startswith(("go to ", "open ")) and read_state(step.next_state).event == "at":
+            novel = reason(history, step.action, step.next_state, step.reward).startswith("works, new")
+            assert novel == adapter.revealing(history, step.action, step.next_state)
+            seen[novel] += 1
+    assert min(seen.values()) > 50
+
+
+def test_known_places_hold_what_the_engine_shows_again(played, wild):
+    """An arrival that reveals nothing must show what the knowledge already had."""
+    checked = 0
+    for history, step in everything(played) + moments(wild):
+        seen, known = read_state(step.next_state), learn(history)
+        if seen.event == "at" and seen.door != "closed" and seen.place in known.contents:
+            assert known.contents[seen.place] == set(seen.contents), (history.states, step.action)
+            checked += 1
+    assert checked > 50
+
+
+def test_learning_step_by_step():
+    task = make_task(initial_state="Room: desk 1, fridge 1." + H)
+    steps = [
+        ("go to fridge 1", "At fridge 1: closed." + H),
+        ("open fridge 1", "At fridge 1: open, egg 1, mug 1." + H),
+        ("take mug 1 from fridge 1", "Took mug 1 from fridge 1. Holding mug 1."),
+        ("cool mug 1 with fridge 1", "Cooled mug 1 with fridge 1. Holding cool mug 1."),
+        ("go to desk 1", "At desk 1: desklamp 1. Holding cool mug 1."),
+        ("use desklamp 1", "Turned on desklamp 1 at desk 1. Holding cool mug 1."),
+        ("nonsense", "a state that cannot be read"),
+        ("move mug 1 to desk 1", "Moved mug 1 to desk 1." + H),
+    ]
+    episode = make_episode(task, *steps)
+    assert learn(episode.up_to(1)).doors == {"fridge 1": "closed"} and not learn(episode.up_to(1)).contents
+    assert learn(episode.up_to(2)).where("mug") == "mug 1 at fridge 1"
+    held = learn(episode.up_to(4))
+    assert (held.holding, held.treated, held.contents) == ("mug 1", {"mug 1": {"cool"}}, {"fridge 1": {"egg 1"}})
+    known = learn(episode)
+    assert (known.place, known.holding, known.receptacles) == ("desk 1", "", ["desk 1", "fridge 1"])
+    assert known.contents == {"fridge 1": {"egg 1"}, "desk 1": {"desklamp 1", "mug 1"}}
+    assert (known.lit, known.lamps, known.visited) == ({"desklamp 1"}, {"desklamp 1": "desk 1"}, {"desk 1", "fridge 1"})
+    assert known.where("mug", outside="desk") == "" and known.where("mug") == "mug 1 at desk 1"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "goal"),
+    [
+        ("put a mug in desk", Goal("pick_and_place_simple", "mug", "desk", "")),
+        ("Put some mug on desk.", Goal("pick_and_place_simple", "mug", "desk", "")),
+        ("put a hot mug in desk", Goal("pick_heat_then_place_in_recep", "mug", "desk", "")),
+        ("cool some mug and put it in desk", Goal("pick_cool_then_place_in_recep", "mug", "desk", "")),
+        ("clean some mug and put it in desk", Goal("pick_clean_then_place_in_recep", "mug", "desk", "")),
+        ("find two mug and put them in desk", Goal("pick_two_obj_and_place", "mug", "desk", "")),
+        ("examine the mug with the desklamp", Goal("look_at_obj_in_light", "mug", "", "desklamp")),
+        ("put a wet mug in desk", None),
+        ("put a mug in desk and go", None),
+        ("", None),
+    ],
+)
+def test_instructions_are_read(instruction, goal):
+    assert read_goal(instruction) == goal
+    if goal:
+        assert goal.verb == {"heat": "heat", "cool": "cool", "clean": "clean"}.get(goal.family.split("_")[1], "")
+
+
+def test_the_thoughts_of_the_expert_lead_to_its_actions(adapter, played):
+    """`find` before exploring, the thing and its place before taking it, the verb before treating, the goal before delivering."""
+    seen = Counter()
+    for history, step in moments(played["expert"]):
+        thought, verb = adapter.think(history, step.action), step.action.split()[0]
+        seen[thought.split()[0]] += 1
+        if verb in ("heat", "cool", "clean"):
+            assert thought == f"{verb} {learn(history).holding}"
+        if verb == "move":
+            assert thought == f"{learn(history).holding} to {kind(step.action.split(' to ')[1])}"
+        if verb == "take":
+            assert thought == step.action.removeprefix("take ").replace(" from ", " at ")
+    assert {"find", "heat", "cool", "clean"} <= seen.keys()
+
+
+def test_random_and_near_miss_play_hold_what_the_dream_must_learn_to_refuse(played):
+    failed = {name: sum(read_state(s.next_state).event == "failed" for _, s in moments(e)) for name, e in played.items()}
+    assert failed["expert"] == 0 and failed["random"] > 20 and failed["near_miss"] > 20
+    assert sum(e.success for e in played["expert"]) == 12 > sum(e.success for e in played["random"])
+    senseless = {s.action for h, s in moments(played["random"]) if learn(h).obstacle(s.action) == "no such command"}
+    assert len(senseless) > 4
+    rng = random.Random(0)
+    assert any("<success>" in malformed(Knowledge(receptacles=["desk 1"]), rng) for _ in range(200))

@@ -1,0 +1,212 @@
+"""What every adapter and its real environment must do, whatever world is behind them (`components/environments/protocol.py`).
+
+A new adapter is tested by adding its settings to ADAPTERS.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from components.config import EnvironmentConfig
+from components.environments import make_adapter
+from components.environments.protocol import Adapter, Environment
+from components.errors import EnvironmentFailure
+from components.records import Trajectory, Transition
+
+ADAPTERS = {"alfworld": EnvironmentConfig(name="alfworld", workers=1)}
+LIMIT = 40
+
+
+@pytest.fixture(scope="module", params=ADAPTERS)
+def subject(request):
+    """(adapter, its real environment, four training tasks)."""
+    adapter = make_adapter(ADAPTERS[request.param])
+    environment = adapter.open()
+    yield adapter, environment, adapter.tasks("train", 4, 5)
+    environment.close()
+
+
+def play(adapter, environment, tasks, name, limit=LIMIT, seed=0):
+    """Each task played by a behaviour policy; trajectories with the infos of each step."""
+    environment.reset(tasks)
+    actors = [adapter.behaviour(name, task, seed) for task in tasks]
+    played, infos = [Trajectory(task) for task in tasks], [[] for _ in tasks]
+    admissible, alive = list(environment.admissible), set(range(len(tasks)))
+    for step in range(limit):
+        if not alive:
+            break
+        actions = [actors[row](played[row], admissible[row])[1] if row in alive else None for row in range(len(tasks))]
+        for row, answer in enumerate(environment.step(actions)):
+            assert (answer is None) == (row not in alive)
+            if answer is None:
+                continue
+            made = Transition(
+                tasks[row].id, f"e{row}", step, played[row].states[-1], actions[row], answer.state, answer.reward, answer.done
+            )
+            played[row] = Trajectory(tasks[row], (*played[row].steps, made))
+            admissible[row] = answer.info["admissible"]
+            infos[row].append(answer.info)
+            if answer.done:
+                alive.discard(row)
+    return played, infos
+
+
+@pytest.fixture(scope="module")
+def expert(subject):
+    """The expert's episodes of the four tasks."""
+    return play(*subject, "expert")[0]
+
+
+def test_it_answers_to_the_protocol(subject):
+    adapter, environment, _ = subject
+    assert isinstance(adapter, Adapter) and isinstance(environment, Environment)
+    assert adapter.name in ADAPTERS and environment.interactions >= 0
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_tasks_are_distinct_named_by_split_and_repeatable(subject, split):
+    adapter, *_ = subject
+    first = adapter.tasks(split, 9, 1)
+    assert first == adapter.tasks(split, 9, 1) != adapter.tasks(split, 9, 2)
+    assert len({task.id for task in first}) == 9
+    assert {(task.split, task.environment, task.generated) for task in first} == {(split, adapter.name, False)}
+    assert all(task.instruction and task.initial_state for task in first)
+    assert pickle.loads(pickle.dumps(first)) == first
+
+
+def test_splits_share_no_task(subject):
+    adapter, *_ = subject
+    assert not {t.id for t in adapter.tasks("train", 60, 0)} & {t.id for t in adapter.tasks("test", 60, 0)}
+    with pytest.raises(EnvironmentFailure, match="no split 'tset'.*train or test"):
+        adapter.tasks("tset", 1, 0)
+
+
+def test_reset_gives_each_tasks_own_initial_state(subject):
+    _, environment, tasks = subject
+    assert environment.reset(tasks) == [task.initial_state for task in tasks]
+    assert environment.reset(tasks[2:]) == [task.initial_state for task in tasks[2:]]
+
+
+def test_the_expert_earns_one_reward_at_the_end(expert):
+    for episode in expert:
+        assert episode.success and episode.steps[-1].done
+        assert [step.reward for step in episode.steps[:-1]] == [0.0] * (len(episode.steps) - 1)
+        assert not any(step.done for step in episode.steps[:-1])
+
+
+def test_an_episode_comes_back_the_same(subject, expert):
+    adapter, environment, tasks = subject
+    again, _ = play(adapter, environment, tasks[::-1], "expert")
+    assert [[replace(step, episode_id="") for step in e.steps] for e in again[::-1]] == [
+        [replace(step, episode_id="") for step in e.steps] for e in expert
+    ]
+
+
+def test_interactions_count_the_rows_that_were_stepped(subject):
+    _, environment, tasks = subject
+    environment.reset(tasks)
+    before = environment.interactions
+    answers = environment.step([None, "?", None, "?"])
+    assert [answer is None for answer in answers] == [True, False, True, False]
+    assert environment.interactions == before + 2
+    assert environment.step([None] * 4) == [None] * 4 and environment.interactions == before + 2
+
+
+@pytest.mark.parametrize("action", ["?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé"])
+def test_an_impossible_or_malformed_action_is_answered_not_raised(subject, action):
+    _, environment, tasks = subject
+    environment.reset(tasks[:1])
+    (answer,) = environment.step([action])
+    assert (answer.reward, answer.done) == (0.0, False) and answer.state and "failed" not in answer.info
+
+
+def test_the_budget_refuses_a_batch_before_it_is_exceeded(subject):
+    adapter, _, tasks = subject
+    environment = adapter.open(budget=3)
+    try:
+        environment.reset(tasks[:2])
+        environment.step(["?", "?"])
+        with pytest.raises(EnvironmentFailure, match="2 real interactions are spent and 2 more .* budget is 3.*sim_to_real.budget"):
+            environment.step(["?", "?"])
+        assert environment.interactions == 2
+        assert environment.step([None, "?"])[1] is not None and environment.interactions == 3
+        with pytest.raises(EnvironmentFailure, match="3 real interactions are spent and 1 more"):
+            environment.step(["?", None])
+    finally:
+        environment.close()
+        environment.close()
+
+
+def test_a_generated_task_has_no_real_world(subject):
+    _, environment, tasks = subject
+    made = replace(tasks[0], id="made-up", parent=tasks[0].id)
+    with pytest.raises(EnvironmentFailure, match="made-up was generated: it has no real world"):
+        environment.reset([tasks[1], made])
+
+
+@pytest.mark.parametrize("name", ["expert", "noisy", "near_miss", "random"])
+def test_behaviours_depend_on_the_seed_alone(subject, name):
+    adapter, environment, tasks = subject
+    first, _ = play(adapter, environment, tasks[:2], name, 8)
+    assert play(adapter, environment, tasks[:2], name, 8)[0] == first
+    if name != "expert":
+        assert play(adapter, environment, tasks[:2], name, 8, seed=1)[0] != first
+
+
+def test_an_unknown_behaviour_is_refused(subject):
+    adapter, _, tasks = subject
+    with pytest.raises(EnvironmentFailure, match="no behaviour policy 'expret'.*expert, noisy, near_miss, random"):
+        adapter.behaviour("expret", tasks[0], 0)
+
+
+def test_thought_and_reasoning_are_words_for_every_step(subject, expert):
+    adapter, *_ = subject
+    for episode in expert:
+        for step in episode.steps:
+            before = episode.up_to(step.step)
+            assert adapter.think(before, step.action)
+            assert adapter.reason(before, step.action, step.next_state, step.reward)
+
+
+def test_a_state_asserts_facts_that_do_not_contradict_themselves(subject, expert):
+    adapter, *_ = subject
+    for episode in expert:
+        for count in range(len(episode.steps) + 1):
+            facts = adapter.facts(episode.up_to(count))
+            assert facts and not any(adapter.contradicts(fact, facts) for fact in facts)
+
+
+def test_going_where_one_has_been_reveals_nothing(subject, expert):
+    adapter, *_ = subject
+    seen = Counter()
+    for episode in expert:
+        for step in episode.steps:
+            history = episode.up_to(step.step)
+            reveals = adapter.revealing(history, step.action, step.next_state)
+            seen[reveals] += 1
+            after = episode.up_to(step.step + 1)
+            assert not adapter.revealing(after, step.action, step.next_state)
+    assert seen[True] and seen[False]
+
+
+def test_an_embodied_episode_replays_to_the_same_states(subject, expert):
+    adapter, environment, _ = subject
+    bodies = [adapter.embody(episode) for episode in expert]
+    assert environment.reset(bodies) == [episode.task.initial_state for episode in expert]
+    for step in range(max(len(e.steps) for e in expert)):
+        live = [step < len(e.steps) for e in expert]
+        answers = environment.step([e.steps[step].action if on else None for e, on in zip(expert, live, strict=True)])
+        for episode, answer, on in zip(expert, answers, live, strict=True):
+            if on:
+                wanted = episode.steps[step]
+                assert (answer.state, answer.reward, answer.done) == (wanted.next_state, wanted.reward, wanted.done)
+
+
+def test_real_tasks_are_feasible_and_nonsense_is_not(subject):
+    adapter, _, tasks = subject
+    assert [adapter.feasible(task) for task in tasks] == [""] * 4
+    assert adapter.feasible(replace(tasks[0], instruction="be happy"))
