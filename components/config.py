@@ -71,7 +71,7 @@ class BackboneConfig(Section):
 
     path: str = Field("", description="Directory or hub name of a causal LM; empty: the backbone under data/backbone.")
     family: Literal["llama", "qwen"] = Field("llama", description="Architecture that `dreamgym pretrain` builds.")
-    vocabulary: int = Field(1024, ge=300, description="Size of the byte-level BPE vocabulary, markers included.")
+    vocabulary: int = Field(2048, ge=300, description="Size of the byte-level BPE vocabulary, markers included.")
     hidden: int = Field(128, ge=8, description="Width of the residual stream.")
     layers: int = Field(4, ge=1, description="Transformer blocks.")
     heads: int = Field(4, ge=1, description="Query heads; one key-value head serves all of them (a smaller cache).")
@@ -82,9 +82,9 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    tokens: int = Field(8_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(7_000_000, ge=1, description="Tokens trained on, all passes together.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak of the cosine schedule.")
-    batch_tokens: int = Field(4096, ge=64, description="Tokens an update; many small updates learn copying sooner.")
+    batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")
 
 

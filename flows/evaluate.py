@@ -36,10 +36,9 @@ def evaluate_policies(run: Workspace) -> StageResult:
 
 def _evaluate(run: Workspace, work: Path) -> Outcome:
     tasks, settings = read_tasks(run.data.tasks("test"))[: run.config.evaluation.tasks], run.config.evaluation
-    outcome, won, spent = Outcome({}), {}, 0
-    for name, stage in POLICIES.items():
-        won[name], steps = play_games(run, run.results[stage].outputs["policy"], tasks)
-        spent += steps
+    outcome = Outcome({})
+    won, spent = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
+    for name in POLICIES:
         outcome.metrics[f"evaluate/{name}/success_rate"] = proportion(sum(won[name].values()), len(tasks), settings.confidence)
         for family in sorted({task.family for task in tasks}):
             of_family = [won[name][task.id] for task in tasks if task.family == family]
@@ -55,20 +54,21 @@ def _evaluate(run: Workspace, work: Path) -> Outcome:
     return outcome
 
 
-def play_games(run: Workspace, directory: Path, tasks: list[Task]) -> tuple[dict[str, bool], int]:
-    """Task id -> won, and the real steps spent."""
+def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> tuple[dict[str, dict[str, bool]], int]:
+    """For each policy, task id -> won; and the real steps spent in all."""
     config, settings = run.config, run.config.evaluation
-    policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens)
     world = make_adapter(config.environment).open()
-    won: dict[str, bool] = {}
+    won: dict[str, dict[str, bool]] = {name: {} for name in policies}
     try:
         with decoding():
-            for start in range(0, len(tasks), ROWS):
-                part = tasks[start : start + ROWS]
-                played = play(
-                    policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed
-                )
-                won |= {task.id: rollout.trajectory.success for task, rollout in zip(part, played, strict=True)}
+            for name, directory in policies.items():
+                policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens)
+                for start in range(0, len(tasks), ROWS):
+                    part = tasks[start : start + ROWS]
+                    played = play(
+                        policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed
+                    )
+                    won[name] |= {task.id: rollout.trajectory.success for task, rollout in zip(part, played, strict=True)}
         return won, world.interactions
     finally:
         world.close()
@@ -116,6 +116,6 @@ def _champion_games(run: Workspace, version: str | None, challenger: dict[str, b
     directory = run.root / ".dreamgym" / "champion" / version
     run.tracker.download("policy", version, directory)
     tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in challenger]
-    won, steps = play_games(run, directory, tasks)
+    won, steps = play_games(run, {"champion": directory}, tasks)
     run.manifest.costs.check_interactions += steps
-    return won
+    return won["champion"]

@@ -1,7 +1,6 @@
-"""Attention functions registered with transformers: over a kept cache for generation, and in blocks for masked training.
+"""The attention function of generation over a kept cache, registered with transformers: it reads the cache where it lies.
 
-Stock masked attention repeats the keys and values for every query head and computes what the mask then hides. `kept` reads the
-cache where it lies; `blocks` computes no key behind a block of queries, nearly half of the work on a long sequence.
+Stock attention repeats the keys and values for every query head, a copy of the whole cache at each token.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-KEPT, BLOCKS = "kept", "blocks"
-BLOCK = 192  # queries
+KEPT = "kept"
 
 
 def kept_attention(
@@ -40,35 +38,12 @@ def kept_attention(
     return mixed.transpose(1, 2).contiguous(), None
 
 
-def block_attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Self-attention of query [B, H, L, d] under an additive mask [B, 1, L, L] that hides at least all later tokens."""
-    assert attention_mask is not None
-    keys, values = _shared(key, query.shape[1]), _shared(value, query.shape[1])
-    parts = []
-    for start in range(0, query.shape[2], BLOCK):
-        end = min(start + BLOCK, query.shape[2])
-        mask = attention_mask[:, :, start:end, :end]
-        block = query[:, :, start:end], keys[:, :, :end], values[:, :, :end]
-        parts.append(scaled_dot_product_attention(*block, attn_mask=mask, dropout_p=dropout, scale=scaling))
-    return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
-
-
 def _shared(states: Tensor, heads: int) -> Tensor:
     """States [B, K, n, d] for all query heads [B, heads, n, d]; with one key-value head this is a view."""
     return states[:, :, None].expand(-1, -1, heads // states.shape[1], -1, -1).flatten(1, 2)
 
 
 AttentionInterface.register(KEPT, kept_attention)
-AttentionInterface.register(BLOCKS, block_attention)
 
 
 @contextmanager

@@ -18,11 +18,14 @@ import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging as transformers_logging
 
 from components.config import BackboneConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.markers import END, MARKERS, PAD
 from components.language.tokenizer import Vocabulary
+
+transformers_logging.disable_progress_bar()  # a bar for each of a stage's many small models says nothing
 
 PLAIN_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral"})
 

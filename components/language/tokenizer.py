@@ -1,8 +1,10 @@
 """The vocabulary: a byte-level BPE whose pieces are words, numbers and signs, or the tokenizer of any Hugging Face model.
 
-A word keeps its leading space and never merges with its neighbours, so "mug" in the goal and "mug 1" on the shelf share a
-token, and a frequent number of two digits is one token. The same text has the same tokens wherever it stands: every piece and
-every line starts with exactly one added space, which `pieces` takes away again.
+A word keeps its leading space and merges with its neighbours in one case only: a word and the small number behind it name one
+thing, so a frequent "mug 1" is one token. To find it again in a long history then takes one match instead of two, which decides
+what a model of a million parameters can copy; "mug" itself is another token, and that the two belong together is learnt. The
+same text has the same tokens wherever it stands: every piece and every line starts with exactly one added space, which `pieces`
+takes away again.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from components.language.markers import END, MARKERS, PAD, Marker
 
 BYTES = 256
 MAX_CACHED_TEXTS = 200_000
-PIECE = r"\n| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]|[^\S\n]+(?=[^\S\n]\S)|[^\S\n]+"
+PIECE = r"\n| ?\p{L}+(?: \p{N}{1,2}(?!\p{N}))?| ?\p{N}+| ?[^\s\p{L}\p{N}]|[^\S\n]+(?=[^\S\n]\S)|[^\S\n]+"
 
 
 class Vocabulary:
