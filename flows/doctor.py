@@ -100,14 +100,14 @@ def check_packages(_config: Config, root: Path) -> Rung:
     except metadata.PackageNotFoundError:
         return wrong("the project itself is not installed", INSTALL)
     names = [r.name for r in wanted if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in ("", "alfworld"))]
-    installed = {canonicalize_name(dist.metadata["Name"]): dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
+    installed = {str(canonicalize_name(dist.metadata["Name"])): dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
     absent = sorted(name for name in names if canonicalize_name(name) not in installed)
     if absent:
         return wrong(f"not installed: {', '.join(absent)}", INSTALL)
     lock = root / "constraints.txt"
     if not lock.is_file():
         return doubt(f"there is no {lock} to compare with", "git checkout constraints.txt")
-    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    pins: dict[str, str] = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
     found = {name: installed.get(canonicalize_name(name), pin).split("+")[0] for name, pin in pins.items()}
     drift = [f"{name} {found[name]} (not {pin})" for name, pin in pins.items() if found[name] != pin]
     if drift:

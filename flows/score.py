@@ -47,13 +47,14 @@ def score_policy(config: Config, root: Path, policy: str) -> Score:
     directory = find_policy(run.tracker, root, policy)
     tasks = read_tasks(run.data.tasks("test"))[: config.evaluation.tasks]
     get_run_logger().info("%s plays %d held-out games", directory, len(tasks))
-    won, steps = play_games(run, directory, tasks)
+    played, steps = play_games(run, {policy: directory}, tasks)
+    won = played[policy]
     level = config.evaluation.confidence
     families: dict[str, Estimate] = {}
     for family in sorted({task.family for task in tasks}):
-        games = [bool(won[task.id]) for task in tasks if task.family == family]
+        games = [won[task.id] for task in tasks if task.family == family]
         families[family] = proportion(sum(games), len(games), level)
-    success = proportion(sum(map(bool, won.values())), len(tasks), level)
+    success = proportion(sum(won.values()), len(tasks), level)
     tags = {"dreamgym.policy": str(directory), "dvc.hash": data_hash(root)}
     parent = run.tracker.start_run(f"evaluate {policy}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
     metrics = {"evaluate/success_rate": success, "evaluate/real_interactions": exact(steps)}

@@ -25,6 +25,7 @@ DEFAULTS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # Nothing is downloaded unless the user says so: a backbone by hub name wants HF_HUB_OFFLINE=0.
     "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     # Idle OpenMP threads sleep instead of spinning: decoding and the game engine share the same two cores.
     "OMP_WAIT_POLICY": "PASSIVE",
