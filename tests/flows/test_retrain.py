@@ -1,0 +1,111 @@
+"""The whole main job, small, in a clone of this repository: real data, real engine, real Prefect, MLflow and DVC."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    *("experience_model.epochs=0.02", "fidelity.tasks=2", "fidelity.policy_tasks=4", "cloning.demonstrations=6", "evaluation.tasks=6"),
+    *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2"),
+    *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
+    *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
+    "fidelity.min_rollout_agreement=0",
+]
+
+
+def run(clone, *overrides):
+    """`dreamgym retrain` in the clone: (exit code, output, seconds)."""
+    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "retrain", *SMALL, *overrides]
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=560)
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A clone without data: the run pulls it from the remote that lies in the repository."""
+    place = tmp_path_factory.mktemp("fresh") / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
+    for key, value in (("user.name", "Test"), ("user.email", "test@example.org")):
+        subprocess.run(["git", "config", key, value], cwd=place, check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def first(clone):
+    """The first run."""
+    code, output, _ = run(clone, "promotion.threshold=0")
+    assert code == 0, output
+    return output
+
+
+def test_a_fresh_clone_runs_to_a_promoted_policy(clone, first):
+    latest = clone / "runs" / "latest"
+    metrics = json.loads((latest / "metrics.json").read_text())
+    for name in ("cloned", "dreamed", "refined"):
+        entry = metrics[f"evaluate/{name}/success_rate"]
+        assert entry["n"] == 6
+        assert entry["low"] <= entry["value"] <= entry["high"]
+    assert {"fidelity/next_state_exact", "fidelity/hallucination_rate", "fidelity/rollout_agreement/cloned"} <= metrics.keys()
+    assert metrics["synthetic_rl/real_interactions"]["value"] == 0
+    assert 0 < metrics["sim_to_real/real_interactions"]["value"] <= 90
+    assert "Where to look" in first or "report.html" in first
+    assert "<svg" in (latest / "report.html").read_text()
+
+
+def test_the_manifest_names_everything(clone, first):
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    assert manifest["status"] == "finished"
+    assert manifest["environment"]["git"]["commit"]
+    assert manifest["data"]["dvc_in"] != manifest["data"]["dvc_out"]
+    assert manifest["prefect_flow_run_id"]
+    assert manifest["costs"]["real_interactions"] > 0
+    assert [model["name"] for model in manifest["models"]] == ["dreamgym-policy", "dreamgym-experience-model"]
+    stages = [stage["name"] for stage in manifest["stages"]]
+    assert stages == ["validate", "experience_model", "clone", "check_cloned", "synthetic_rl", "check_dreamed", "sim_to_real", "evaluate"]
+    commit = manifest["data"]["experiment_commit"]
+    shown = subprocess.run(["git", "show", f"{commit}:data.dvc"], cwd=clone, capture_output=True, text=True, check=True).stdout
+    assert manifest["data"]["dvc_out"] in shown
+
+
+def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
+    from mlflow import MlflowClient
+
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    client = MlflowClient(manifest["mlflow_uri"])
+    parent = client.get_run(manifest["mlflow_run_id"])
+    digests = [entry.dataset.digest for entry in parent.inputs.dataset_inputs]
+    assert any(manifest["data"]["dvc_in"].startswith(digest) or digest in manifest["data"]["dvc_in"] for digest in digests)
+    children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{parent.info.run_id}'")
+    assert len(children) == 8
+    assert len(client.search_registered_models()) == 2
+
+
+def test_a_second_run_reuses_every_stage(clone, first):
+    code, output, seconds = run(clone, "promotion.threshold=0")
+    assert code == 0, output
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    assert all(stage["reused"] for stage in manifest["stages"])
+    assert seconds < 120
+
+
+def test_an_untrustworthy_dream_stops_the_run_before_rl(clone, first):
+    code, output, _ = run(clone, "fidelity.min_next_state_exact=1")
+    assert code == 3
+    assert "next_state_exact/determined" in output
+    assert "min_next_state_exact" in output
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    assert manifest["status"] == "failed"
+
+
+def test_a_refused_promotion_is_a_normal_outcome(clone, first):
+    code, output, _ = run(clone, "promotion.threshold=1")
+    assert code == 4
+    assert "floor" in output
