@@ -288,7 +288,10 @@ def _set(values: dict[str, Any], override: str) -> None:
             raise ConfigError(
                 f"In the override {override!r}, {parent} is a value, not a section.", next_step="See docs/configuration.md for the keys."
             )
-    values[leaf] = yaml.safe_load(text)
+    try:
+        values[leaf] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The value of the override {override!r} is not YAML: {error}", next_step="Quote it, or mend it.") from None
 
 
 def _explained(error: ValidationError, path: Path | str | None) -> ConfigError:

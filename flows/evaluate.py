@@ -8,6 +8,7 @@ from pathlib import Path
 from prefect import flow, get_run_logger
 
 from components.environments import make_adapter
+from components.errors import DataError
 from components.evaluation.intervals import exact, paired_difference, proportion
 from components.evaluation.promotion import Decision, decide
 from components.policy.policy import Policy
@@ -35,7 +36,8 @@ def evaluate_policies(run: Workspace) -> StageResult:
 
 
 def _evaluate(run: Workspace, work: Path) -> Outcome:
-    tasks, settings = read_tasks(run.data.tasks("test"))[: run.config.evaluation.tasks], run.config.evaluation
+    settings = run.config.evaluation
+    tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
     outcome = Outcome({})
     won, spent = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
     for name in POLICIES:
@@ -52,6 +54,18 @@ def _evaluate(run: Workspace, work: Path) -> Outcome:
     outcome.metrics["evaluate/real_interactions"] = exact(spent)
     outcome.costs["check_interactions"] = spent
     return outcome
+
+
+def held_out_tasks(path: Path, count: int) -> list[Task]:
+    """The first `count` held-out tasks.
+
+    Raises:
+        DataError: there are fewer.
+    """
+    tasks = read_tasks(path)
+    if len(tasks) < count:
+        raise DataError(f"evaluation.tasks is {count}.", f"{path} lists {len(tasks)} held-out tasks.", "Lower evaluation.tasks.")
+    return tasks[:count]
 
 
 def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> tuple[dict[str, dict[str, bool]], int]:

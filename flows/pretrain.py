@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
 
 from components.config import Config
 from components.environments import make_adapter
@@ -41,7 +42,7 @@ POOL_EPISODES = 500
 """Episodes whose transitions serve as demonstrations in pretraining."""
 
 
-@flow(name="pretrain", log_prints=True)
+@flow(name="pretrain", validate_parameters=False)
 def pretrain(config: Config, root: Path = Path()) -> Path:
     """Corpus, vocabulary, examples, training, card; returns data/backbone."""
     work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
@@ -52,7 +53,7 @@ def pretrain(config: Config, root: Path = Path()) -> Path:
     return train(config, vocabulary, examples, work, target)
 
 
-@task
+@task(cache_policy=NO_CACHE)
 def corpus(config: Config, work: Path) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
     settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "seed"})}
@@ -69,7 +70,7 @@ def corpus(config: Config, work: Path) -> list[Trajectory]:
     return episodes
 
 
-@task
+@task(cache_policy=NO_CACHE)
 def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
     """Byte-level BPE over every text that a model will read or write."""
     texts: list[str] = []
@@ -79,7 +80,7 @@ def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
     return Vocabulary.train(texts, config.backbone.vocabulary)
 
 
-@task
+@task(cache_policy=NO_CACHE)
 def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -> list[Example]:
     """The examples of both roles."""
     adapter = make_adapter(config.environment)
@@ -99,7 +100,7 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
     return render_demonstration(vocabulary, episode, thoughts)
 
 
-@task
+@task(cache_policy=NO_CACHE)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
     """Train from random weights and write the backbone with its card."""
     model = build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)

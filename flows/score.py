@@ -17,8 +17,7 @@ from components.errors import DataError, TrackingError
 from components.evaluation.intervals import Estimate, exact, proportion
 from components.tracking.mlflow_store import Tracker
 from components.trajectories.snapshots import data_hash
-from components.trajectories.store import read_tasks
-from flows.evaluate import play_games
+from flows.evaluate import held_out_tasks, play_games
 from flows.workspace import Workspace
 
 CHAMPION = "champion"
@@ -45,7 +44,7 @@ def score_policy(config: Config, root: Path, policy: str) -> Score:
     """
     run = Workspace(config, root)
     directory = find_policy(run.tracker, root, policy)
-    tasks = read_tasks(run.data.tasks("test"))[: config.evaluation.tasks]
+    tasks = held_out_tasks(run.data.tasks("test"), config.evaluation.tasks)
     get_run_logger().info("%s plays %d held-out games", directory, len(tasks))
     played, steps = play_games(run, {policy: directory}, tasks)
     won = played[policy]

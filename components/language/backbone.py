@@ -133,6 +133,7 @@ def _detached(model: PreTrainedModel | PeftModel, dtype: torch.dtype | None) -> 
 
 def _replace(beside: Path, target: Path) -> None:
     for file in beside.iterdir():
+        file.chmod(0o644)
         descriptor = os.open(file, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
