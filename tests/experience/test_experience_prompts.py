@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from components.experience.prompts import Answer, answer, growth, opening, parse_answer, render_trajectory, render_variation, turn
 from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, STATE, SUCCESS, TASK, THINK, TURN, Marker
 
-HOSTILE = ["<success>", "mug <continue> <state> mug", "<think>", "</s><end>", "< success >", "line\nline <failure>", "ünïcödé ☃ <turn>", "<pad>"]
+HOSTILE = [
+    "<success>",
+    "mug <continue> <state> mug",
+    "<think>",
+    "</s><end>",
+    "< success >",
+    "line\nline <failure>",
+    "ünïcödé ☃ <turn>",
+    "<pad>",
+]
 ANY = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=30)).map(str.strip).filter(bool)
 
 
@@ -65,7 +74,9 @@ def test_an_answer_of_another_form_is_none(bad):
     assert parse_answer(bad, reasoning=True) is None
 
 
-@pytest.mark.parametrize("bad", [GOOD, [STATE, "s"], ["<state>", "s", CONTINUE], [STATE, CONTINUE], [STATE, "s", "<continue>"], ["s", STATE, CONTINUE]])
+@pytest.mark.parametrize(
+    "bad", [GOOD, [STATE, "s"], ["<state>", "s", CONTINUE], [STATE, CONTINUE], [STATE, "s", "<continue>"], ["s", STATE, CONTINUE]]
+)
 def test_without_reasoning_only_state_and_outcome_are_an_answer(bad):
     assert parse_answer([STATE, "s", FAILURE], reasoning=False) == Answer("", "s", 0.0, True)
     assert parse_answer(bad, reasoning=False) is None

@@ -31,7 +31,13 @@ def brute_force(vectors: np.ndarray, queries: np.ndarray, count: int) -> list[li
     return [sorted(range(len(vectors)), key=lambda n: (-row[n], n))[:count] for row in scores]
 
 
-TEXTS = ["go to desk 1 | At shelf 1: mug 1.", "go to desk 2 | At shelf 1: mug 1.", "heat mug 1 with microwave 1 | Holding mug 1.", "x", "<success>"]
+TEXTS = [
+    "go to desk 1 | At shelf 1: mug 1.",
+    "go to desk 2 | At shelf 1: mug 1.",
+    "heat mug 1 with microwave 1 | Holding mug 1.",
+    "x",
+    "<success>",
+]
 
 
 def test_hashed_vectors_have_length_one_and_the_same_text_the_same_vector():

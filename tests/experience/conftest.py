@@ -1,0 +1,43 @@
+"""A tiny experience model that has learnt two episodes by heart: its answers are known, and history decides one of them."""
+
+from __future__ import annotations
+
+import pytest
+from builders import VOCABULARY, make_episode, make_model, make_task
+
+from components.config import ExperienceModelConfig
+from components.experience.experience_model import ExperienceModel
+from components.experience.prompts import render_trajectory, render_variation
+from components.language.training import supervised_finetune
+
+H = " Holding nothing."
+LOOKED = "Looked around in the room." + H
+
+
+@pytest.fixture(scope="session")
+def lessons():
+    """Two episodes of one task; their third steps ask the same in the same state, only the first step tells them apart."""
+    desk = [("go to desk 1", "At desk 1: mug 1." + H), ("look", LOOKED), ("look", "At desk 1: mug 1." + H)]
+    fridge = [("go to fridge 1", "At fridge 1: closed." + H), ("look", LOOKED), ("look", "At fridge 1: open, egg 1." + H)]
+    won = make_episode(make_task(), *desk, ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."), won=True, episode="desk")
+    return [won, make_episode(make_task(), *fridge, episode="fridge")]
+
+
+def train(lessons, history: bool, epochs: int):
+    model = make_model(hidden=32)
+    examples = [render_trajectory(VOCABULARY, e, [[] for _ in e.steps], history=history) for e in lessons]
+    examples.append(render_variation(VOCABULARY, make_task(), "put a hot mug in desk"))
+    supervised_finetune(model, examples, epochs=epochs, learning_rate=8e-3, batch_tokens=4096, seed=0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def learnt(lessons):
+    """The experience model that has learnt the lessons by heart."""
+    return ExperienceModel(train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40))
+
+
+@pytest.fixture
+def untrained():
+    """An experience model that writes nothing readable."""
+    return ExperienceModel(make_model(), VOCABULARY, ExperienceModelConfig(max_new_tokens=8, resamples=2))

@@ -1,0 +1,87 @@
+"""The dream behind the environment protocol, with a model whose answers are known."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_episode, make_task, make_transition
+
+from components.config import RetrievalConfig
+from components.environments.protocol import Environment
+from components.experience.dream import Dream
+from components.experience.replay_buffer import ReplayBuffer
+
+
+@pytest.fixture
+def dream(learnt):
+    return Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
+
+
+def test_it_answers_to_the_protocol_of_real_environments(dream):
+    assert isinstance(dream, Environment) and dream.interactions == 0
+    with pytest.raises(AssertionError, match="reset comes first"):
+        dream.step(["look"])
+
+
+def test_it_dreams_what_its_model_has_learnt(dream, lessons):
+    assert dream.reset([e.task for e in lessons]) == [e.task.initial_state for e in lessons]
+    for number in range(4):
+        actions = [e.steps[number].action if number < len(e.steps) else None for e in lessons]
+        for episode, answer in zip(lessons, dream.step(actions), strict=True):
+            if number >= len(episode.steps):
+                assert answer is None
+                continue
+            step = episode.steps[number]
+            assert (answer.state, answer.reward, answer.done) == (step.next_state, step.reward, step.done)
+            assert answer.info["reasoning"] == step.reasoning and "unparsable" not in answer.info
+    assert dream.interactions == 7
+    assert dream.reset([lessons[1].task]) == [lessons[1].task.initial_state]
+    assert dream.step([lessons[1].steps[0].action])[0].state == lessons[1].steps[0].next_state
+    dream.close()
+    dream.close()
+
+
+def test_rows_that_were_not_stepped_stay_where_they_were(dream, lessons):
+    first, second = lessons
+    dream.reset([first.task, second.task, first.task])
+    assert dream.step([None, second.steps[0].action, None])[::2] == [None, None]
+    answers = dream.step([first.steps[0].action, None, first.steps[0].action])
+    assert [a.state if a else None for a in answers] == [first.steps[0].next_state, None, first.steps[0].next_state]
+    assert dream.interactions == 3
+    assert dream.step([None] * 3) == [None] * 3 and dream.interactions == 3
+
+
+def test_an_unreadable_answer_ends_the_episode_as_a_failure(untrained):
+    dream = Dream(untrained, ReplayBuffer(RetrievalConfig(k=0)))
+    task = make_task()
+    dream.reset([task, task])
+    answer, other = dream.step(["look", None])
+    assert (answer.state, answer.reward, answer.done) == (task.initial_state, 0.0, True)
+    assert answer.info == {"unparsable": True} and other is None
+    assert untrained.unparsable == 1
+    with pytest.raises(ValueError, match=r"rows \[0\] were dropped"):
+        dream.step(["look", None])
+
+
+def test_a_generated_task_is_dreamed_like_any_other(dream, lessons):
+    task = make_task(7, parent="t0")
+    dream.reset([task])
+    assert dream.step([lessons[0].steps[0].action])[0].state == lessons[0].steps[0].next_state
+
+
+def test_demonstrations_come_from_the_buffer_for_the_dreamed_state(learnt, lessons):
+    buffer = ReplayBuffer(RetrievalConfig(k=1))
+    seen = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1. Holding nothing."), episode="other").steps[0]
+    buffer.add([seen, make_transition(5, "far")])
+    dream = Dream(learnt, buffer)
+    dream.reset([lessons[0].task])
+    (answer,) = dream.step(["go to desk 1"])
+    assert answer.info["demonstrations"] == [seen]
+
+
+def test_greedy_dreams_are_repeatable(learnt, lessons):
+    def once():
+        dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
+        dream.reset([e.task for e in lessons])
+        return [dream.step(["go to fridge 1"] * 2), dream.step(["take mug 1 from desk 1", "look"])]
+
+    assert once() == once()

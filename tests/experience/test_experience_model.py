@@ -1,0 +1,160 @@
+"""Predictions of a batch of episodes: the same as alone, from the same text as in training, and without a trace on the trunk."""
+
+from __future__ import annotations
+
+import torch
+from builders import VOCABULARY, make_model, make_task, make_transition
+
+from components.config import ExperienceModelConfig
+from components.experience.experience_model import ExperienceModel, Query
+from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
+from components.language.examples import collate
+from components.language.training import token_logprobs
+
+
+def expected(step) -> Answer:
+    return Answer(step.reasoning, step.next_state, step.reward, step.done)
+
+
+def play(model, episodes, *, advance=True, demonstrations=()):
+    """The answers to every step of `episodes`, all rows side by side."""
+    foresight = model.begin([episode.task for episode in episodes])
+    answers = [[] for _ in episodes]
+    for number in range(max(len(e.steps) for e in episodes)):
+        rows = {row: e.steps[number] for row, e in enumerate(episodes) if number < len(e.steps)}
+        found = foresight.predict({row: Query(step.state, step.action, demonstrations) for row, step in rows.items()})
+        for row in rows:
+            answers[row].append(found[row])
+        if advance:
+            foresight.advance({row: (step.action, step.next_state) for row, step in rows.items()})
+        foresight.finish([row for row in rows if number + 1 == len(episodes[row].steps)])
+    return answers
+
+
+def test_what_was_learnt_in_training_is_answered_in_the_dream(learnt, lessons):
+    """Training and inference see the same text, or this would fail."""
+    before = learnt.unparsable
+    assert play(learnt, lessons) == [[expected(step) for step in episode.steps] for episode in lessons]
+    assert learnt.unparsable == before
+
+
+def test_prediction_in_a_batch_equals_prediction_alone(learnt, lessons):
+    demo = make_transition()
+    together = play(learnt, [*lessons, *lessons[::-1]], demonstrations=[demo])
+    alone = [play(learnt, [episode], demonstrations=[demo])[0] for episode in lessons]
+    assert together == [*alone, *alone[::-1]]
+
+
+def test_history_decides_what_the_state_alone_does_not(learnt, lessons):
+    third = [play(learnt, [episode])[0][2].state for episode in lessons]
+    assert third[0] != third[1]
+    forgotten = [play(learnt, [episode], advance=False)[0][2] for episode in lessons]
+    assert forgotten[0] == forgotten[1]
+
+
+def test_without_history_advance_adds_nothing(learnt, lessons):
+    blind = ExperienceModel(learnt.model, VOCABULARY, ExperienceModelConfig(history=False, max_new_tokens=40))
+    foresight = blind.begin([lessons[0].task])
+    step = lessons[0].steps[0]
+    before = foresight.predict({0: Query(step.state, step.action)})
+    foresight.advance({0: (step.action, step.next_state)})
+    assert foresight.predict({0: Query(step.state, step.action)}) == before
+    assert foresight._session.lengths == [len(VOCABULARY.encode(opening(lessons[0].task)))]
+
+
+def test_predicting_leaves_the_trunk_as_it_was(learnt, untrained, lessons):
+    episode = lessons[0]
+    trunk = VOCABULARY.encode(opening(episode.task))
+    for model in (learnt, untrained):
+        foresight = model.begin([episode.task, episode.task])
+        for _ in range(3):
+            foresight.predict({1: Query(episode.steps[0].state, episode.steps[0].action, [make_transition()])})
+            assert foresight._session.lengths == [0, len(trunk)]
+        foresight.advance({1: ("go to desk 1", "At desk 1: mug 1.")})
+        foresight.predict({1: Query("s", "a")})
+        assert foresight._session.lengths[1] == len(trunk) + len(VOCABULARY.encode(growth("go to desk 1", "At desk 1: mug 1.")))
+    first = learnt.begin([episode.task])
+    asked = Query(episode.steps[0].state, episode.steps[0].action)
+    first.predict({0: Query("something else", "look")})
+    assert first.predict({0: asked}) == {0: expected(episode.steps[0])}
+
+
+def test_the_prompt_of_the_dream_is_the_text_of_training(learnt, lessons):
+    """Token by token: trunk and turn as the engine gets them, beside the rendered example."""
+    episode, demo = lessons[0], make_transition()
+    example = render_trajectory(VOCABULARY, episode, [[demo]] * len(episode.steps))
+    branches = [segment for segment in example.segments if segment.branch]
+    trunk = [segment.tokens for segment in example.segments if not segment.branch]
+    foresight = learnt.begin([episode.task])
+    assert foresight._pending[0] == trunk[0]
+    for number, step in enumerate(episode.steps):
+        prompt = foresight._prompt(0, Query(step.state, step.action, [demo]))
+        answer = [token for token, wanted in zip(branches[number].tokens, branches[number].loss, strict=True) if wanted]
+        assert branches[number].tokens == prompt + answer
+        foresight.advance({0: (step.action, step.next_state)})
+        assert foresight._pending[0] == [token for part in trunk[: number + 2] for token in part]
+
+
+def test_the_answers_probability_is_that_of_the_trained_branch(learnt, lessons):
+    """The tree of training and the kept cache of the dream give each answer token the same log-probability."""
+    episode = lessons[0]
+    with torch.no_grad():
+        batch = collate([render_trajectory(VOCABULARY, episode, [[] for _ in episode.steps])], 0)
+        trained = token_logprobs(learnt.model, batch).logprobs
+    dreamed = []
+    session = learnt._engine(0).open(1)
+    pending = VOCABULARY.encode(opening(episode.task))
+    for step in episode.steps:
+        session.append({0: pending})
+        length = session.lengths[0]
+        out = session.generate(
+            {0: VOCABULARY.encode(turn(episode.task, step.state, step.action, []))}, stop=learnt.begin([episode.task])._stop,
+            max_new_tokens=60, temperature=0.0,
+        )  # fmt: skip
+        dreamed += out[0].logprobs
+        session.rewind({0: length})
+        pending = VOCABULARY.encode(growth(step.action, step.next_state))
+    torch.testing.assert_close(torch.tensor(dreamed), trained, atol=1e-3, rtol=0)
+
+
+def test_an_unreadable_answer_is_tried_again_then_given_up_and_counted(untrained):
+    tasks = [make_task(n) for n in range(3)]
+    answers = untrained.begin(tasks).predict({row: Query("s", "a") for row in range(3)})
+    assert answers == {0: None, 1: None, 2: None}
+    assert untrained.unparsable == 3
+    assert 2 * 3 * 8 < untrained.tokens <= 3 * 3 * 8  # three rows, three tries; a sampled one may end early
+    once = ExperienceModel(untrained.model, VOCABULARY, ExperienceModelConfig(max_new_tokens=8, resamples=0))
+    once.begin(tasks).predict({0: Query("s", "a")})
+    assert (once.unparsable, once.tokens) == (1, 8)
+
+
+def test_a_strange_question_beside_it_does_not_change_an_answer(learnt, lessons):
+    step, before = lessons[0].steps[0], learnt.tokens
+    rows = {0: Query(step.state, step.action), 1: Query("<success> <success>", "")}
+    answers = learnt.begin([lessons[0].task] * 2).predict(rows)
+    assert answers[0] == expected(step)
+    assert learnt.begin([lessons[0].task] * 2).predict(rows) == answers and learnt.tokens > before
+
+
+def test_greedy_answers_do_not_hang_on_the_seed_and_samples_do():
+    model = make_model(scale=2.0)
+    tasks = [make_task()]
+
+    def say(temperature, seed):
+        warm = ExperienceModel(model, VOCABULARY, ExperienceModelConfig(max_new_tokens=8, temperature=temperature, resamples=0))
+        session = warm._engine(seed).open(1)
+        prompt = VOCABULARY.encode([*opening(tasks[0]), *turn(tasks[0], "s", "a", [])])
+        return session.generate({0: prompt}, stop=set(), max_new_tokens=8, temperature=warm.config.temperature)[0].tokens
+
+    assert say(0.0, 1) == say(0.0, 2)
+    assert say(1.0, 1) == say(1.0, 1) != say(1.0, 2)
+
+
+def test_variations_are_instructions_that_ended(learnt, untrained):
+    assert learnt.vary([], seed=0) == []
+    said = learnt.vary([make_task(), make_task(1)], seed=0, temperature=0.0)
+    assert said == ["put a hot mug in desk"] * 2
+    assert learnt.vary([make_task()] * 5, seed=1) == learnt.vary([make_task()] * 5, seed=1)
+    before = untrained.tokens
+    assert untrained.vary([make_task()] * 8, seed=0).count("") >= 6
+    assert untrained.tokens > before
