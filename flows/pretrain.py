@@ -30,6 +30,7 @@ from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune
 from components.policy.prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
+from components.tracking.hashes import code_hash
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 
@@ -57,6 +58,7 @@ def pretrain(config: Config, root: Path = Path()) -> Path:
 def corpus(config: Config, work: Path) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
     settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "seed"})}
+    settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
     note = work / "settings.json"
     if note.is_file() and json.loads(note.read_text()) == settings:
         return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))

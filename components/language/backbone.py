@@ -31,13 +31,20 @@ PLAIN_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral"})
 
 
 def build_backbone(config: BackboneConfig, vocabulary_size: int, seed: int) -> PreTrainedModel:
-    """A Llama- or Qwen3-shaped model with random weights: one key-value head, SwiGLU of three times the width, tied embeddings.
+    """A Llama- or Qwen3-shaped model with random weights: grouped-query attention, SwiGLU of three times the width, tied embeddings.
 
     The global random state is left as it was.
 
     Raises:
-        ConfigError: `hidden` is not a multiple of twice `heads` (rotary positions need heads of even width).
+        ConfigError: `hidden` is not a multiple of twice `heads` (rotary positions need heads of even width), or `heads` none of
+            `key_value_heads`.
     """
+    if config.heads % config.key_value_heads:
+        raise ConfigError(
+            f"backbone.heads is {config.heads} with {config.key_value_heads} key-value heads.",
+            "Expected a multiple of it.",
+            f"Set backbone.key_value_heads to a divisor of {config.heads}.",
+        )
     if config.hidden % (2 * config.heads):
         raise ConfigError(
             f"backbone.hidden is {config.hidden} with {config.heads} heads.",
@@ -50,7 +57,7 @@ def build_backbone(config: BackboneConfig, vocabulary_size: int, seed: int) -> P
         "intermediate_size": 3 * config.hidden,
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.heads,
-        "num_key_value_heads": 1,
+        "num_key_value_heads": config.key_value_heads,
         "head_dim": config.hidden // config.heads,
         "max_position_embeddings": config.max_positions,
         "tie_word_embeddings": True,

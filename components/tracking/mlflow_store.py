@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import mlflow.artifacts
+from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_ALREADY_EXISTS, RESOURCE_DOES_NOT_EXIST, ErrorCode
@@ -31,7 +32,6 @@ from components.errors import DataError, TrackingError
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_uri import artifact_location, require_reachable, resolve_uri, without_password
 from components.tracking.runs import Metrics
-from mlflow import MlflowClient
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
 _METRICS_A_BATCH, _PARAMS_A_BATCH, _PARAM_CHARS, _KEY_CHARS, _TAG_CHARS, _DIGEST_CHARS = 1000, 100, 6000, 250, 5000, 36

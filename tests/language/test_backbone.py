@@ -33,7 +33,7 @@ def test_a_seed_gives_the_same_weights_and_leaves_the_global_stream_alone(family
     assert torch.equal(drawn, torch.rand(1))
     assert torch.equal(logits_of(first), logits_of(build_backbone(config, 320, seed=1)))
     assert not torch.equal(logits_of(first), logits_of(build_backbone(config, 320, seed=2)))
-    assert first.config.num_key_value_heads == 1
+    assert first.config.num_key_value_heads == 2
     assert first.get_input_embeddings().weight is first.get_output_embeddings().weight
 
 

@@ -1,14 +1,15 @@
 """The programmatic teacher: why an action leads where it led (R* of Eq. 5), from what the agent could know.
 
-It tracks what success depends on. First whether the action can work, with the obstacle if not; then whether the place is
-new or known; and for actions that may reach the goal, each condition by itself and the conclusion. A small model concludes
-well over such a short distance. Examples:
+It tracks what success depends on. First where the agent is and what it holds, then whether the action can work, with the
+obstacle if not; then whether the place is new or known; and for actions that may reach the goal, each condition by itself
+and the conclusion. A small model judges well between two words that stand side by side ("at desk 1", "take ... from shelf
+2") and badly over a distance, so the facts are written down before the verdict. Examples:
 
-    works, new
-    fails, hand full
-    works. want hot mug in cabinet: mug yes, hot no, cabinet yes. not done
-    works. want two mug in cabinet: mug yes, cabinet yes, second yes. done
-    works. want book under desklamp: held yes, lit yes. done
+    at desk 1, hold nothing. works, new
+    at desk 1, hold mug 2. fails, hand full
+    at cabinet 3, hold mug 1. works. want hot mug in cabinet: mug yes, hot no, cabinet yes. not done
+    at shelf 1, hold mug 1. works. want two mug in cabinet: mug yes, cabinet yes, second yes. done
+    at desk 1, hold book 2. works. want book under desklamp: held yes, lit yes. done
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from components.records import Trajectory
 def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
     """The reasoning for one transition; its conclusion is always the engine's own outcome."""
     known, goal, seen = learn(trajectory), read_goal(trajectory.task.instruction), read_state(next_state)
+    facts = f"at {known.place or 'room'}, hold {known.holding or 'nothing'}. "
     if seen.event == "failed":
-        return f"fails, {known.obstacle(action) or 'no effect'}"
+        return f"{facts}fails, {known.obstacle(action) or 'no effect'}"
     after = learn(trajectory)
     after.see(next_state)
-    text = "works" + _novelty(known, action)
+    text = f"{facts}works{_novelty(known, action)}"
     check = _check(goal, action, after) if goal else ""
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
 
