@@ -75,7 +75,7 @@ class BackboneConfig(Section):
     hidden: int = Field(128, ge=8, description="Width of the residual stream.")
     layers: int = Field(4, ge=1, description="Transformer blocks.")
     heads: int = Field(4, ge=1, description="Query heads.")
-    key_value_heads: int = Field(2, ge=1, description="Key-value heads, each shared by a group of query heads: a smaller cache, a faster dream.")
+    key_value_heads: int = Field(2, ge=1, description="Key-value heads, each shared by a group of query heads: a faster dream.")
     max_positions: int = Field(4096, ge=64, description="Longest sequence in tokens.")
 
 

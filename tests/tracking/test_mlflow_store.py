@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from components.config import Config, TrackingConfig
 from components.errors import DataError, TrackingError
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_store import GIT_COMMIT_TAG, Tracker
 from components.tracking.mlflow_uri import require_reachable, resolve_uri, without_password
-from mlflow import MlflowClient
 
 
 @pytest.fixture(scope="module")
