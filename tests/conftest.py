@@ -1,14 +1,21 @@
-"""The real engine, started once for all tests, and episodes of every behaviour that were played in it."""
+"""What many tests share and what takes seconds to make: the real engine with episodes of every behaviour, and a tiny
+experience model that has learnt two episodes by heart, so that its answers are known and history decides one of them."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config import EnvironmentConfig
+from components.config import EnvironmentConfig, ExperienceModelConfig
 from components.environments import make_adapter
+from components.experience.experience_model import ExperienceModel
+from components.experience.prompts import render_trajectory, render_variation
+from components.language.training import supervised_finetune
 from components.trajectories.collect import collect, plan
 
+H = " Holding nothing."
+LOOKED = "Looked around in the room." + H
 torch.set_num_threads(1)  # the models of the tests are too small for more to help
 
 
@@ -38,3 +45,32 @@ def played(adapter, tasks):
     counts = {"expert": 1, "noisy": 1, "near_miss": 2, "random": 2}
     episodes = collect(adapter, plan(tasks, counts, seed=3), max_steps=20, rows=72)
     return {name: [e for e in episodes if e.steps[0].behaviour == name] for name in counts}
+
+
+@pytest.fixture(scope="session")
+def lessons():
+    """Two episodes of one task; their third steps ask the same in the same state, only the first step tells them apart."""
+    desk = [("go to desk 1", "At desk 1: mug 1." + H), ("look", LOOKED), ("look", "At desk 1: mug 1." + H)]
+    fridge = [("go to fridge 1", "At fridge 1: closed." + H), ("look", LOOKED), ("look", "At fridge 1: open, egg 1." + H)]
+    won = make_episode(make_task(), *desk, ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."), won=True, episode="desk")
+    return [won, make_episode(make_task(), *fridge, episode="fridge")]
+
+
+def train(lessons, history: bool, epochs: int):
+    model = make_model(hidden=32)
+    examples = [render_trajectory(VOCABULARY, e, [[] for _ in e.steps], history=history) for e in lessons]
+    examples.append(render_variation(VOCABULARY, make_task(), "put a hot mug in desk"))
+    supervised_finetune(model, examples, epochs=epochs, learning_rate=8e-3, batch_tokens=4096, seed=0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def learnt(lessons):
+    """The experience model that has learnt the lessons by heart."""
+    return ExperienceModel(train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40))
+
+
+@pytest.fixture
+def untrained():
+    """An experience model that writes nothing readable."""
+    return ExperienceModel(make_model(), VOCABULARY, ExperienceModelConfig(max_new_tokens=8, resamples=2))

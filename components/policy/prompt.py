@@ -39,9 +39,10 @@ def observed(state: str) -> list[str]:
 def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:
     """(thought, action) of a generated reply; the action is "" where the form was not followed (the world refuses that)."""
     texts = [piece for piece in pieces if piece != END or not isinstance(piece, Marker)]
-    if len(texts) == 2 and isinstance(texts[0], Marker) and texts[0] == ACTION:
+    form = [isinstance(piece, Marker) and str(piece) for piece in texts]
+    if form == [ACTION, False]:
         return "", texts[1]
-    if len(texts) == 3 and isinstance(texts[1], Marker) and texts[1] == ACTION and not isinstance(texts[2], Marker):
+    if form == [False, ACTION, False]:
         return texts[0], texts[2]
     return " ".join(texts), ""
 

@@ -64,7 +64,8 @@ GOOD = [THINK, "works", STATE, "At desk 1", CONTINUE]
     "bad",
     [
         [], ["works"], GOOD[:-1], GOOD[1:], GOOD[2:], [*GOOD, "more"], [*GOOD, CONTINUE], [*GOOD[:4], END], [*GOOD[:4], "<success>"],
-        ["<think>", *GOOD[1:]], [THINK, "works", "<state>", *GOOD[3:]], [THINK, STATE, "At desk 1", CONTINUE], [THINK, "works", STATE, CONTINUE],
+        ["<think>", *GOOD[1:]], [THINK, "works", "<state>", *GOOD[3:]], [THINK, STATE, "At desk 1", CONTINUE],
+        [THINK, "works", STATE, CONTINUE],
         [THINK, "a", THINK, "b", STATE, "s", CONTINUE], [STATE, "s", THINK, "works", CONTINUE], [THINK, "works", ACTION, "s", CONTINUE],
         [THINK, "works", STATE, SUCCESS, CONTINUE], [THINK, SUCCESS, STATE, "s", CONTINUE], [THINK, "w", STATE, "s", STATE, "s", CONTINUE],
     ],

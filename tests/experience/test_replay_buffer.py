@@ -152,8 +152,9 @@ def make_log(episodes: int, steps: int = 6, *, source: str = "real", seed: int =
         place = 0
         for step in range(steps):
             onward = rng.randrange(4)
-            log.append(make_transition(step, f"{prefix}{episode}", state=f"At shelf {place}: mug {rng.randrange(2)}.", action=f"go to shelf {onward}",
-                                       next_state=f"At shelf {onward}: pen {rng.randrange(3)}.", source=source))  # fmt: skip
+            texts = {"state": f"At shelf {place}: mug {rng.randrange(2)}.", "action": f"go to shelf {onward}"}
+            following = f"At shelf {onward}: pen {rng.randrange(3)}."
+            log.append(make_transition(step, f"{prefix}{episode}", **texts, next_state=following, source=source))
             place = onward
     return log
 

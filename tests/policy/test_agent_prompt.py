@@ -1,0 +1,76 @@
+"""The agent's text: replies are read back, other forms are no action, cloning learns replies alone."""
+
+from __future__ import annotations
+
+import pytest
+from builders import VOCABULARY, make_episode, make_task
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.language.markers import ACTION, END, STATE, SUCCESS, TASK, THINK, TURN, Marker
+from components.policy.prompt import observed, opening, parse_reply, render_demonstration, reply, turn
+
+HOSTILE = ["<end>", "go <action> there", "<think>", "<state> At desk 1", "a\nb <end>", "ünïcödé ☃"]
+ANY = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(str.strip)).filter(
+    bool
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.just(""), ANY), ANY)
+def test_a_reply_is_read_back_whatever_its_texts_spell(thought, action):
+    assert parse_reply(VOCABULARY.pieces(VOCABULARY.encode(reply(thought, action)))) == (thought, action)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "thought"),
+    [
+        ([], ""),
+        ([END], ""),
+        (["find mug"], "find mug"),
+        (["find mug", END], "find mug"),
+        (["find mug", ACTION], "find mug <action>"),
+        ([ACTION, END], "<action>"),
+        (["find", "<action>", "go"], "find <action> go"),
+        ([ACTION, "go", ACTION, "go"], "<action> go <action> go"),
+        (["a", ACTION, "go", STATE, "s"], "a <action> go <state> s"),
+        (["a", STATE, "go"], "a <state> go"),
+        ([ACTION, STATE], "<action> <state>"),
+        ([ACTION, SUCCESS, END], "<action> <success>"),
+        (["a", ACTION, SUCCESS], "a <action> <success>"),
+        ([STATE, ACTION, "go"], "<state> <action> go"),
+    ],
+)
+def test_another_form_is_no_action_and_no_marker_gets_out(pieces, thought):
+    read = parse_reply(pieces)
+    assert read == (thought, "")
+    assert not any(isinstance(text, Marker) for text in read)
+
+
+def test_a_reply_that_was_cut_off_before_its_end_still_acts():
+    assert parse_reply(["find mug", ACTION, "go to desk 1"]) == ("find mug", "go to desk 1")
+    assert parse_reply([ACTION, "go to desk 1"]) == ("", "go to desk 1")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_state_adds_no_marker(text):
+    task = make_task(instruction=text, initial_state=text)
+    tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observed(text)])
+    markers = [piece for piece in VOCABULARY.pieces(tokens) if isinstance(piece, Marker)]
+    assert markers == [TASK, STATE, TURN, THINK, ACTION, END, STATE]
+
+
+def test_cloning_learns_thoughts_and_actions_alone():
+    episode = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1."))
+    example = render_demonstration(VOCABULARY, episode, ["find mug", "mug 1 at desk 1"])
+    assert not any(segment.branch for segment in example.segments)
+    learnt = [t for s in example.segments for t, wanted in zip(s.tokens, s.loss, strict=True) if wanted]
+    assert learnt == VOCABULARY.encode([*reply("find mug", "go to desk 1"), *reply("mug 1 at desk 1", "take mug 1 from desk 1")])
+    everything = [t for s in example.segments for t in s.tokens]
+    task = episode.task
+    assert everything == VOCABULARY.encode([
+        *opening(task), *turn(task), *reply("find mug", "go to desk 1"), *observed("At desk 1: mug 1."),
+        *turn(task), *reply("mug 1 at desk 1", "take mug 1 from desk 1"), *observed("Took mug 1."),
+    ])  # fmt: skip
+    with pytest.raises(ValueError, match="shorter"):
+        render_demonstration(VOCABULARY, episode, ["find mug"])

@@ -1,0 +1,245 @@
+"""The RL loop: what is learnt from, what stops it, what it survives, and that it learns.
+
+The worlds here are written by hand: what the loop does must not depend on the world, a tiny model cannot win a household
+game in seconds, and rewards that are known make the numbers checkable. The loop in real worlds is what the flows run.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from builders import VOCABULARY, make_episode, make_model, make_task
+
+from components.config import CloningConfig, CurriculumConfig, GRPOConfig
+from components.environments.protocol import Step
+from components.errors import TrainingError
+from components.experience.curriculum import Curriculum
+from components.policy.cloning import clone
+from components.policy.loop import BARREN_ITERATIONS, EvenTasks, Loop
+from components.policy.policy import Policy
+from components.policy.rollout import play
+
+TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]
+
+
+class Rewarding:
+    """Episodes of `length` steps; the last one is rewarded as `reward(row, action)` says. Row `broken` breaks at once."""
+
+    def __init__(self, reward, length=1, broken=None):
+        self.reward, self.length, self.broken, self.interactions = reward, length, broken, 0
+
+    def reset(self, tasks):
+        self.steps = [0] * len(tasks)
+        return [task.initial_state for task in tasks]
+
+    def step(self, actions):
+        return [None if action is None else self.answer(row, action) for row, action in enumerate(actions)]
+
+    def answer(self, row, action):
+        self.interactions += 1
+        self.steps[row] += 1
+        if row == self.broken:
+            return Step("s", 0.0, True, {"failed": "gone"})
+        done = self.steps[row] == self.length
+        return Step("At desk 1: nothing.", float(done and self.reward(row, action)), done)
+
+    def close(self):
+        pass
+
+
+def even_rows(row, action):
+    return row % 2 == 0
+
+
+def never(row, action):
+    return False
+
+
+def make_loop(world, *, tasks=None, policy=None, checkpoint=None, max_steps=3, seed=0, **settings):
+    defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
+    return Loop(policy or Policy(make_model(), VOCABULARY), world, tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
+                max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
+
+
+def weights(loop):
+    return {name: weight.clone() for name, weight in loop.policy.model.state_dict().items()}
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def figures(state):
+    """The series without those that tell the machine's speed."""
+    return {name: values for name, values in state.series.items() if "second" not in name}
+
+
+def test_an_iteration_moves_the_weights_and_tells_what_happened():
+    world = Rewarding(even_rows, length=2)
+    loop = make_loop(world, iterations=1)
+    before, told = weights(loop), []
+    state = loop.run(on_iteration=lambda number, values: told.append((number, values)))
+    assert not same(before, weights(loop))
+    (number, values), *_ = told
+    assert (number, state.iteration, state.interactions) == (1, 1, 16)
+    wanted = {"success_rate": 0.5, "return_mean": 0.5, "episode_length": 2.0, "zero_variance_groups": 0.0, "interactions": 16.0,
+              "broken_episodes": 0.0, "generated_task_share": 0.0, "unparsable_episodes": 0.0}  # fmt: skip
+    assert {name: values[name] for name in wanted} == wanted
+    assert values["logprob_gap"] < 1e-3 and values["clip_share"] == 0 and values["policy_entropy"] > 3
+    assert state.series["success_rate"] == [0.5]
+
+
+def test_the_first_update_before_any_change_has_the_loss_of_the_advantages():
+    """All ratios are 1, so the loss is minus the mean advantage over tokens; groups are centred, replies differ in length."""
+    loop = make_loop(Rewarding(even_rows), iterations=1, updates=1, normalise=False)
+    kept = []
+    loop.run(on_rollouts=lambda number, rollouts: kept.extend(rollouts))
+    lengths = [len(r.logprobs) for r in kept]
+    by_hand = -sum(length * (0.5 if row % 2 == 0 else -0.5) for row, length in enumerate(lengths)) / sum(lengths)
+    assert loop.state.series["loss"][0] == pytest.approx(by_hand, abs=1e-4)
+
+
+def test_groups_without_variance_are_left_out():
+    def first_group(row, action):
+        return row < 4 and row % 2 == 0  # the second group of four always loses
+
+    loop = make_loop(Rewarding(first_group), iterations=1)
+    seen = []
+    update = loop._update
+    loop._update = lambda kept, advantages, seed: seen.append((len(kept), advantages)) or update(kept, advantages, seed)
+    state = loop.run()
+    assert seen == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
+    assert state.series["zero_variance_groups"] == [0.5]
+
+
+def test_an_iteration_without_variance_leaves_the_weights():
+    loop = make_loop(Rewarding(never), iterations=2)
+    before = weights(loop)
+    state = loop.run()
+    assert same(before, weights(loop)) and state.series["zero_variance_groups"] == [1.0, 1.0] and state.barren == 2
+
+
+def test_a_broken_episode_is_counted_and_not_learnt_from():
+    loop = make_loop(Rewarding(even_rows, broken=1), iterations=1)
+    seen = []
+    update = loop._update
+    loop._update = lambda kept, advantages, seed: seen.extend(kept) or update(kept, advantages, seed)
+    state = loop.run()
+    assert len(seen) == 7 and not any(r.broken for r in seen)
+    assert state.series["broken_episodes"] == [0.125]
+
+
+def test_too_many_barren_iterations_stop_the_loop():
+    loop = make_loop(Rewarding(never), iterations=BARREN_ITERATIONS + 5)
+    with pytest.raises(TrainingError, match=f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance.*temperature"):
+        loop.run()
+    assert loop.state.iteration == BARREN_ITERATIONS - 1
+
+
+def test_barren_iterations_must_be_on_end():
+    calls = []
+
+    def seldom(row, action):
+        calls.append(row)
+        return row == 0 and len(calls) // 8 % 5 == 4
+
+    assert make_loop(Rewarding(seldom), iterations=12, group=4).run().iteration == 12
+
+
+def test_a_loss_that_is_no_number_stops_the_loop():
+    loop = make_loop(Rewarding(even_rows), iterations=2)
+
+    def poison(number, rollouts):
+        if number == 1:
+            next(loop.policy.model.parameters()).data.fill_(math.nan)
+
+    with pytest.raises(TrainingError, match="The policy loss is nan in iteration 1.*learning_rate"):
+        loop.run(on_rollouts=poison)
+
+
+@pytest.mark.parametrize(("budget", "iterations"), [(0, 0), (23, 0), (24, 1), (47, 1), (48, 2), (10_000, 5)])
+def test_the_budget_is_never_exceeded(budget, iterations):
+    world = Rewarding(even_rows, length=3)
+    state = make_loop(world, iterations=5).run(budget=budget)
+    assert state.iteration == iterations and world.interactions == state.interactions == 24 * iterations <= budget
+
+
+def test_short_episodes_leave_budget_for_more():
+    world = Rewarding(even_rows, length=1)
+    state = make_loop(world, iterations=9).run(budget=40)
+    assert state.iteration == 3 and world.interactions == 24 <= 40
+
+
+def make_curriculum():
+    def vary(tasks, seed):
+        return [f"put a mug in shelf {seed}-{number}" for number in range(len(tasks))]
+
+    return Curriculum(TASKS, CurriculumConfig(seeds=2, candidates=1), vary, lambda task: "")
+
+
+def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
+    def run(name, stop=None):
+        def stopping(number, values):
+            if number == stop:
+                raise KeyboardInterrupt
+
+        loop = make_loop(Rewarding(even_rows), tasks=make_curriculum(), iterations=4, checkpoint=tmp_path / name, epochs=2)
+        return loop, loop.run(on_iteration=stopping)
+
+    whole, uninterrupted = run("a")
+    with pytest.raises(KeyboardInterrupt):
+        run("b", stop=2)
+    resumed, state = run("b")
+    assert same(weights(whole), weights(resumed))
+    assert figures(state) == figures(uninterrupted) and len(state.series["loss"]) == 4
+    assert (state.iteration, state.interactions) == (4, uninterrupted.interactions) == (4, 32)
+    assert resumed.tasks.state_dict() == whole.tasks.state_dict() and resumed.tasks.generated
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+    again, done = run("b")  # nothing remains to be done
+    assert same(weights(again), weights(resumed)) and done.iteration == 4 and again.world.interactions == 0
+
+
+def test_the_budget_counts_what_was_spent_before_the_stop(tmp_path):
+    make_loop(Rewarding(even_rows, length=3), iterations=1, checkpoint=tmp_path / "c").run()
+    world = Rewarding(even_rows, length=3)
+    state = make_loop(world, iterations=5, checkpoint=tmp_path / "c").run(budget=60)
+    assert (state.iteration, state.interactions, world.interactions) == (2, 48, 24)
+
+
+def test_the_seed_alone_decides():
+    runs = [make_loop(Rewarding(even_rows), iterations=2, seed=seed) for seed in (1, 1, 2)]
+    for loop in runs:
+        loop.run()
+    first, second, other = map(weights, runs)
+    assert same(first, second) and not same(first, other)
+
+
+def test_small_forward_batches_give_the_same_update():
+    def updated(batch_tokens):
+        loop = make_loop(Rewarding(even_rows, length=2), iterations=1, batch_tokens=batch_tokens)
+        loop.run()
+        return weights(loop)
+
+    large, small = updated(8192), updated(64)
+    for name in large:
+        torch.testing.assert_close(large[name], small[name], atol=3e-4, rtol=0)
+
+
+def test_the_policy_learns_what_is_rewarded():
+    """A policy cloned to four actions alike; one of them is rewarded. GRPO makes it the usual one."""
+    choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
+    policy = Policy(make_model(hidden=32, seed=5), VOCABULARY, max_new_tokens=16)
+    shown = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
+    clone(policy, shown, lambda history, action: "find mug", CloningConfig(epochs=200, learning_rate=5e-3), seed=0)
+
+    world = Rewarding(lambda row, action: action == "open fridge 1")
+
+    def success():
+        return sum(r.reward for r in play(policy, world, TASKS * 50, max_steps=1, temperature=1.0, seed=99)) / 200
+
+    before = success()
+    make_loop(world, policy=policy, iterations=12, group=16, learning_rate=3e-3, max_new_tokens=16).run()
+    after = success()
+    assert 0.1 < before < 0.45 and after > 0.85, (before, after)

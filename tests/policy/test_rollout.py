@@ -1,0 +1,179 @@
+"""Rollouts in the real engine and in a dream: what training reads is what the policy saw and wrote, with the sampler's numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from builders import VOCABULARY, make_model, make_task
+
+from components.config import CloningConfig, LoraConfig, RetrievalConfig
+from components.environments.protocol import Step
+from components.experience.dream import Dream
+from components.experience.replay_buffer import ReplayBuffer
+from components.language.examples import collate
+from components.language.training import token_logprobs
+from components.policy.cloning import clone
+from components.policy.policy import Policy
+from components.policy.prompt import observed, opening, parse_reply, turn
+from components.policy.rollout import Stamp, evenly, grouped, play
+from components.records import SYNTHETIC
+
+STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
+
+
+def think(history, action):
+    return f"step {len(history.steps)}"
+
+
+@pytest.fixture(scope="module")
+def cloned(lessons):
+    """A tiny policy that has learnt the first lesson by heart."""
+    policy = Policy(make_model(hidden=32, seed=2), VOCABULARY, max_new_tokens=24)
+    record = clone(policy, lessons[:1], think, CloningConfig(epochs=150, learning_rate=8e-3), seed=0)
+    assert record.final_loss < 0.1 and record.losses[0] > 3
+    return policy
+
+
+@pytest.fixture
+def dream(learnt):
+    return Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
+
+
+def check_scores(policy, rollouts, temperature):
+    """The sampler's log-probabilities beside those of one full forward pass over the example."""
+    for rollout in rollouts:
+        wanted = [flag for segment in rollout.example.segments for flag in segment.loss]
+        assert sum(wanted) == len(rollout.logprobs)
+    with torch.no_grad():
+        scores = token_logprobs(policy.model, collate([r.example for r in rollouts], 0), temperature=temperature)
+    sampled = torch.tensor([value for r in rollouts for value in r.logprobs])
+    torch.testing.assert_close(sampled, scores.logprobs, atol=1e-3, rtol=0)
+
+
+def check_text(rollout):
+    """The example is the prompt and the states that the world gave, and between them what the policy wrote."""
+    prompts = [s.tokens for s in rollout.example.segments if not any(s.loss)]
+    written = [s.tokens for s in rollout.example.segments if any(s.loss)]
+    assert all(all(s.loss) for s in rollout.example.segments if any(s.loss)) and not any(s.branch for s in rollout.example.segments)
+    task = rollout.trajectory.task
+    states = [observed(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
+    assert prompts == [VOCABULARY.encode(p) for p in [[*opening(task), *turn(task)], *[[*s, *turn(task)] for s in states]]]
+    replies = [parse_reply(VOCABULARY.pieces(tokens)) for tokens in written]
+    assert rollout.thoughts == [thought for thought, _ in replies]
+    acted = [action or "?" for _, action in replies]
+    assert [step.action for step in rollout.trajectory.steps] == acted[: len(rollout.trajectory.steps)]
+    assert rollout.malformed == sum(not action for _, action in replies)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_rollouts_in_the_real_engine_carry_the_samplers_numbers(world, tasks, temperature):
+    policy = Policy(make_model(scale=1.5), VOCABULARY, max_new_tokens=12)
+    before = world.interactions
+    rollouts = play(policy, world, tasks[:5], max_steps=3, temperature=temperature, seed=4)
+    assert [r.trajectory.task for r in rollouts] == tasks[:5]
+    check_scores(policy, rollouts, temperature)
+    for rollout in rollouts:
+        check_text(rollout)
+        assert len(rollout.trajectory.steps) == 3 and not rollout.broken
+    assert world.interactions - before == 15
+    assert policy.tokens == sum(len(r.logprobs) for r in rollouts)
+
+
+def test_a_cloned_policy_wins_in_the_dream_of_what_it_was_shown(cloned, dream, lessons):
+    rollouts = play(cloned, dream, [lessons[0].task] * 3, max_steps=6, temperature=0.0, seed=0, stamp=STAMP)
+    check_scores(cloned, rollouts, 1.0)
+    for row, rollout in enumerate(rollouts):
+        check_text(rollout)
+        assert rollout.reward == 1.0 and rollout.malformed == 0
+        assert rollout.thoughts == [f"step {n}" for n in range(4)]
+        for number, (step, lesson) in enumerate(zip(rollout.trajectory.steps, lessons[0].steps, strict=True)):
+            assert (step.state, step.action, step.next_state) == (lesson.state, lesson.action, lesson.next_state)
+            assert (step.reward, step.done, step.reasoning, step.step) == (lesson.reward, lesson.done, lesson.reasoning, number)
+            assert (step.source, step.behaviour, step.policy_version, step.run_id) == (SYNTHETIC, "policy", "v3", "run-1")
+            assert step.episode_id == f"dream-0-{row}/t0"
+
+
+def test_a_step_limit_is_no_end_that_the_world_declared(cloned, dream, lessons):
+    (rollout,) = play(cloned, dream, [lessons[0].task], max_steps=2, temperature=0.0, seed=0)
+    assert [step.done for step in rollout.trajectory.steps] == [False, False] and rollout.reward == 0
+    check_text(rollout)
+
+
+def test_the_seed_decides_the_samples(cloned, dream, lessons):
+    def words(seed):
+        rollouts = play(cloned, dream, [lessons[0].task] * 4, max_steps=2, temperature=3.0, seed=seed)
+        return [segment.tokens for r in rollouts for segment in r.example.segments]
+
+    assert words(1) == words(1) != words(2)
+
+
+def test_a_dream_that_cannot_be_read_leaves_its_last_step_out(untrained, lessons):
+    dream = Dream(untrained, ReplayBuffer(RetrievalConfig(k=0)))
+    policy = Policy(make_model(), VOCABULARY, max_new_tokens=8)
+    rollouts = play(policy, dream, [lessons[0].task] * 2, max_steps=4, temperature=1.0, seed=0)
+    for rollout in rollouts:
+        assert rollout.unparsable and not rollout.broken and rollout.trajectory.steps == () and rollout.reward == 0.0
+        assert len(rollout.example.segments) == 2 and len(rollout.logprobs) == len(rollout.example.segments[1].tokens)
+    check_scores(policy, rollouts, 1.0)
+
+
+class Breaking:
+    """A world whose second row breaks at its second step; the real engine breaks only when a process dies."""
+
+    interactions = 0
+
+    def reset(self, tasks):
+        self.asked = []
+        return [task.initial_state for task in tasks]
+
+    def step(self, actions):
+        self.asked.append(actions)
+        return [None if action is None else self.answer(row) for row, action in enumerate(actions)]
+
+    def answer(self, row):
+        breaks = row == 1 and len(self.asked) == 2
+        return Step("s", 0.0, breaks, {"failed": "gone"} if breaks else {})
+
+    def close(self):
+        pass
+
+
+def test_a_broken_row_is_recorded_and_stepped_no_more():
+    world = Breaking()
+    policy = Policy(make_model(), VOCABULARY, max_new_tokens=6)
+    rollouts = play(policy, world, [make_task(n) for n in range(3)], max_steps=4, temperature=1.0, seed=0)
+    assert [r.broken for r in rollouts] == [False, True, False]
+    assert [len(r.trajectory.steps) for r in rollouts] == [4, 1, 4]
+    assert [[action is None for action in asked] for asked in world.asked] == [[False] * 3] * 2 + [[False, True, False]] * 2
+    assert {action for asked in world.asked for action in asked if action} <= {"?"} | {
+        s.action for r in rollouts for s in r.trajectory.steps
+    }
+
+
+def test_groups_and_even_draws():
+    tasks = [make_task(n) for n in range(3)]
+    assert [t.id for t in grouped(tasks, 2)] == ["t0", "t0", "t1", "t1", "t2", "t2"]
+    assert len({t.id for t in evenly(tasks, 3, 0)}) == 3
+    assert sorted(Counter(t.id for t in evenly(tasks, 7, 0)).values()) == [2, 2, 3]
+    assert evenly(tasks, 2, 5) == evenly(tasks, 2, 5)
+    assert len({tuple(t.id for t in evenly(tasks, 2, seed)) for seed in range(20)}) > 3
+
+
+def test_a_policy_comes_back_from_its_directory(cloned, dream, lessons, tmp_path):
+    cloned.save(tmp_path / "policy")
+    loaded = Policy.load(tmp_path / "policy", max_new_tokens=24)
+    first, second = (play(p, dream, [lessons[0].task], max_steps=4, temperature=0.0, seed=0)[0] for p in (cloned, loaded))
+    assert first.trajectory == second.trajectory
+    torch.testing.assert_close(torch.tensor(first.logprobs), torch.tensor(second.logprobs))
+
+
+def test_adapters_are_merged_after_cloning(lessons):
+    policy = Policy(make_model(), VOCABULARY)
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
+    clone(policy, lessons, think, CloningConfig(epochs=3, learning_rate=1e-2, lora=LoraConfig(rank=2)), seed=0)
+    after = policy.model.state_dict()
+    assert after.keys() == before.keys()
+    changed = {name.rsplit(".", 2)[-2] for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"q_proj", "v_proj"}
