@@ -124,8 +124,10 @@ def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
     for history, step in everything(played) + moments(wild):
         text = reason(history, step.action, step.next_state, step.reward)
         failed = read_state(step.next_state).event == "failed"
-        assert text.startswith("fails, " if failed else "works")
-        assert "no effect" not in text
+        place, held, verdict = re.match(r"at ([a-z]+(?: \d+)?), hold ([a-z]+(?: \d+)?)\. (works|fails)", text).groups()
+        assert (verdict == "fails") == failed and "no effect" not in text
+        assert held == (read_state(step.state).holding or "nothing")
+        assert place == (learn(history).place or "room")
         if "want" in text:
             conditions = re.search(r": (.*)\. (not )?done$", text).group(1).split(", ")
             holds = all(c.endswith(" yes") for c in conditions)
@@ -149,7 +151,7 @@ def test_new_means_that_the_history_could_not_tell(adapter, played, wild):
     seen = Counter()
     for history, step in everything(played) + moments(wild):
         if step.action.startswith(("go to ", "open ")) and read_state(step.next_state).event == "at":
-            novel = reason(history, step.action, step.next_state, step.reward).startswith("works, new")
+            novel = reason(history, step.action, step.next_state, step.reward).endswith("works, new")
             assert novel == adapter.revealing(history, step.action, step.next_state)
             seen[novel] += 1
     assert min(seen.values()) > 50

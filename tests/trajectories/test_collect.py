@@ -1,0 +1,92 @@
+"""Offline trajectories from the real engine: the same records whatever the number of processes, rows or interruptions."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from components.config import EnvironmentConfig
+from components.environments.alfworld.adapter import AlfworldAdapter
+from components.environments.alfworld.states import read_state
+from components.trajectories.collect import BEHAVIOURS, Episode, collect, plan
+from components.trajectories.store import trajectories, write_transitions
+
+COUNTS = {"expert": 1, "noisy": 1, "near_miss": 1, "random": 1}
+
+
+def written(path, episodes) -> bytes:
+    write_transitions(path, [step for episode in episodes for step in episode.steps])
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def recorded(adapter, tasks):
+    """Sixteen episodes of four games, played side by side by one process."""
+    return collect(adapter, plan(tasks[:4], COUNTS, 1), 10)
+
+
+def test_a_plan_holds_every_tasks_episodes_under_names_of_their_own(tasks):
+    episodes = plan(tasks, {"expert": 1, "random": 3}, 2)
+    assert len(episodes) == len({episode.id for episode in episodes}) == 48
+    assert [(e.behaviour, e.seed) for e in episodes[:4]] == [("expert", 2000), ("random", 2000), ("random", 2001), ("random", 2002)]
+    assert Episode(tasks[0], "expert", 7).id == f"{tasks[0].id}/expert-7"
+    assert plan(tasks, {}, 0) == []
+    assert {episode.id for episode in episodes}.isdisjoint(episode.id for episode in plan(tasks, {"expert": 1, "random": 3}, 3))
+
+
+@pytest.mark.parametrize(("workers", "rows"), [(2, 32), (1, 3)])
+def test_the_records_do_not_hang_on_workers_and_rows(recorded, tasks, tmp_path, workers, rows):
+    other = collect(AlfworldAdapter(EnvironmentConfig(workers=workers)), plan(tasks[:4], COUNTS, 1), 10, rows=rows)
+    assert written(tmp_path / "a.parquet", other) == written(tmp_path / "b.parquet", recorded)
+
+
+def test_another_seed_makes_other_records(adapter, recorded, tasks):
+    other = collect(adapter, plan(tasks[:4], {"random": 1}, 2), 10)
+    assert [[s.action for s in e.steps] for e in other] != [
+        [s.action for s in e.steps] for e in recorded if "random" in e.steps[0].behaviour
+    ]
+
+
+def test_episodes_are_in_the_order_of_the_plan_and_whole(recorded, tasks):
+    wanted = plan(tasks[:4], COUNTS, 1)
+    assert [e.steps[0].episode_id for e in recorded] == [episode.id for episode in wanted]
+    assert [e.steps[0].behaviour for e in recorded] == [*BEHAVIOURS] * 4
+    for episode in recorded:
+        assert [step.step for step in episode.steps] == list(range(len(episode.steps)))
+        assert [step.state for step in episode.steps] == episode.states[:-1]
+        assert len(episode.steps) == 10 or episode.steps[-1].done
+        assert not any(step.done for step in episode.steps[:-1])
+        assert all(step.reasoning and step.source == "real" and read_state(step.next_state).event for step in episode.steps)
+    assert trajectories(list(dict.fromkeys(e.task for e in recorded)), [s for e in recorded for s in e.steps]) == recorded
+
+
+def test_progress_is_told_after_every_batch(adapter, tasks):
+    told = []
+    collect(adapter, plan(tasks[:5], {"expert": 1}, 0), 1, rows=2, on_batch=lambda done, count: told.append((done, count)))
+    assert told == [(2, 5), (4, 5), (5, 5)]
+
+
+class Dying(AlfworldAdapter):
+    """The real adapter, whose first worker process is killed before the third step."""
+
+    def open(self, budget=None):
+        environment, step, count = super().open(budget), None, [0]
+        step = environment.step
+
+        def stepping(actions):
+            count[0] += 1
+            if count[0] == 3:
+                process = environment._workers._slots[0][0]
+                os.kill(process.pid, signal.SIGKILL)
+                process.join()
+            return step(actions)
+
+        environment.step = stepping
+        return environment
+
+
+def test_episodes_that_a_dying_process_broke_are_left_out_and_the_rest_is_the_same(recorded, tasks):
+    kept = collect(Dying(EnvironmentConfig(workers=2)), plan(tasks[:4], COUNTS, 1), 10, rows=8)
+    assert kept == recorded[4:]
