@@ -91,11 +91,12 @@ def forged(episode: Trajectory, count: int) -> Trajectory:
 
 def test_forged_successes_are_denied_with_a_reason(adapter, won):
     early = forged(won[0], len(won[0].steps) - 1)
-    contradicting = replace(won[1], steps=(*won[1].steps[:-1], replace(won[1].steps[-1], next_state="At desk 99: pen 1." + H)))
+    blind = [replace(step, next_state="At desk 99: pen 1." + H) for step in won[1].steps]
+    contradicting = replace(won[1], steps=(*blind[:-1], replace(blind[-1], reward=1.0)))
     replays, spent = replay(adapter, [won[2], early, contradicting, won[3]])
     assert [r.confirmed for r in replays] == [True, False, False, True]
     assert replays[1].reason == "the real engine denies it" and replays[1].agreeing == replays[1].compared
-    assert replays[2].reason.startswith("contradicts itself: The dream names desk 99")
+    assert replays[2].reason.startswith("contradicts itself: The dream's world has no")
     assert (replays[2].agreeing, replays[2].compared, replays[2].real_states) == (0, len(won[1].steps), ())
     assert spent == sum(len(r.real_states) for r in replays)
 
