@@ -150,6 +150,9 @@ def test_a_state_that_went_through_json_gives_the_same_samples():
     assert restored.state_dict() == curriculum.state_dict()
     for seed in range(20):
         assert restored.sample(8, seed) == curriculum.sample(8, seed)
+    groups = returns(tasks[:3], MIXED)
+    restored.report(groups, 2), curriculum.report(groups, 2)  # the seed of a report before: its proposals come again
+    assert restored.refused == curriculum.refused and restored.refused["not new"]
     groups = returns(curriculum.sample(8, 99), MIXED)
     assert restored.report(groups, 5) == curriculum.report(groups, 5)
     assert restored.state_dict() == curriculum.state_dict()

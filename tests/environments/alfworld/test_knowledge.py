@@ -101,6 +101,27 @@ def test_a_pen_cannot_be_heated_and_no_mug_lies_in_a_fridge_that_is_closed(world
         episode = Trajectory(body, (*episode.steps, made))
 
 
+def test_going_to_a_lamp_that_shines_may_be_the_last_step(world):
+    """The rarest ending: the lamp is lit before the book is fetched."""
+    room = "Room: bed 1, desk 1, dresser 1. Holding nothing."
+    shown = [("go to bed 1", "At bed 1: book 1." + H), ("go to desk 1", "At desk 1: desklamp 1." + H)]
+    body = embody(make_episode(make_task(instruction="look at book under the desklamp", initial_state=room), *shown))
+    world.reset([body])
+    episode, said = Trajectory(body), []
+    for action in ("go to desk 1", "use desklamp 1", "go to bed 1", "take book 1 from bed 1", "go to dresser 1", "go to desk 1"):
+        (answer,) = world.step([action])
+        said.append(reason(episode, action, answer.state, answer.reward).split(" nothing. ")[-1].split(" book 1. ")[-1])
+        made = Transition("t", "e", len(said), "", action, answer.state, answer.reward, answer.done)
+        episode = Trajectory(body, (*episode.steps, made))
+    want = "works. want book under desklamp: held {}, lit {}. {}"
+    assert said[1] == want.format("no", "yes", "not done") and said[3] == want.format("yes", "no", "not done")
+    assert said[4:] == [
+        "works, new. want book under desklamp: held yes, lit no. not done",
+        "works, known. want book under desklamp: held yes, lit yes. done",
+    ]
+    assert episode.success
+
+
 def test_every_admissible_command_has_no_obstacle_and_every_other_one_has(world, tasks):
     rng, played = random.Random(2), [Trajectory(task) for task in tasks[:6]]
     world.reset(tasks[:6])
@@ -124,7 +145,7 @@ def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
     for history, step in everything(played) + moments(wild):
         text = reason(history, step.action, step.next_state, step.reward)
         failed = read_state(step.next_state).event == "failed"
-        place, held, verdict = re.match(r"at ([a-z]+(?: \d+)?), hold ([a-z]+(?: \d+)?)\. (works|fails)", text).groups()
+        place, held, verdict = re.match(r"(?:at|in the) ([a-z]+(?: \d+)?), hold ([a-z]+(?: \d+)?)\. (works|fails)", text).groups()
         assert (verdict == "fails") == failed and "no effect" not in text
         assert held == (read_state(step.state).holding or "nothing")
         assert place == (learn(history).place or "room")
