@@ -83,7 +83,7 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    tokens: int = Field(7_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(12_000_000, ge=1, description="Tokens trained on, all passes together.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")
@@ -153,8 +153,8 @@ class FidelityConfig(Section):
 class CloningConfig(Section):
     """Behaviour cloning on a few expert demonstrations."""
 
-    demonstrations: int = Field(60, ge=1, description="Expert episodes cloned.")
-    epochs: float = Field(2.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, so few.")
+    demonstrations: int = Field(100, ge=1, description="Expert episodes cloned.")
+    epochs: float = Field(3.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, so few.")
     learning_rate: float = Field(5e-4, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")
     lora: LoraConfig = Field(default_factory=LoraConfig)

@@ -1,7 +1,7 @@
 """Make the backbone: a small transformer pretrained on trajectories of training tasks alone.
 
 It plays the part of the pretrained language model that both the experience model and the policy start from. It reads the
-same two texts that they will read: every behaviour's episodes as the experience model sees them, and the noisy and near-miss
+same two texts that they will read: every behaviour's episodes as the experience model sees them, and the noisy
 ones as the agent sees them; no expert episode is ever shown in the agent's form. Its games are other ones than
 those of the offline data, the fidelity set and the test split.
 
@@ -37,8 +37,8 @@ from components.trajectories.store import read_tasks, read_transitions, trajecto
 SEED_OFFSET = 1000
 """Added to the seed of the pretraining games, so that they are other games than the offline data's."""
 BEHAVIOURS = {"expert": 1, "noisy": 1, "near_miss": 2, "random": 1}
-AGENT_BEHAVIOURS = ("noisy", "near_miss")
-"""Whose episodes are shown in the agent's form too: never an expert's, and a random policy's have nothing to teach."""
+AGENT_BEHAVIOURS = ("noisy",)
+"""Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
 POOL_EPISODES = 500
 """Episodes whose transitions serve as demonstrations in pretraining."""
 

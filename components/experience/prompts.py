@@ -2,11 +2,11 @@
 
 The stable part comes first and only ever grows (the trunk: task, states, actions); the volatile part comes last and is
 rewound after each step (the branch: demonstrations, then the turn with its answer). So the cache of the trunk is kept over
-a whole episode. The turn repeats the task and the current state: a small model concludes well over a short distance and
-copies badly over a long one.
+a whole episode. The turn repeats the task, the initial state (what the world consists of) and the current one: a small
+model concludes well over a short distance and copies badly over a long one.
 
     trunk    <task> instruction <state> s0 <action> a0 <state> s1 <action> a1 <state> s2 ...
-    branch   <demo> s a <state> s' ... <turn> instruction <state> s_t <action> a_t <think> R <state> s_t+1 <continue>
+    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 <state> s_t <action> a_t <think> R <state> s_t+1 <continue>
 
 The answer ends with the outcome: <continue>, <success> (reward 1, done) or <failure> (reward 0, done). Differs from the
 paper's prompt (App. C) in being terse: ours is read by models of a million parameters.
@@ -50,7 +50,7 @@ def turn(task: Task, state: str, action: str, demonstrations: Sequence[Transitio
     pieces: list[str] = []
     for demo in reversed(demonstrations):
         pieces += [DEMO, demo.state, ACTION, demo.action, STATE, demo.next_state]
-    return [*pieces, TURN, task.instruction, STATE, state, ACTION, action]
+    return [*pieces, TURN, task.instruction, STATE, task.initial_state, STATE, state, ACTION, action]
 
 
 def answer(transition: Transition, *, reasoning: bool) -> list[str]:

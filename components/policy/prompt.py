@@ -1,6 +1,6 @@
-"""The agent's text: one growing sequence an episode, the task repeated in every turn, a thought before each action.
+"""The agent's text: one growing sequence an episode, task and initial state repeated in every turn, a thought before each action.
 
-    <task> instruction <state> s0 <turn> instruction <think> thought <action> a0 <end> <state> s1 <turn> ...
+    <task> instruction <state> s0 <turn> instruction <state> s0 <think> thought <action> a0 <end> <state> s1 <turn> ...
 
 The paper's agent prompt (verl-agent's template) also lists the admissible actions; ours does not, since a dream has no such
 list. Nothing is ever taken back, so the cache of the whole prefix serves every step.
@@ -23,7 +23,7 @@ def opening(task: Task) -> list[str]:
 
 def turn(task: Task) -> list[str]:
     """What asks for the next thought and action."""
-    return [TURN, task.instruction, THINK]
+    return [TURN, task.instruction, STATE, task.initial_state, THINK]
 
 
 def reply(thought: str, action: str) -> list[str]:
