@@ -27,7 +27,7 @@ from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
 from flows.validate import validate_data
-from flows.workspace import Workspace
+from flows.workspace import Workspace, series_of
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,12 @@ def _finish(run: Workspace, decision: Decision) -> None:
 def _report(run: Workspace, decision: Decision) -> ReportData:
     series: dict[str, list[float]] = {}
     for result in run.results.values():
-        series |= result.details.get("series", {})
+        series |= series_of(result)
     replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
     examples = sorted(replays, key=lambda replay: replay["confirmed"])[:4]
     stages = [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages]
     notes = [
         "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores.",
-        f"Real interactions spent on training: {run.manifest.costs.real_interactions}; on checks and evaluation: "
-        f"{run.manifest.costs.check_interactions}.",
     ]
     steps = (
         [f"dvc exp show --only-changed  # or: git show {run.manifest.data.experiment_commit[:12]}"]

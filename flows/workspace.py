@@ -6,6 +6,7 @@ config and the code it depends on; a key seen before is reused if its outputs st
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,12 @@ class Outcome:
     series: dict[str, list[float]] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     costs: dict[str, int] = field(default_factory=dict)
+
+
+def series_of(result: StageResult) -> dict[str, list[float]]:
+    """The curves of a stage; NaN where an iteration had no value (stored as null, since JSON has no NaN)."""
+    series = result.details.get("series", {})
+    return {name: [math.nan if value is None else value for value in values] for name, values in series.items()}
 
 
 class Workspace:
@@ -90,7 +97,8 @@ class Workspace:
     def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
         directory, began = self.store.begin(name, key), time.monotonic()
         outcome = work(directory)
-        details = {**outcome.details, "series": outcome.series, "costs": outcome.costs}
+        series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
+        details = {**outcome.details, "series": series, "costs": outcome.costs}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(
             name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(time.monotonic() - began, 2), details=details
@@ -101,7 +109,7 @@ class Workspace:
         self.metrics |= result.metrics
         self.tracker.log_estimates(child, result.metrics)
         self.tracker.log_metrics(child, {"seconds": result.seconds, "reused": float(result.reused)})
-        for name, values in result.details.get("series", {}).items():
+        for name, values in series_of(result).items():
             self.tracker.log_series(child, name, values)
         self.tracker.finish(child)
         self.manifest.add_stage(result, child)

@@ -30,6 +30,9 @@ from components.records import Task
 LOGPROB_GAP_LIMIT = 0.05
 """Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
 BARREN_ITERATIONS = 8
+"""Iterations on end without anything to learn from after which the loop gives up."""
+UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "clip_share", "gradient_norm")
+"""Figures of an update; NaN in an iteration that had none, so that every curve has a value an iteration."""
 
 
 class TaskSource(Protocol):
@@ -152,7 +155,7 @@ class Loop:
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
         self._count_barren(bool(kept))
-        return figures | (self._update(kept, advantages, number) if kept else {})
+        return figures | (self._update(kept, advantages, number) if kept else dict.fromkeys(UPDATE_FIGURES, math.nan))
 
     def _advantages(self, groups: list[list[Rollout]]) -> tuple[list[Rollout], list[float]]:
         kept: list[Rollout] = []
@@ -198,6 +201,8 @@ class Loop:
             for start in range(0, len(order), share):
                 part = order[start : start + share]
                 found = self._step([kept[i] for i in part], [advantages[i] for i in part])
+                if not figures:
+                    self._check_gap(found["logprob_gap"])
                 for name, value in found.items():
                     figures.setdefault(name, value)
         return figures
@@ -223,6 +228,15 @@ class Loop:
         self.policy.model.eval()
         return {"loss": total / count, "logprob_gap": gap / count, "policy_entropy": entropy / count, "clip_share": clipped / count,
                 "gradient_norm": float(norm)}  # fmt: skip
+
+    def _check_gap(self, gap: float) -> None:
+        """Before the first step of an iteration trainer and sampler are the same policy and must say the same."""
+        if gap > LOGPROB_GAP_LIMIT:
+            raise TrainingError(
+                f"Sampler and trainer differ by {gap:.3g} nats a token on the same policy.",
+                f"Expected at most {LOGPROB_GAP_LIMIT}.",
+                "The engine does not compute what the model computes: report the backbone's architecture.",
+            )
 
     def _check(self, loss: float) -> None:
         if not math.isfinite(loss):
