@@ -110,15 +110,12 @@ def test_going_to_a_lamp_that_shines_may_be_the_last_step(world):
     episode, said = Trajectory(body), []
     for action in ("go to desk 1", "use desklamp 1", "go to bed 1", "take book 1 from bed 1", "go to dresser 1", "go to desk 1"):
         (answer,) = world.step([action])
-        said.append(reason(episode, action, answer.state, answer.reward).split(" nothing. ")[-1].split(" book 1. ")[-1])
+        said.append(reason(episode, action, answer.state, answer.reward).partition(". ")[2])
         made = Transition("t", "e", len(said), "", action, answer.state, answer.reward, answer.done)
         episode = Trajectory(body, (*episode.steps, made))
-    want = "works. want book under desklamp: held {}, lit {}. {}"
-    assert said[1] == want.format("no", "yes", "not done") and said[3] == want.format("yes", "no", "not done")
-    assert said[4:] == [
-        "works, new. want book under desklamp: held yes, lit no. not done",
-        "works, known. want book under desklamp: held yes, lit yes. done",
-    ]
+    want = "works. want book under desklamp, got {} under {}. not done"
+    assert said[1] == want.format("nothing", "desklamp") and said[3] == want.format("book", "nothing")
+    assert said[4:] == ["works, new", "works, known. want book under desklamp, got book under desklamp. done"]
     assert episode.success
 
 
@@ -140,7 +137,7 @@ def test_every_admissible_command_has_no_obstacle_and_every_other_one_has(world,
 
 
 def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
-    """`works` or `fails`, and `done` exactly where every condition that it names holds; the engine's reward is the judge."""
+    """`works` or `fails`, and `done` exactly where what was got is what is wanted; the engine's reward is the judge."""
     kinds = Counter()
     for history, step in everything(played) + moments(wild):
         text = reason(history, step.action, step.next_state, step.reward)
@@ -150,8 +147,8 @@ def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
         assert held == (read_state(step.state).holding or "nothing")
         assert place == (learn(history).place or "room")
         if "want" in text:
-            conditions = re.search(r": (.*)\. (not )?done$", text).group(1).split(", ")
-            holds = all(c.endswith(" yes") for c in conditions)
+            wanted, got = re.search(r"want (.*), got (.*)\. (?:not )?done$", text).groups()
+            holds = wanted == got
             assert holds == (step.reward > 0.5) == text.endswith(". done"), (history.states, step.action, text)
             kinds[history.task.family, holds] += 1
         else:
@@ -163,8 +160,9 @@ def test_near_misses_fail_at_every_condition(played):
     missed = Counter()
     for history, step in moments(played["near_miss"]):
         text = reason(history, step.action, step.next_state, step.reward)
-        missed.update(re.findall(r"(\w+) no\b", text))
-    assert {"hot", "cool", "clean", "second", "lit", "held"} <= missed.keys()
+        if found := re.search(r"want (.*), got (.*)\. not done$", text):
+            missed.update(a for a, b in zip(*(part.split() for part in found.groups()), strict=True) if a != b)
+    assert {"hot", "cool", "clean", "two", "desklamp"} <= missed.keys()
     assert len(missed) > 10 and missed.total() > 30
 
 
