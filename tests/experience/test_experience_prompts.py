@@ -54,7 +54,7 @@ def test_a_hostile_text_adds_no_marker_to_a_prompt(text):
     demo = make_transition(state=text, action=text, next_state=text)
     rendered = [*opening(task), *growth(text, text), *turn(task, text, text, [demo])]
     found = [piece for piece, is_marker in pieces(VOCABULARY.encode(rendered)) if is_marker]
-    assert found == [TASK, STATE, ACTION, STATE, DEMO, ACTION, STATE, TURN, STATE, ACTION]
+    assert found == [TASK, STATE, ACTION, STATE, DEMO, ACTION, STATE, TURN, STATE, STATE, ACTION]
 
 
 GOOD = [THINK, "works", STATE, "At desk 1", CONTINUE]
@@ -89,11 +89,12 @@ def test_the_outcome_is_the_last_marker(reward, done, outcome):
     assert last == outcome and isinstance(last, Marker)
 
 
-def test_the_turn_shows_the_least_similar_demonstration_first_and_repeats_the_task():
+def test_the_turn_shows_the_least_similar_demonstration_first_and_repeats_the_task_and_its_room():
     near, far = make_transition(action="near"), make_transition(action="far")
-    rendered = turn(make_task(), "now", "go", [near, far])
+    task = make_task()
+    rendered = turn(task, "now", "go", [near, far])
     assert [rendered[3], rendered[9]] == ["far", "near"]
-    assert rendered[12:] == [TURN, "put a mug in desk", STATE, "now", ACTION, "go"]
+    assert rendered[12:] == [TURN, "put a mug in desk", STATE, task.initial_state, STATE, "now", ACTION, "go"]
 
 
 EPISODE = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1."), won=True)

@@ -57,7 +57,7 @@ def test_a_hostile_state_adds_no_marker(text):
     task = make_task(instruction=text, initial_state=text)
     tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observed(text)])
     markers = [piece for piece in VOCABULARY.pieces(tokens) if isinstance(piece, Marker)]
-    assert markers == [TASK, STATE, TURN, THINK, ACTION, END, STATE]
+    assert markers == [TASK, STATE, TURN, STATE, THINK, ACTION, END, STATE]
 
 
 def test_cloning_learns_thoughts_and_actions_alone():
