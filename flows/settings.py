@@ -47,6 +47,8 @@ def prepare(root: Path) -> None:
             _make(home)
         os.environ.setdefault("PREFECT_HOME", str(home))
         os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home / "storage"))
+    elif named := os.environ.get("PREFECT_HOME"):
+        _make(Path(named))
 
 
 def _make(home: Path) -> None:
