@@ -153,9 +153,9 @@ class FidelityConfig(Section):
 class CloningConfig(Section):
     """Behaviour cloning on a few expert demonstrations."""
 
-    demonstrations: int = Field(100, ge=1, description="Expert episodes cloned.")
-    epochs: float = Field(3.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, so few.")
-    learning_rate: float = Field(5e-4, gt=0, description="Peak of the cosine schedule.")
+    demonstrations: int = Field(300, ge=1, description="Expert episodes cloned.")
+    epochs: float = Field(10.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, too few leave it ungrammatical.")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")
     lora: LoraConfig = Field(default_factory=LoraConfig)
 
