@@ -83,8 +83,9 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    tokens: int = Field(12_000_000, ge=1, description="Tokens trained on, all passes together.")
-    learning_rate: float = Field(3e-3, gt=0, description="Peak of the cosine schedule.")
+    tokens: int = Field(28_000_000, ge=1, description="Tokens trained on, all passes together.")
+    optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon needs about half of AdamW's updates (docs/experiments.md).")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")
 
@@ -110,11 +111,20 @@ class ExperienceModelConfig(Section):
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
     history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
+    recall: int = Field(
+        4, ge=0, description="Earlier states of the episode that speak of what the action names, shown again beside it (our choice); 0: none."
+    )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
     max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
     resamples: int = Field(2, ge=0, description="How often an unparsable answer is sampled again before the episode fails.")
     temperature: float = Field(0.0, ge=0, description="Of the dream's answers: 0 is greedy, so a dream is repeatable.")
     lora: LoraConfig = Field(default_factory=LoraConfig)
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> ExperienceModelConfig:
+        if not self.history:
+            self._refuse_dead(["recall"], "history: false", "history: true")
+        return self
 
 
 class RetrievalConfig(Section):

@@ -36,7 +36,7 @@ from components.trajectories.store import read_tasks, read_transitions, trajecto
 
 SEED_OFFSET = 1000
 """Added to the seed of the pretraining games, so that they are other games than the offline data's."""
-BEHAVIOURS = {"expert": 1, "noisy": 1, "near_miss": 2, "random": 1}
+BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 2, "random": 1}
 AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
 POOL_EPISODES = 500
@@ -58,6 +58,7 @@ def pretrain(config: Config, root: Path = Path()) -> Path:
 def corpus(config: Config, work: Path) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
     settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "seed"})}
+    settings["behaviours"] = BEHAVIOURS
     settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
     note = work / "settings.json"
     if note.is_file() and json.loads(note.read_text()) == settings:
@@ -109,7 +110,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     settings = config.pretrain
     record = supervised_finetune(
         model, examples, epochs=1.0, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=settings.seed,
-        total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", checkpoint_every=500, on_step=_report,
+        optimizer=settings.optimizer, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", checkpoint_every=500, on_step=_report,
     )  # fmt: skip
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = _card(config, model, examples, record)

@@ -22,7 +22,11 @@ def transition_examples(
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
         demonstrations = buffer.retrieve(queries, [step.episode_id for step in trajectory.steps])
-        examples.append(render_trajectory(vocabulary, trajectory, demonstrations, history=config.history, reasoning=config.reasoning))
+        examples.append(
+            render_trajectory(
+                vocabulary, trajectory, demonstrations, history=config.history, recalled=config.recall, reasoning=config.reasoning
+            )
+        )
     return examples
 
 

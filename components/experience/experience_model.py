@@ -14,6 +14,7 @@ from pathlib import Path
 
 from components.config import ExperienceModelConfig
 from components.experience.prompts import OUTCOMES, Answer, growth, opening, parse_answer, turn
+from components.experience.recall import recall
 from components.language.backbone import load_backbone
 from components.language.engine import KeptCacheEngine, Session
 from components.language.markers import END, TASK, TURN
@@ -75,6 +76,7 @@ class Foresight:
         self._model, self._tasks, self._session = model, list(tasks), session
         vocabulary = model.vocabulary
         self._pending = {row: vocabulary.encode(opening(task)) for row, task in enumerate(tasks)}
+        self._states = [[task.initial_state] for task in tasks]
         self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
 
     def predict(self, queries: Mapping[int, Query]) -> dict[int, Answer | None]:
@@ -99,13 +101,15 @@ class Foresight:
             return
         for row, (action, state) in steps.items():
             self._pending[row] = self._pending[row] + self._model.vocabulary.encode(growth(action, state))
+            self._states[row].append(state)
 
     def finish(self, rows: Sequence[int]) -> None:
         """Rows that are over: they cost nothing any more."""
         self._session.drop(rows)
 
     def _prompt(self, row: int, query: Query) -> list[int]:
-        return self._model.vocabulary.encode(turn(self._tasks[row], query.state, query.action, query.demonstrations))
+        memories = recall([*self._states[row][:-1], query.state], query.action, self._model.config.recall)
+        return self._model.vocabulary.encode(turn(self._tasks[row], query.state, query.action, query.demonstrations, memories))
 
     def _ask(self, prompts: Mapping[int, list[int]], temperature: float) -> dict[int, Answer | None]:
         config, vocabulary = self._model.config, self._model.vocabulary

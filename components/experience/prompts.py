@@ -2,11 +2,13 @@
 
 The stable part comes first and only ever grows (the trunk: task, states, actions); the volatile part comes last and is
 rewound after each step (the branch: demonstrations, then the turn with its answer). So the cache of the trunk is kept over
-a whole episode. The turn repeats the task, the initial state (what the world consists of) and the current one: a small
-model concludes well over a short distance and copies badly over a long one.
+a whole episode. The turn repeats the task, the initial state (what the world consists of), the earlier states that speak of
+what the action names (`recall.py`) and the current one: a small model concludes well over a short distance and copies badly
+over a long one.
 
     trunk    <task> instruction <state> s0 <action> a0 <state> s1 <action> a1 <state> s2 ...
-    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 <state> s_t <action> a_t <think> R <state> s_t+1 <continue>
+    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 <recall> s_i ... <state> s_t <action> a_t
+             <think> R <state> s_t+1 <continue>
 
 The answer ends with the outcome: <continue>, <success> (reward 1, done) or <failure> (reward 0, done). Differs from the
 paper's prompt (App. C) in being terse: ours is read by models of a million parameters.
@@ -17,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from components.experience.recall import recall
 from components.language.examples import Example, Segment
-from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, STATE, SUCCESS, TASK, THINK, TURN, Marker
+from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, RECALL, STATE, SUCCESS, TASK, THINK, TURN, Marker
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory, Transition
 
@@ -45,12 +48,13 @@ def growth(action: str, state: str) -> list[str]:
     return [ACTION, action, STATE, state]
 
 
-def turn(task: Task, state: str, action: str, demonstrations: Sequence[Transition]) -> list[str]:
-    """The branch up to where the answer begins; the least similar demonstration comes first."""
+def turn(task: Task, state: str, action: str, demonstrations: Sequence[Transition], recalled: Sequence[str] = ()) -> list[str]:
+    """The branch up to where the answer begins; the least similar demonstration comes first, the oldest of the recalled states too."""
     pieces: list[str] = []
     for demo in reversed(demonstrations):
         pieces += [DEMO, demo.state, ACTION, demo.action, STATE, demo.next_state]
-    return [*pieces, TURN, task.instruction, STATE, task.initial_state, STATE, state, ACTION, action]
+    memories = [piece for memory in recalled for piece in (RECALL, memory)]
+    return [*pieces, TURN, task.instruction, STATE, task.initial_state, *memories, STATE, state, ACTION, action]
 
 
 def answer(transition: Transition, *, reasoning: bool) -> list[str]:
@@ -80,6 +84,7 @@ def render_trajectory(
     demonstrations: Sequence[Sequence[Transition]],
     *,
     history: bool = True,
+    recalled: int = 0,
     reasoning: bool = True,
 ) -> Example:
     """A whole episode as one training example, loss on the answers only (Eq. 5: -log P(R|...) - log P(s', r|R, ...)).
@@ -87,10 +92,12 @@ def render_trajectory(
     Args:
         demonstrations: for each step, the transitions retrieved for it (may be empty).
         history: False shows each step the task and its state, but no earlier step.
+        recalled: how many earlier states a turn shows again, at most.
     """
     segments = [_segment(vocabulary.encode(opening(trajectory.task)), False)]
     for step, demos in zip(trajectory.steps, demonstrations, strict=True):
-        prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos))
+        memories = recall(trajectory.up_to(step.step).states, step.action, recalled) if history else ()
+        prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos, memories))
         target = vocabulary.encode(answer(step, reasoning=reasoning))
         segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True))
         if history:

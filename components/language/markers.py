@@ -20,9 +20,10 @@ STATE = Marker("<state>")
 ACTION = Marker("<action>")
 THINK = Marker("<think>")
 DEMO = Marker("<demo>")
+RECALL = Marker("<recall>")
 TURN = Marker("<turn>")
 CONTINUE = Marker("<continue>")
 SUCCESS = Marker("<success>")
 FAILURE = Marker("<failure>")
 
-MARKERS = [PAD, END, TASK, STATE, ACTION, THINK, DEMO, TURN, CONTINUE, SUCCESS, FAILURE]
+MARKERS = [PAD, END, TASK, STATE, ACTION, THINK, DEMO, RECALL, TURN, CONTINUE, SUCCESS, FAILURE]

@@ -24,11 +24,10 @@ from components.errors import TrainingError
 from components.language.attention import attention_of
 from components.language.backbone import has_plain_head, without_adapters
 from components.language.examples import Batch, Example, batches, collate
+from components.language.optimizers import OptimizerName, make_optimizers
 from components.language.tree_attention import TREE
 
 WARM_UP_STEPS = 30
-BETAS = (0.9, 0.98)
-WEIGHT_DECAY = 0.01
 CLIP_NORM = 1.0
 FINAL_LOSS_STEPS = 20
 
@@ -100,6 +99,7 @@ def supervised_finetune(
     learning_rate: float,
     batch_tokens: int,
     seed: int,
+    optimizer: OptimizerName = "adamw",
     on_step: OnStep | None = None,
     max_seconds: float | None = None,
     total_tokens: int | None = None,
@@ -107,7 +107,7 @@ def supervised_finetune(
     checkpoint_every: int = 200,
     pad_id: int = 0,
 ) -> TrainingRecord:
-    """Train `model` in place on the mean loss of the flagged tokens: AdamW, warm-up, then a cosine to zero over the tokens.
+    """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the tokens.
 
     It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given, and in any case at
     `max_seconds`, towards which the learning rate then falls as well (so such a run depends on the machine's speed). Else the
@@ -125,9 +125,9 @@ def supervised_finetune(
             f"{len(examples)} examples without one token to predict.", "Expected at least one.", "Check that collect recorded trajectories."
         )
     total = total_tokens if total_tokens is not None else max(1, round(epochs * per_epoch))
-    run = _Run(model, learning_rate, total, max_seconds, _warm_up(examples, batch_tokens, total / per_epoch))
+    run = _Run(model, optimizer, learning_rate, total, max_seconds, _warm_up(examples, batch_tokens, total / per_epoch))
     if checkpoint is not None:
-        run.key = _fingerprint(model, examples, [learning_rate, batch_tokens, seed, total])
+        run.key = _fingerprint(model, examples, [learning_rate, batch_tokens, seed, total, optimizer])
         run.resume(checkpoint)
     model.train()
     for batch in run.remaining(examples, batch_tokens, seed, pad_id):
@@ -145,10 +145,12 @@ def supervised_finetune(
 class _Run:
     """Model, optimiser and the place reached; `state_dict` is what a checkpoint holds."""
 
-    def __init__(self, model: Any, learning_rate: float, total: int, max_seconds: float | None, warm_up: int) -> None:
+    def __init__(
+        self, model: Any, optimizer: OptimizerName, learning_rate: float, total: int, max_seconds: float | None, warm_up: int
+    ) -> None:
         self.model, self.learning_rate, self.total, self.max_seconds, self.warm_up = model, learning_rate, total, max_seconds, warm_up
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
-        self.optimiser = torch.optim.AdamW(self.weights, lr=learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
+        self.optimizers = make_optimizers(model, optimizer, learning_rate)
         self.record, self.epoch, self.batch, self.key = TrainingRecord(), 0, 0, ""
         self.began = time.monotonic()
 
@@ -176,8 +178,6 @@ class _Run:
         """One update; returns its loss."""
         warmth = min(1.0, (self.record.steps + 1) / self.warm_up)
         rate = self.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
         loss = math.nan
         if bool(batch.loss_mask.any()):
             mean = -token_logprobs(self.model, batch).logprobs.mean()
@@ -188,10 +188,9 @@ class _Run:
                     "Expected a finite number.",
                     "Lower the stage's learning_rate, for example to a third, and run again.",
                 )
-            self.optimiser.zero_grad(set_to_none=True)
             mean.backward()
             torch.nn.utils.clip_grad_norm_(self.weights, CLIP_NORM)
-            self.optimiser.step()
+            self.optimizers.step(rate)
             self.record.losses.append(loss)
         self.record.steps += 1
         self.record.tokens += batch.tokens
@@ -204,7 +203,7 @@ class _Run:
         return {
             "key": self.key,
             "weights": weights,
-            "optimiser": self.optimiser.state_dict(),
+            "optimizers": self.optimizers.state_dict(),
             "record": asdict(self.record),
             "place": [self.epoch, self.batch],
             "random": torch.get_rng_state(),
@@ -216,7 +215,7 @@ class _Run:
             for name, weight in self.model.named_parameters():
                 if name in state["weights"]:
                     weight.copy_(state["weights"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.optimizers.load_state_dict(state["optimizers"])
         self.record = TrainingRecord(**state["record"])
         self.epoch, self.batch = state["place"]
         torch.set_rng_state(state["random"])
@@ -253,7 +252,7 @@ def _warm_up(examples: Sequence[Example], batch_tokens: int, epochs: float) -> i
     return max(1, min(WARM_UP_STEPS, int(steps / 10)))
 
 
-def _fingerprint(model: Any, examples: Sequence[Example], settings: list[float]) -> str:
+def _fingerprint(model: Any, examples: Sequence[Example], settings: list[float | str]) -> str:
     digest = hashlib.sha256(repr(settings).encode())
     for name, weight in model.named_parameters():
         digest.update(f"{name} {tuple(weight.shape)} {weight.requires_grad} {weight.detach().double().sum().item()!r}".encode())

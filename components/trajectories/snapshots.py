@@ -1,7 +1,8 @@
 """Versions of `data/` under DVC: one `data.dvc` for the whole directory, its bytes in the cache and in two remotes.
 
-`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first snapshot, so that a fresh clone needs no login;
-`local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one, unless `core.remote` names another, such as an object store.
+`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first snapshot: it is DVC's default, so that a plain
+`dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one, unless
+`core.remote` names another remote than `seed`, such as an object store.
 
 DVC fails quietly in three ways that are closed here: a fetch of a missing object succeeds, a checkout writes damaged cache
 bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes in `data.dvc`, and
@@ -64,7 +65,7 @@ def configure_remotes(root: Path) -> None:
 
     with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("repo") as config:
         core = config.setdefault("core", {})
-        core.update(analytics="false", autostage="false", remote=core.get("remote", LOCAL))
+        core.update(analytics="false", autostage="false", remote=core.get("remote", SEED))
         for name, place in ((SEED, "seed"), (LOCAL, ".dreamgym/dvc-remote")):
             config.setdefault("remote", {})[name] = {"url": RelPath(str(root.absolute() / place)), "verify": "true"}
 
@@ -97,12 +98,12 @@ def data_hash(root: Path) -> str:
 
 
 def push(root: Path, remote: str = "") -> None:
-    """Copy the snapshot to `remote`, by default the configured one.
+    """Copy the snapshot to `remote`, by default the configured one (`local` where that is `seed`).
 
     Raises:
         DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20 MB.
     """
-    remote = remote or _remotes(root)[0]
+    remote = remote or next((name for name in _remotes(root) if name != SEED), LOCAL)
     size = _pointer(root).size
     if remote == SEED and size > SEED_LIMIT_BYTES:
         found = f"The snapshot has {size:,} bytes: too many for the seed remote, which is part of the git repository."
@@ -114,7 +115,7 @@ def push(root: Path, remote: str = "") -> None:
 
 
 def pull(root: Path) -> Snapshot:
-    """Bring `data/` to the snapshot that `data.dvc` names, from the default remote, then `local`, then `seed`; verified.
+    """Bring `data/` to the snapshot that `data.dvc` names, from the default remote, `local` and `seed` in turn; verified.
 
     Raises:
         DataError: an object is in none of them, a file arrived damaged, or `data/` holds changes that were never versioned.
@@ -249,7 +250,7 @@ def _cache(root: Path) -> Path:
 def _remotes(root: Path) -> list[str]:
     """The default remote, `local` and `seed`, each once."""
     config = _config(root)
-    names = dict.fromkeys([config.get("core", {}).get("remote", LOCAL), LOCAL, SEED])
+    names = dict.fromkeys([config.get("core", {}).get("remote", SEED), LOCAL, SEED])
     return [name for name in names if name in config.get("remote", {})]
 
 

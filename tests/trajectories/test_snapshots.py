@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_committed_config_names_no_path_of_this_machine(repository):
 
 def test_configure_remotes_keeps_another_default(repository):
     config = repository / ".dvc" / "config"
-    config.write_text(config.read_text().replace("remote = local", "remote = store") + "['remote \"store\"']\n    url = s3://bucket/data\n")
+    config.write_text(config.read_text().replace("remote = seed", "remote = store") + "['remote \"store\"']\n    url = s3://bucket/data\n")
     snapshots.configure_remotes(repository)
     assert "remote = store" in config.read_text() and "s3://bucket/data" in config.read_text()
 
@@ -91,8 +92,10 @@ def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
     _git(repository, "add", "-A")
     _git(repository, "commit", "-qm", "seed")
     _git(repository, "clone", "-q", str(repository), str(tmp_path / "clone"))
-    snapshots.pull(tmp_path / "clone")
+    subprocess.run([sys.executable, "-m", "dvc", "pull", "-q"], cwd=tmp_path / "clone", check=True)  # as a person types it
     assert (tmp_path / "clone" / "data" / "b.txt").read_text() == "transitions"
+    _drop_workspace(tmp_path / "clone")
+    assert snapshots.pull(tmp_path / "clone").files == 2
 
 
 def test_a_worktree_pulls_from_the_shared_cache(repository, tmp_path):

@@ -136,12 +136,12 @@ class _Random:
 
     def act(self, known: Knowledge, admissible: list[str]) -> str:
         rng, luck = self.expert.rng, self.expert.rng.random()
-        if luck < 0.12:
+        if luck < 0.22:
             return impossible(known, self.expert.goal, rng)
-        if luck < 0.18:
+        if luck < 0.26:
             return malformed(known, rng)
         useful = [a for a in admissible if not a.startswith(_IDLE)]
-        return rng.choice(admissible if luck < 0.25 or not useful else useful)
+        return rng.choice(admissible if luck < 0.32 or not useful else useful)
 
 
 @dataclass
@@ -151,9 +151,9 @@ class _NearMiss:
     def act(self, known: Knowledge, admissible: list[str]) -> str:
         rng, goal, held = self.expert.rng, self.expert.goal, known.holding
         luck = rng.random()
-        if luck < 0.12:
+        if luck < 0.20:
             return impossible(known, goal, rng)
-        if luck < 0.35 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
+        if luck < 0.42 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
             return rng.choice(hot)
         if held and kind(held) != goal.target and luck < 0.75 and goal.parent:
             return self.expert.deliver(known, held)
@@ -172,23 +172,39 @@ class _NearMiss:
 
 
 def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
-    """A well-formed command that the engine will most likely refuse: not held, not here, no such thing."""
+    """A well-formed command that the engine will most likely refuse: not held, not here, no such thing.
+
+    Half of them are what an agent is tempted to: the wanted thing or a thing seen elsewhere from where it stands, a place of a
+    kind that it needs or that the room lacks.
+    """
     things = sorted({thing for box in known.contents.values() for thing in box}) or [f"{goal.target} 1"]
-    thing = rng.choice([*things, f"{goal.target} {rng.randint(1, 3)}", f"{goal.target} 1"])
-    place = rng.choice([*known.receptacles, f"{goal.parent or 'desk'} {rng.randint(1, 9)}"])
+    wanted = f"{goal.target} {rng.randint(1, 3)}"
+    thing = rng.choice([*things, wanted, f"{goal.target} 1"])
+    stranger = f"{rng.choice(sorted(HOLDS))} {rng.randint(1, 4)}"
+    needed = f"{goal.parent or rng.choice(sorted(HOLDS))} {rng.randint(1, 4)}"
+    place = rng.choice([*known.receptacles, f"{goal.parent or 'desk'} {rng.randint(1, 9)}", stranger])
+    here = known.place or place
     verb = rng.choice(("heat", "cool", "clean"))
-    return rng.choice(
-        (
-            f"move {thing} to {place}",
-            f"move {goal.target} 1 to {goal.parent or 'desk'} 1",
-            f"take {thing} from {place}",
-            f"{verb} {thing} with {STATIONS[verb]} 1",
-            f"open {place}",
-            f"go to {kind(place)} {rng.randint(5, 12)}",
-            f"use {goal.lamp or 'desklamp'} {rng.randint(1, 2)}",
-            f"close {place}",
-        )
+    tempting = (
+        f"take {wanted} from {here}",
+        f"take {thing} from {here}",
+        f"go to {needed}",
+        f"go to {stranger}",
+        f"go to {kind(place)} {rng.randint(1, 9)}",
+        f"move {thing} to {here}",
+        f"{verb} {known.holding or wanted} with {STATIONS[verb]} 1",
     )
+    clumsy = (
+        f"move {thing} to {place}",
+        f"move {goal.target} 1 to {goal.parent or 'desk'} 1",
+        f"take {thing} from {place}",
+        f"{verb} {thing} with {STATIONS[verb]} 1",
+        f"open {place}",
+        f"go to {kind(place)} {rng.randint(5, 12)}",
+        f"use {goal.lamp or 'desklamp'} {rng.randint(1, 2)}",
+        f"close {place}",
+    )
+    return rng.choice(rng.choice((tempting, clumsy)))
 
 
 def malformed(known: Knowledge, rng: random.Random) -> str:

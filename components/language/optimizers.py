@@ -1,0 +1,59 @@
+"""Optimisers of supervised training: AdamW for everything, or Muon for the matrices inside the blocks and AdamW for the rest.
+
+Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix; scaled as in "Muon is Scalable for LLM Training" (arXiv
+2502.16982) it takes AdamW's learning rate. A small model learns to copy in fewer updates with it (docs/experiments.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch.nn import Module, Parameter
+from torch.optim import AdamW, Muon, Optimizer
+
+OptimizerName = Literal["adamw", "muon"]
+
+BETAS = (0.9, 0.98)
+WEIGHT_DECAY = 0.01
+
+
+class Optimizers:
+    """One or two optimisers that step together under one learning rate."""
+
+    def __init__(self, parts: Sequence[Optimizer]) -> None:
+        self.parts = list(parts)
+
+    def step(self, rate: float) -> None:
+        """One update of all weights at the learning rate `rate`; the gradients are then gone."""
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = rate
+            part.step()
+            part.zero_grad(set_to_none=True)
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """The states of the parts, in order."""
+        return [part.state_dict() for part in self.parts]
+
+    def load_state_dict(self, states: Sequence[dict[str, Any]]) -> None:
+        """Go on from `states`."""
+        for part, state in zip(self.parts, states, strict=True):
+            part.load_state_dict(state)
+
+
+def make_optimizers(model: Module, name: OptimizerName, learning_rate: float) -> Optimizers:
+    """Optimisers of the trainable weights of `model`; with "muon" the 2-D weights of its blocks go to Muon."""
+    trained = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
+    if name == "adamw":
+        return Optimizers([_adamw((weight for _, weight in trained), learning_rate)])
+    matrices = [weight for key, weight in trained if weight.ndim == 2 and ".layers." in f".{key}"]
+    chosen = {id(weight) for weight in matrices}
+    rest = [weight for _, weight in trained if id(weight) not in chosen]
+    muon = [Muon(matrices, lr=learning_rate, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw")] if matrices else []
+    return Optimizers([*muon, *([_adamw(rest, learning_rate)] if rest else [])])
+
+
+def _adamw(weights: Iterable[Parameter], learning_rate: float) -> torch.optim.Optimizer:
+    return AdamW(list(weights), lr=learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
