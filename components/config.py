@@ -112,7 +112,7 @@ class ExperienceModelConfig(Section):
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
     history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
     recall: int = Field(
-        4, ge=0, description="Earlier states of the episode that speak of what the action names, shown again beside it (our choice); 0: none."
+        4, ge=0, description="Earlier states of the episode that name what the action names, shown again beside it (our choice); 0: none."
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
     max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.utilities.annotations import quote
 
 from components.config import Config
 from components.environments import make_adapter
@@ -49,9 +50,9 @@ def pretrain(config: Config, root: Path = Path()) -> Path:
     work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
     torch.set_num_threads(config.threads)
     episodes = corpus(config, work)
-    vocabulary = learn_vocabulary(config, episodes)
-    examples = render(config, vocabulary, episodes)
-    return train(config, vocabulary, examples, work, target)
+    vocabulary = learn_vocabulary(config, quote(episodes))
+    examples = render(config, vocabulary, quote(episodes))
+    return train(config, vocabulary, quote(examples), work, target)  # quoted, else Prefect looks into millions of tokens, for minutes
 
 
 @task(cache_policy=NO_CACHE)
@@ -110,7 +111,8 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     settings = config.pretrain
     record = supervised_finetune(
         model, examples, epochs=1.0, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=settings.seed,
-        optimizer=settings.optimizer, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", checkpoint_every=500, on_step=_report,
+        optimizer=settings.optimizer, total_tokens=settings.tokens,
+        checkpoint=work / "checkpoint.pt", checkpoint_every=500, on_step=_report,
     )  # fmt: skip
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = _card(config, model, examples, record)

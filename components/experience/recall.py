@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 _WORD = re.compile(r"\w+")
-_GLUE = frozenset("a an and at for from in into is of on or some the to under with".split())
+_GLUE = frozenset(["a", "an", "and", "at", "for", "from", "in", "into", "is", "of", "on", "or", "some", "the", "to", "under", "with"])
 
 
 def recall(states: Sequence[str], action: str, k: int) -> list[str]:
