@@ -63,11 +63,12 @@ def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import ensure_data, require_repository
+        from flows.preflight import check_settings, ensure_data, require_repository
         from flows.summary import print_run
 
         require_repository(place)
         ensure_data(place, _say, backbone=not settings.backbone.path)
+        check_settings(place, settings, config)
         _say("Starting (the libraries take some seconds to load) ...")
         from flows.retrain import retrain as flow
 
@@ -158,9 +159,10 @@ def evaluate(
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import ensure_data
+        from flows.preflight import check_settings, ensure_data
 
         ensure_data(place, _say, backbone=False)
+        check_settings(place, settings, config)
         from rich.table import Table
 
         from flows.score import score_policy

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -19,6 +20,7 @@ from components.config import Config
 from components.environments import make_adapter
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
+from components.tracking.atomic import write_json
 from components.trajectories.collect import BEHAVIOURS, collect, plan
 from components.trajectories.snapshots import Snapshot, push, snapshot
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
@@ -54,7 +56,7 @@ def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None =
     played = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
     # 3. Keep a version of what lies there, then write.
     keep_old_version(root)
-    write(DataLayout(root / "data"), tasks, played)
+    write(config, DataLayout(root / "data"), tasks, played)
     # 4. Version the new data and push it to the default remote.
     version = snapshot(root)
     push(root)
@@ -97,9 +99,18 @@ def keep_old_version(root: Path) -> None:
 
 
 @task(cache_policy=NO_CACHE)
-def write(layout: DataLayout, tasks: dict[str, list[Task]], played: dict[str, list[Trajectory]]) -> None:
-    """The five Parquet files."""
+def write(config: Config, layout: DataLayout, tasks: dict[str, list[Task]], played: dict[str, list[Trajectory]]) -> None:
+    """The five Parquet files, and the settings that made them."""
     for name, chosen in tasks.items():
         write_tasks(layout.tasks(name), chosen)
     for name, episodes in played.items():
         write_transitions(layout.trajectories(name), [step for episode in episodes for step in episode.steps])
+    write_json(layout.settings, recorded_settings(config))
+
+
+def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
+    """The part of the config that the recorded games and episodes depend on."""
+    return {
+        "environment": config.environment.model_dump(exclude={"workers"}),
+        "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),
+    }

@@ -24,13 +24,14 @@ def retrain_from_file(config_file: str = "configs/quick.yaml", overrides: list[s
 
     A refused promotion is a normal outcome: the flow completes. Any other failure fails it.
     """
-    from flows.preflight import ensure_data, require_repository
+    from flows.preflight import check_settings, ensure_data, require_repository
     from flows.retrain import retrain
 
     root, log = Path.cwd(), get_run_logger()
     config = load_config(root / config_file, overrides or [])
     require_repository(root)
     ensure_data(root, log.info, backbone=not config.backbone.path)
+    check_settings(root, config, Path(config_file))
     finished = retrain(config, root)
     log.info("run %s: %s", finished.directory.name, finished.decision.reason)
     return finished.directory.name

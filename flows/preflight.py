@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from components.errors import DataError
+from components.config import Config
+from components.errors import ConfigError, DataError
+from components.trajectories.store import DataLayout
 
 
 def require_repository(root: Path) -> None:
@@ -50,6 +53,34 @@ def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True
     say(f"Not there yet: {', '.join(missing)}. Pulling the snapshot that data.dvc names ...")
     made = pull(root)
     say(f"Pulled {made.files} files, {made.size / 1e6:.1f} MB, DVC hash {made.hash}.")
+
+
+def check_settings(root: Path, config: Config, file: Path | None = None) -> None:
+    """Refuse a config that asks for other games or episodes than those recorded under `data/`: it would silently do nothing.
+
+    Data without settings.json (recorded elsewhere) is taken as it is. `environment.max_steps` may differ: it is a limit of play.
+
+    Raises:
+        ConfigError: a setting differs; the message names it with both values.
+    """
+    path = DataLayout(root / "data").settings
+    if not path.is_file():
+        return
+    differing = {
+        f"{section}.{name}": (value, asked)
+        for section, values in json.loads(path.read_text()).items()
+        for name, value in values.items()
+        if (asked := getattr(getattr(config, section), name, value)) != value and (section, name) != ("environment", "max_steps")
+    }
+    if differing:
+        there = ", ".join(f"{name}={value}" for name, (value, _) in differing.items())
+        here = ", ".join(f"{name}={asked}" for name, (_, asked) in differing.items())
+        raise ConfigError(
+            f"data/ was recorded with {there}; this config asks for {here}.",
+            "Training on it would not be what the config says.",
+            f"Record anew with the same config and overrides: dreamgym collect{f' --config {file}' if file else ''} "
+            "(the old data stays in DVC's cache). Or keep the data and give its values.",
+        )
 
 
 def missing_data(root: Path, backbone: bool = True) -> list[str]:

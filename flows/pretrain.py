@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from prefect import flow, get_run_logger, task
@@ -35,6 +35,8 @@ from components.tracking.hashes import code_hash
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 
+T = TypeVar("T")
+
 SEED_OFFSET = 1000
 """Added to the seed of the pretraining games, so that they are other games than the offline data's."""
 BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 2, "random": 1}
@@ -50,9 +52,15 @@ def pretrain(config: Config, root: Path = Path()) -> Path:
     work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
     torch.set_num_threads(config.threads)
     episodes = corpus(config, work)
-    vocabulary = learn_vocabulary(config, quote(episodes))
-    examples = render(config, vocabulary, quote(episodes))
-    return train(config, vocabulary, quote(examples), work, target)  # quoted, else Prefect looks into millions of tokens, for minutes
+    vocabulary = learn_vocabulary(config, _whole(episodes))
+    examples = render(config, vocabulary, _whole(episodes))
+    return train(config, vocabulary, _whole(examples), work, target)
+
+
+def _whole(value: T) -> T:
+    """`value` as a task's argument that Prefect does not search for futures: in millions of tokens that would take minutes."""
+    quoted: Any = quote(value)
+    return quoted
 
 
 @task(cache_policy=NO_CACHE)

@@ -16,7 +16,8 @@ from torch.optim import AdamW, Muon, Optimizer
 OptimizerName = Literal["adamw", "muon"]
 
 BETAS = (0.9, 0.98)
-WEIGHT_DECAY = 0.01
+WEIGHT_DECAY: dict[OptimizerName, float] = {"adamw": 0.01, "muon": 0.1}
+"""Of all weights; Muon's larger rate needs the larger decay to keep them small."""
 
 
 class Optimizers:
@@ -45,15 +46,16 @@ class Optimizers:
 
 def make_optimizers(model: Module, name: OptimizerName, learning_rate: float) -> Optimizers:
     """Optimisers of the trainable weights of `model`; with "muon" the 2-D weights of its blocks go to Muon."""
+    decay = WEIGHT_DECAY[name]
     trained = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
     if name == "adamw":
-        return Optimizers([_adamw((weight for _, weight in trained), learning_rate)])
+        return Optimizers([_adamw((weight for _, weight in trained), learning_rate, decay)])
     matrices = [weight for key, weight in trained if weight.ndim == 2 and ".layers." in f".{key}"]
     chosen = {id(weight) for weight in matrices}
     rest = [weight for _, weight in trained if id(weight) not in chosen]
-    muon = [Muon(matrices, lr=learning_rate, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw")] if matrices else []
-    return Optimizers([*muon, *([_adamw(rest, learning_rate)] if rest else [])])
+    muon = [Muon(matrices, lr=learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")] if matrices else []
+    return Optimizers([*muon, *([_adamw(rest, learning_rate, decay)] if rest else [])])
 
 
-def _adamw(weights: Iterable[Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    return AdamW(list(weights), lr=learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
+def _adamw(weights: Iterable[Parameter], learning_rate: float, decay: float) -> torch.optim.Optimizer:
+    return AdamW(list(weights), lr=learning_rate, betas=BETAS, weight_decay=decay, fused=True)

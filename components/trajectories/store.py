@@ -53,6 +53,11 @@ class DataLayout:
         return self.root / "trajectories" / f"{name}.parquet"
 
     @property
+    def settings(self) -> Path:
+        """The settings that the games and the episodes were made with."""
+        return self.root / "settings.json"
+
+    @property
     def replay(self) -> Path:
         """Directory of the append-only replay log."""
         return self.root / "replay"

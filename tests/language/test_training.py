@@ -68,10 +68,11 @@ def test_other_architectures_and_adapters_are_scored_too():
     assert any(weight.grad is not None for name, weight in wrapped.named_parameters() if "lora" in name)
 
 
-def test_finetuning_learns_what_can_be_known_and_is_repeatable():
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_finetuning_learns_what_can_be_known_and_is_repeatable(optimizer):
     records, models = [], [make_model(), make_model()]
     for model in models:
-        records.append(supervised_finetune(model, EXAMPLES, epochs=12, **SETTINGS))
+        records.append(supervised_finetune(model, EXAMPLES, epochs=12, optimizer=optimizer, **SETTINGS))
     assert records[0].losses[0] > 3.5
     assert records[0].final_loss < 1.2
     assert records[0].losses == records[1].losses
@@ -87,14 +88,15 @@ def test_a_fraction_of_an_epoch_is_a_fraction_of_its_tokens():
     assert supervised_finetune(make_model(), EXAMPLES, epochs=1000, max_seconds=0.2, **SETTINGS).seconds < 5
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank):
+def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank, optimizer):
     def fresh():
         torch.manual_seed(0)
         return add_lora(make_model(), LoraConfig(rank=rank))
 
     whole, stopped = fresh(), fresh()
-    settings = {**SETTINGS, "epochs": 3, "checkpoint_every": 4}
+    settings = {**SETTINGS, "epochs": 3, "checkpoint_every": 4, "optimizer": optimizer}
     expected = supervised_finetune(whole, EXAMPLES, **settings)
     assert expected.steps > 12
 

@@ -105,9 +105,18 @@ class Knowledge:
                     return f"{thing} at {place}"
         return ""
 
+    def checks(self, action: str) -> list[tuple[bool, str]]:
+        """What `action` needs, one (holds, in words) after the other, up to the first need that does not hold."""
+        found: list[tuple[bool, str]] = []
+        for holds, yes, no in _Needs(self).of(action):
+            found.append((holds, yes if holds else no))
+            if not holds:
+                break
+        return found
+
     def obstacle(self, action: str) -> str:
         """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
-        return _Obstacles(self).find(action)
+        return next((words for holds, words in self.checks(action) if not holds), "")
 
 
 def learn(trajectory: Trajectory) -> Knowledge:
@@ -125,19 +134,23 @@ _ACTIONS = re.compile(
 )
 
 
+Need = tuple[bool, str, str]
+"""Whether it holds, how one says that it does, how one says that it does not."""
+
+
 @dataclass
-class _Obstacles:
+class _Needs:
     known: Knowledge
 
-    def find(self, action: str) -> str:
+    def of(self, action: str) -> list[Need]:
         found = _ACTIONS.match(action.strip())
         if not found:
-            return "no such command"
+            return [(False, "", "no such command")]
         part = {name: value for name, value in found.groupdict().items() if value}
         if "go" in part:
             return self._go(part["go_r"])
         if "door" in part:
-            return self._here(part["door_r"]) or self._door(part["door"], part["door_r"])
+            return [self._there(part["door_r"]), *self._door(part["door"], part["door_r"])]
         if "take" in part:
             return self._take(part["take"], part["take_r"])
         if "move" in part:
@@ -146,49 +159,48 @@ class _Obstacles:
             return self._treat(part["verb"], part["treat"], part["treat_r"])
         if "use" in part:
             return self._use(part["use"])
-        return self._examine(part["examine"]) if "examine" in part else ""
+        return self._examine(part["examine"]) if "examine" in part else []
 
-    def _go(self, place: str) -> str:
-        if place not in self.known.receptacles:
-            return "no such place"
-        return "already there" if place == self.known.place else ""
+    def _go(self, place: str) -> list[Need]:
+        return [(place in self.known.receptacles, "a place", "no such place"), (place != self.known.place, "elsewhere", "already there")]
 
-    def _here(self, place: str) -> str:
-        return "" if place == self.known.place else "not there"
+    def _there(self, place: str) -> Need:
+        return place == self.known.place, "there", "not there"
 
-    def _door(self, verb: str, place: str) -> str:
-        if kind(place) not in OPENABLE:
-            return "no door"
+    def _door(self, verb: str, place: str) -> list[Need]:
         closed = self.known.doors.get(place) == "closed"
-        return {"open": "" if closed else "open already", "close": "closed already" if closed else ""}[verb]
+        state = (closed, "closed", "open already") if verb == "open" else (not closed, "open", "closed already")
+        return [(kind(place) in OPENABLE, "a door", "no door"), state]
 
-    def _reach(self, place: str) -> str:
-        return self._here(place) or ("closed" if self.known.doors.get(place) == "closed" else "")
+    def _reach(self, place: str) -> list[Need]:
+        door = [(self.known.doors.get(place) != "closed", "open", "closed")] if kind(place) in OPENABLE else []
+        return [self._there(place), *door]
 
-    def _take(self, thing: str, place: str) -> str:
-        if self.known.holding:
-            return "hand full"
-        missing = "not in it" if thing not in self.known.contents.get(place, set()) else ""
-        lamp = "too heavy" if kind(thing) in ("desklamp", "floorlamp") else ""
-        return self._reach(place) or missing or lamp
+    def _take(self, thing: str, place: str) -> list[Need]:
+        inside = (thing in self.known.contents.get(place, set()), "in it", "not in it")
+        weight = [(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
+        return [(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
 
-    def _move(self, thing: str, place: str) -> str:
-        unfit = "" if kind(thing) in HOLDS.get(kind(place), ()) else "does not belong there"
-        return self._held(thing) or self._reach(place) or unfit
+    def _move(self, thing: str, place: str) -> list[Need]:
+        fits = (kind(thing) in HOLDS.get(kind(place), ()), "belongs there", "does not belong there")
+        return [self._held(thing), *self._reach(place), fits]
 
-    def _held(self, thing: str) -> str:
-        return "" if self.known.holding == thing else "not held"
+    def _held(self, thing: str) -> Need:
+        return self.known.holding == thing, "held", "not held"
 
-    def _treat(self, verb: str, thing: str, station: str) -> str:
-        wrong = "" if kind(station) == STATIONS[verb] else "wrong station"
-        unable = "" if kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]] else "cannot be treated"
-        return self._held(thing) or wrong or self._here(station) or unable
+    def _treat(self, verb: str, thing: str, station: str) -> list[Need]:
+        able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
+        return [
+            self._held(thing),
+            (kind(station) == STATIONS[verb], "right station", "wrong station"),
+            self._there(station),
+            (able, "can be treated", "cannot be treated"),
+        ]
 
-    def _use(self, thing: str) -> str:
-        if kind(thing) not in ("desklamp", "floorlamp"):
-            return "no switch"
-        return "" if self.known.lamps.get(thing) == self.known.place else "not here"
+    def _use(self, thing: str) -> list[Need]:
+        lamp = kind(thing) in ("desklamp", "floorlamp")
+        return [(lamp, "a switch", "no switch"), (self.known.lamps.get(thing) == self.known.place, "here", "not here")]
 
-    def _examine(self, what: str) -> str:
+    def _examine(self, what: str) -> list[Need]:
         # The engine shows a place or what is held; what lies in a place it refuses to show.
-        return "" if what in (self.known.place, self.known.holding) else "not here"
+        return [(what in (self.known.place, self.known.holding), "here", "not here")]

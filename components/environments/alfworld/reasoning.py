@@ -1,15 +1,16 @@
 """The programmatic teacher: why an action leads where it led (R* of Eq. 5), from what the agent could know.
 
-It tracks what success depends on. First where the agent is and what it holds, then whether the action can work, with the
-obstacle if not; then whether the place is new or known; and for actions that may reach the goal, what is wanted beside what
-was got, in the same form, and the conclusion. A small model judges well between two phrases that stand side by side and
-badly over a distance, so the facts are written down before each verdict. Examples:
+It tracks what success depends on. First where the agent is and what it holds; then what the action needs, one need after the
+other up to the first that does not hold, and the verdict; then whether the place is new or known; and for actions that may
+reach the goal, what is wanted beside what was got, in the same form, and the conclusion. A small model judges well between
+two phrases that stand side by side and badly over a distance, so the facts are written down before each verdict. Examples:
 
-    at desk 1, hold nothing. works, new
-    at desk 1, hold mug 2. fails, hand full
-    at cabinet 3, hold mug 1. works. want hot mug in cabinet, got plain mug in cabinet. not done
-    at shelf 1, hold mug 1. works. want two mug in cabinet, got one mug in shelf. not done
-    at desk 1, hold book 2. works. want book under desklamp, got book under desklamp. done
+    at desk 1, hold nothing. a place, elsewhere. works, new
+    at desk 1, hold mug 2. hand full. fails
+    at cabinet 3, hold nothing. hand free, there, open, not in it. fails
+    at cabinet 3, hold mug 1. held, there, open, belongs there. works. want hot mug in cabinet, got plain mug in cabinet. not done
+    at shelf 1, hold mug 1. held, there, belongs there. works. want two mug in cabinet, got one mug in shelf. not done
+    at desk 1, hold book 2. a switch, here. works. want book under desklamp, got book under desklamp. done
 """
 
 from __future__ import annotations
@@ -24,13 +25,20 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     """The reasoning for one transition; its conclusion is always the engine's own outcome."""
     known, goal, seen = learn(trajectory), read_goal(trajectory.task.instruction), read_state(next_state)
     facts = f"{'at ' + known.place if known.place else 'in the room'}, hold {known.holding or 'nothing'}. "
+    checks = known.checks(action)
     if seen.event == "failed":
-        return f"{facts}fails, {known.obstacle(action) or 'no effect'}"
+        return f"{facts}{_list(checks) if known.obstacle(action) else 'no effect'}. fails"
+    if checks and not known.obstacle(action):
+        facts += f"{_list(checks)}. "
     after = learn(trajectory)
     after.see(next_state)
     text = f"{facts}works{_novelty(known, action)}"
     check = _check(goal, action, after) if goal else ""
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
+
+
+def _list(checks: list[tuple[bool, str]]) -> str:
+    return ", ".join(words for _, words in checks)
 
 
 def _novelty(known: Knowledge, action: str) -> str:

@@ -114,8 +114,10 @@ def test_going_to_a_lamp_that_shines_may_be_the_last_step(world):
         made = Transition("t", "e", len(said), "", action, answer.state, answer.reward, answer.done)
         episode = Trajectory(body, (*episode.steps, made))
     want = "works. want book under desklamp, got {} under {}. not done"
-    assert said[1] == want.format("nothing", "desklamp") and said[3] == want.format("book", "nothing")
-    assert said[4:] == ["works, new", "works, known. want book under desklamp, got book under desklamp. done"]
+    assert said[1] == "a switch, here. " + want.format("nothing", "desklamp")
+    assert said[3] == "hand free, there, in it. " + want.format("book", "nothing")
+    went = "a place, elsewhere. works, "
+    assert said[4:] == [f"{went}new", f"{went}known. want book under desklamp, got book under desklamp. done"]
     assert episode.success
 
 
@@ -142,8 +144,11 @@ def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
     for history, step in everything(played) + moments(wild):
         text = reason(history, step.action, step.next_state, step.reward)
         failed = read_state(step.next_state).event == "failed"
-        place, held, verdict = re.match(r"(?:at|in the) ([a-z]+(?: \d+)?), hold ([a-z]+(?: \d+)?)\. (works|fails)", text).groups()
+        form = r"(?:at|in the) ([a-z]+(?: \d+)?), hold ([a-z]+(?: \d+)?)\. (?:([a-z, ]+)\. )?(works|fails)\b"
+        place, held, needs, verdict = re.match(form, text).groups()
         assert (verdict == "fails") == failed and "no effect" not in text
+        denials = [need for need in (needs or "").split(", ") if re.search(r"\b(?:not|no|full|already|wrong|cannot)\b|^closed$|heavy", need)]
+        assert failed == bool(denials) or step.action.startswith("open "), (text, step.action)
         assert held == (read_state(step.state).holding or "nothing")
         assert place == (learn(history).place or "room")
         if "want" in text:
