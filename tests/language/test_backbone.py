@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from components.config import BackboneConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.backbone import add_lora, build_backbone, load_backbone, merge_lora, save_model
+from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
 
 TEXTS = [f"put mug {i} in cabinet {i % 5}" for i in range(30)]
@@ -72,7 +73,7 @@ def test_embeddings_grow_for_markers_that_a_foreign_tokenizer_lacks(tmp_path):
     foreign.save_pretrained(tmp_path)
     first, words = load_backbone(tmp_path)
     second, _ = load_backbone(tmp_path)
-    assert first.get_input_embeddings().weight.shape[0] == len(words) == len(foreign) + 11
+    assert first.get_input_embeddings().weight.shape[0] == len(words) == len(foreign) + len(MARKERS)
     assert torch.equal(logits_of(first), logits_of(second))
 
 
