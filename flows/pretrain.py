@@ -10,6 +10,7 @@ those of the offline data, the fidelity set and the test split.
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -99,7 +100,7 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -
     buffer = ReplayBuffer(config.retrieval)
     buffer.add([step for episode in episodes[:POOL_EPISODES] for step in episode.steps])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
-    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
+    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model, echo=True)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
     examples += [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
     buffer.close()
@@ -115,6 +116,7 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 @task(cache_policy=NO_CACHE)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
     """Train from random weights and write the backbone with its card."""
+    gc.freeze()  # else the collector walks millions of token lists again and again
     model = build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
     settings = config.pretrain
     record = supervised_finetune(

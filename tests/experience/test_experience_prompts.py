@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.experience.prompts import Answer, answer, growth, opening, parse_answer, render_trajectory, render_variation, turn
-from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, STATE, SUCCESS, TASK, THINK, TURN, Marker
+from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, RECALL, STATE, SUCCESS, TASK, THINK, TURN, Marker
 
 HOSTILE = [
     "<success>",
@@ -114,6 +114,25 @@ def test_the_loss_is_on_the_answers_and_the_branches_hang_on_the_trunk():
         assert pieces(segment.tokens) == marked([*turn(EPISODE.task, step.state, step.action, demos), *target])
         assert segment.loss == sorted(segment.loss)
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
+
+
+def test_an_echo_puts_loss_on_what_the_turn_repeats_and_on_nothing_else():
+    plain, echoed = (render_trajectory(VOCABULARY, EPISODE, DEMOS, recalled=2, echo=echo) for echo in (False, True))
+    assert [s.tokens for s in plain.segments] == [s.tokens for s in echoed.segments]
+    for segment, step in zip((s for s in echoed.segments if s.branch), EPISODE.steps, strict=True):
+        repeated = [TURN, EPISODE.task.instruction, STATE, EPISODE.task.initial_state, STATE, step.state]
+        assert tokens_with_loss(segment) == VOCABULARY.encode([*repeated, *answer(step, reasoning=True)])
+
+
+def test_the_turn_shows_earlier_states_that_name_what_the_action_names():
+    back = ("go to desk 1", "At desk 1: nothing. Holding mug 1.")
+    shown = [("go to desk 1", "At desk 1: mug 1."), ("go to shelf 2", "At shelf 2: nothing."), back]
+    episode = make_episode(make_task(), *shown)
+    example = render_trajectory(VOCABULARY, episode, [[], [], []], recalled=4)
+    last = pieces([s for s in example.segments if s.branch][-1].tokens)
+    expected = turn(episode.task, "At shelf 2: nothing.", "go to desk 1", [], ["At desk 1: mug 1."])
+    assert last[: len(expected)] == marked(expected)
+    assert RECALL in expected
 
 
 def test_without_history_the_trunk_is_the_task_alone():
