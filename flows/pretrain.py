@@ -27,6 +27,7 @@ from components.environments.protocol import Adapter
 from components.experience.dataset import transition_examples, variation_examples
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import build_backbone, save_model
+from components.language.copying import copy_examples
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune
@@ -100,7 +101,7 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -
     buffer = ReplayBuffer(config.retrieval)
     buffer.add([step for episode in episodes[:POOL_EPISODES] for step in episode.steps])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
-    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model, echo=True)
+    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
     examples += [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
     buffer.close()
@@ -115,19 +116,21 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 
 @task(cache_policy=NO_CACHE)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
-    """Train from random weights and write the backbone with its card."""
+    """Train from random weights, on copying first, and write the backbone with its card."""
     gc.freeze()  # else the collector walks millions of token lists again and again
     model = build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
     settings = config.pretrain
-    record = supervised_finetune(
-        model, examples, epochs=1.0, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=settings.seed,
-        optimizer=settings.optimizer, total_tokens=settings.tokens,
-        checkpoint=work / "checkpoint.pt", checkpoint_every=500, on_step=_report,
-    )  # fmt: skip
+    common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
+    common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report}
+    if settings.copy_tokens:
+        copies = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
+        supervised_finetune(model, copies, total_tokens=settings.copy_tokens, checkpoint=work / "copying.pt", **common)
+    record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = _card(config, model, examples, record)
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
-    (work / "checkpoint.pt").unlink(missing_ok=True)
+    for name in ("copying.pt", "checkpoint.pt"):
+        (work / name).unlink(missing_ok=True)
     return target
 
 

@@ -15,22 +15,16 @@ from components.records import Task, Trajectory
 
 
 def transition_examples(
-    vocabulary: Vocabulary, trajectories: Sequence[Trajectory], buffer: ReplayBuffer, config: ExperienceModelConfig, *, echo: bool = False
+    vocabulary: Vocabulary, trajectories: Sequence[Trajectory], buffer: ReplayBuffer, config: ExperienceModelConfig
 ) -> list[Example]:
-    """One example an episode; each step's demonstrations come from other episodes of `buffer`. `echo`: see `render_trajectory`."""
+    """One example an episode; each step's demonstrations come from other episodes of `buffer`."""
     examples = []
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
         demonstrations = buffer.retrieve(queries, [step.episode_id for step in trajectory.steps])
         examples.append(
             render_trajectory(
-                vocabulary,
-                trajectory,
-                demonstrations,
-                history=config.history,
-                recalled=config.recall,
-                reasoning=config.reasoning,
-                echo=echo,
+                vocabulary, trajectory, demonstrations, history=config.history, recalled=config.recall, reasoning=config.reasoning
             )
         )
     return examples

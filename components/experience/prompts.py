@@ -26,7 +26,6 @@ from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory, Transition
 
 OUTCOMES = (CONTINUE, SUCCESS, FAILURE)
-PIECES_A_DEMONSTRATION, PIECES_OF_ACTION = 6, 2  # of what `turn` gives
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ def render_trajectory(
     history: bool = True,
     recalled: int = 0,
     reasoning: bool = True,
-    echo: bool = False,
 ) -> Example:
     """A whole episode as one training example, loss on the answers only (Eq. 5: -log P(R|...) - log P(s', r|R, ...)).
 
@@ -95,17 +93,13 @@ def render_trajectory(
         demonstrations: for each step, the transitions retrieved for it (may be empty).
         history: False shows each step the task and its state, but no earlier step.
         recalled: how many earlier states a turn shows again, at most.
-        echo: put loss on what a turn repeats from the trunk as well: a model from random weights learns to copy by it.
     """
     segments = [_segment(vocabulary.encode(opening(trajectory.task)), False)]
     for step, demos in zip(trajectory.steps, demonstrations, strict=True):
         memories = recall(trajectory.up_to(step.step).states, step.action, recalled) if history else ()
-        prompt = turn(trajectory.task, step.state, step.action, demos, memories)
-        begin, end = PIECES_A_DEMONSTRATION * len(demos), len(prompt) - PIECES_OF_ACTION
-        prefix, repeated, question = (vocabulary.encode(part) for part in (prompt[:begin], prompt[begin:end], prompt[end:]))
+        prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos, memories))
         target = vocabulary.encode(answer(step, reasoning=reasoning))
-        loss = [False] * len(prefix) + [echo] * len(repeated) + [False] * len(question) + [True] * len(target)
-        segments.append(Segment(prefix + repeated + question + target, loss, branch=True))
+        segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True))
         if history:
             segments.append(_segment(vocabulary.encode(growth(step.action, step.next_state)), False))
     return Example(segments)

@@ -116,14 +116,6 @@ def test_the_loss_is_on_the_answers_and_the_branches_hang_on_the_trunk():
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
 
 
-def test_an_echo_puts_loss_on_what_the_turn_repeats_and_on_nothing_else():
-    plain, echoed = (render_trajectory(VOCABULARY, EPISODE, DEMOS, recalled=2, echo=echo) for echo in (False, True))
-    assert [s.tokens for s in plain.segments] == [s.tokens for s in echoed.segments]
-    for segment, step in zip((s for s in echoed.segments if s.branch), EPISODE.steps, strict=True):
-        repeated = [TURN, EPISODE.task.instruction, STATE, EPISODE.task.initial_state, STATE, step.state]
-        assert tokens_with_loss(segment) == VOCABULARY.encode([*repeated, *answer(step, reasoning=True)])
-
-
 def test_the_turn_shows_earlier_states_that_name_what_the_action_names():
     back = ("go to desk 1", "At desk 1: nothing. Holding mug 1.")
     shown = [("go to desk 1", "At desk 1: mug 1."), ("go to shelf 2", "At shelf 2: nothing."), back]

@@ -1,0 +1,33 @@
+"""Random sequences that come again: the exercise from which a small transformer learns to copy.
+
+A dream is mostly copying: the goal, a name, the list of what lay in a place. The circuit for it (induction heads, Olsson et al.
+2022) forms within a million tokens of this exercise, and had not formed after eight million of trajectories, whose lists
+are short, alike, and mixed with what cannot be known.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import chain
+
+from components.language.examples import Example, Segment
+from components.language.markers import MARKERS, TURN
+from components.language.tokenizer import Vocabulary
+
+SHORTEST, LONGEST, LARGEST_GAP = 8, 48, 32
+
+
+def copy_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
+    """Examples of about `tokens` tokens in all: a trunk of random tokens, and a branch that repeats its beginning, with loss there."""
+    rng = random.Random(f"copying/{seed}")
+    markers = {vocabulary.marker_id(marker) for marker in MARKERS}
+    words = [index for index in range(len(vocabulary)) if index not in markers]
+    turn, examples, made = vocabulary.marker_id(TURN), [], 0
+    while made < tokens:
+        phrase, gap = rng.choices(words, k=rng.randint(SHORTEST, LONGEST)), rng.choices(words, k=rng.randint(0, LARGEST_GAP))
+        trunk, branch = list(chain(phrase, gap)), [turn, *phrase]
+        # Which token comes first cannot be known; from the second on all can.
+        loss = [False, False] + [True] * (len(phrase) - 1)
+        examples.append(Example([Segment(trunk, [False] * len(trunk)), Segment(branch, loss, branch=True)]))
+        made += len(trunk) + len(branch)
+    return examples
