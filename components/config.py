@@ -83,8 +83,10 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    copy_tokens: int = Field(2_000_000, ge=0, description="Tokens of repeated random sequences trained on first, to learn to copy; 0: none.")
-    tokens: int = Field(15_000_000, ge=1, description="Tokens trained on, all passes together.")
+    copy_tokens: int = Field(
+        2_000_000, ge=0, description="Tokens of random sequences that come again, trained on first, to learn to copy; 0: none."
+    )
+    tokens: int = Field(11_000_000, ge=1, description="Tokens trained on, all passes together.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon needs about half of AdamW's updates (docs/experiments.md).")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
