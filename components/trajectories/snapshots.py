@@ -192,7 +192,7 @@ def _differs(root: Path, path: Path, digest: str) -> DataError:
     cached = _object(root, digest)
     if cached.is_file() and _digest(cached, "md5") != digest:
         found = f"{path} is damaged, because its cache object {cached} is."
-        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dvc pull`.")
+        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `{_pull_command(root, digest)}`.")
     found = f"{path} was changed after its snapshot."
     return DataError(found, f"Expected the MD5 {digest}.", "Type `dvc checkout --force data.dvc` to undo it, or `dvc add data` to keep it.")
 
@@ -215,7 +215,7 @@ def _listing(root: Path) -> dict[str, str]:
     path = _object(root, digest)
     if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
         found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
-        raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
+        raise DataError(found, next_step=f"Type `rm -f {path}`, then `{_pull_command(root, digest)}`.")
     return {entry["relpath"]: entry["md5"] for entry in json.loads(path.read_text(encoding="utf-8"))}
 
 
@@ -252,6 +252,12 @@ def _remotes(root: Path) -> list[str]:
     config = _config(root)
     names = dict.fromkeys([config.get("core", {}).get("remote", SEED), LOCAL, SEED])
     return [name for name in names if name in config.get("remote", {})]
+
+
+def _pull_command(root: Path, digest: str) -> str:
+    """What a person types to fetch the object `digest` again: `seed` lies in the clone, so it is seen whether it has it."""
+    in_seed = (root / "seed" / "files" / "md5" / digest[:2] / digest[2:]).is_file()
+    return "dvc pull" if in_seed or _remotes(root)[0] != SEED else f"dvc pull --remote {LOCAL}"
 
 
 def _fetch(root: Path, remote: str) -> str:
