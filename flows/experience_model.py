@@ -66,7 +66,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     with training(config):
         record = supervised_finetune(
             model, examples, epochs=settings.epochs, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens,
-            seed=config.seed, checkpoint=work / "checkpoint.pt",
+            seed=config.seed, optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt",
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
     (work / "checkpoint.pt").unlink(missing_ok=True)

@@ -33,7 +33,7 @@ def clone(
     policy.model = add_lora(policy.model, config.lora)
     record = supervised_finetune(
         policy.model, examples, epochs=config.epochs, learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=seed,
-        checkpoint=checkpoint,
+        optimizer=config.optimizer, checkpoint=checkpoint,
     )  # fmt: skip
     policy.model = merge_lora(policy.model)
     return record

@@ -151,9 +151,9 @@ class _NearMiss:
     def act(self, known: Knowledge, admissible: list[str]) -> str:
         rng, goal, held = self.expert.rng, self.expert.goal, known.holding
         luck = rng.random()
-        if luck < 0.20:
+        if luck < 0.26:
             return impossible(known, goal, rng)
-        if luck < 0.42 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
+        if luck < 0.45 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
             return rng.choice(hot)
         if held and kind(held) != goal.target and luck < 0.75 and goal.parent:
             return self.expert.deliver(known, held)
@@ -164,6 +164,8 @@ class _NearMiss:
     def _spoil(self, known: Knowledge, held: str) -> str:
         """The right object untreated to the right place, or to a wrong one, or under no lamp."""
         goal, rng = self.expert.goal, self.expert.rng
+        if goal.lamp and rng.random() < 0.5:
+            return f"use {goal.lamp} 1"
         if _untreated(goal, known):
             return self.expert.deliver(known, held)
         wrong = [r for r in known.receptacles if kind(held) in HOLDS[kind(r)] and kind(r) != goal.parent]
@@ -186,6 +188,8 @@ def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
     here = known.place or place
     verb = rng.choice(("heat", "cool", "clean"))
     tempting = (
+        f"use {goal.lamp} {rng.randint(1, 2)}" if goal.lamp else f"take {goal.target} 1 from {here}",
+        f"take {goal.target} {rng.randint(1, 2)} from {here}",
         f"take {wanted} from {here}",
         f"take {thing} from {here}",
         f"go to {needed}",
