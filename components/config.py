@@ -111,7 +111,7 @@ class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
     epochs: float = Field(1.0, gt=0, description="Passes over the offline transitions.")
-    optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW for all weights, or Muon for the blocks' matrices, as in pretraining.")
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
     history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
@@ -168,7 +168,7 @@ class CloningConfig(Section):
     """Behaviour cloning on a few expert demonstrations."""
 
     demonstrations: int = Field(300, ge=1, description="Expert episodes cloned.")
-    optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW for all weights, or Muon for the blocks' matrices, as in pretraining.")
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     epochs: float = Field(10.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, too few leave it ungrammatical.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from components.environments.alfworld.games import AFFORDS, HOLDS, OPENABLE, STATIONS, TREATMENTS, kind
+from components.environments.alfworld.games import AFFORDS, HOLDS, OPENABLE, STATIONS, TREATMENTS, kind, natural
 from components.environments.alfworld.states import read_state
 from components.records import Trajectory
 
@@ -105,18 +106,18 @@ class Knowledge:
                     return f"{thing} at {place}"
         return ""
 
-    def checks(self, action: str) -> list[tuple[bool, str]]:
-        """What `action` needs, one (holds, in words) after the other, up to the first need that does not hold."""
-        found: list[tuple[bool, str]] = []
-        for holds, yes, no in _Needs(self).of(action):
-            found.append((holds, yes if holds else no))
-            if not holds:
+    def checks(self, action: str) -> list[tuple[bool, str, str]]:
+        """What `action` needs, one (holds, in words, evidence) after the other, up to the first need that does not hold."""
+        found: list[tuple[bool, str, str]] = []
+        for need in _Needs(self).of(action):
+            found.append((need.holds, need.yes if need.holds else need.no, need.evidence))
+            if not need.holds:
                 break
         return found
 
     def obstacle(self, action: str) -> str:
         """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
-        return next((words for holds, words in self.checks(action) if not holds), "")
+        return next((words for holds, words, _ in self.checks(action) if not holds), "")
 
 
 def learn(trajectory: Trajectory) -> Knowledge:
@@ -134,8 +135,13 @@ _ACTIONS = re.compile(
 )
 
 
-Need = tuple[bool, str, str]
-"""Whether it holds, how one says that it does, how one says that it does not."""
+class Need(NamedTuple):
+    """Whether it holds, how one says that it does or does not, and what known names show it ("" if that stands beside it anyway)."""
+
+    holds: bool
+    yes: str
+    no: str
+    evidence: str = ""
 
 
 @dataclass
@@ -145,7 +151,7 @@ class _Needs:
     def of(self, action: str) -> list[Need]:
         found = _ACTIONS.match(action.strip())
         if not found:
-            return [(False, "", "no such command")]
+            return [Need(False, "", "no such command")]
         part = {name: value for name, value in found.groupdict().items() if value}
         if "go" in part:
             return self._go(part["go_r"])
@@ -162,45 +168,49 @@ class _Needs:
         return self._examine(part["examine"]) if "examine" in part else []
 
     def _go(self, place: str) -> list[Need]:
-        return [(place in self.known.receptacles, "a place", "no such place"), (place != self.known.place, "elsewhere", "already there")]
+        alike = " ".join(other for other in self.known.receptacles if kind(other) == kind(place)) or "none"
+        listed = Need(place in self.known.receptacles, "a place", "no such place", alike)
+        return [listed, Need(place != self.known.place, "elsewhere", "already there")]
 
     def _there(self, place: str) -> Need:
-        return place == self.known.place, "there", "not there"
+        return Need(place == self.known.place, "there", "not there")
 
     def _door(self, verb: str, place: str) -> list[Need]:
         closed = self.known.doors.get(place) == "closed"
-        state = (closed, "closed", "open already") if verb == "open" else (not closed, "open", "closed already")
-        return [(kind(place) in OPENABLE, "a door", "no door"), state]
+        state = Need(closed, "closed", "open already") if verb == "open" else Need(not closed, "open", "closed already")
+        return [Need(kind(place) in OPENABLE, "a door", "no door"), state]
 
     def _reach(self, place: str) -> list[Need]:
-        door = [(self.known.doors.get(place) != "closed", "open", "closed")] if kind(place) in OPENABLE else []
+        door = [Need(self.known.doors.get(place) != "closed", "open", "closed")] if kind(place) in OPENABLE else []
         return [self._there(place), *door]
 
     def _take(self, thing: str, place: str) -> list[Need]:
-        inside = (thing in self.known.contents.get(place, set()), "in it", "not in it")
-        weight = [(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
-        return [(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
+        contents = sorted(self.known.contents.get(place, set()), key=natural)
+        inside = Need(thing in contents, "in it", "not in it", " ".join(contents) or "nothing")
+        weight = [Need(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
+        return [Need(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
 
     def _move(self, thing: str, place: str) -> list[Need]:
-        fits = (kind(thing) in HOLDS.get(kind(place), ()), "belongs there", "does not belong there")
+        fits = Need(kind(thing) in HOLDS.get(kind(place), ()), "belongs there", "does not belong there")
         return [self._held(thing), *self._reach(place), fits]
 
     def _held(self, thing: str) -> Need:
-        return self.known.holding == thing, "held", "not held"
+        return Need(self.known.holding == thing, "held", "not held")
 
     def _treat(self, verb: str, thing: str, station: str) -> list[Need]:
         able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
         return [
             self._held(thing),
-            (kind(station) == STATIONS[verb], "right station", "wrong station"),
+            Need(kind(station) == STATIONS[verb], "right station", "wrong station"),
             self._there(station),
-            (able, "can be treated", "cannot be treated"),
+            Need(able, "can be treated", "cannot be treated"),
         ]
 
     def _use(self, thing: str) -> list[Need]:
         lamp = kind(thing) in ("desklamp", "floorlamp")
-        return [(lamp, "a switch", "no switch"), (self.known.lamps.get(thing) == self.known.place, "here", "not here")]
+        where = self.known.lamps.get(thing, "")
+        return [Need(lamp, "a switch", "no switch"), Need(bool(where) and where == self.known.place, "here", "not here", where or "unseen")]
 
     def _examine(self, what: str) -> list[Need]:
         # The engine shows a place or what is held; what lies in a place it refuses to show.
-        return [(what in (self.known.place, self.known.holding), "here", "not here")]
+        return [Need(what in (self.known.place, self.known.holding), "here", "not here")]

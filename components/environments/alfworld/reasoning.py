@@ -3,14 +3,16 @@
 It tracks what success depends on. First where the agent is and what it holds; then what the action needs, one need after the
 other up to the first that does not hold, and the verdict; then whether the place is new or known; and for actions that may
 reach the goal, what is wanted beside what was got, in the same form, and the conclusion. A small model judges well between
-two phrases that stand side by side and badly over a distance, so the facts are written down before each verdict. Examples:
+two phrases that stand side by side and badly over a distance, so the facts are written down before each verdict: the places of
+the asked kind, what lies in the place, where the lamp was seen. Examples:
 
-    at desk 1, hold nothing. a place, elsewhere. works, new
+    at desk 1, hold nothing. shelf 1 shelf 2: a place, elsewhere. works, new
+    at desk 1, hold nothing. none: no such place. fails
     at desk 1, hold mug 2. hand full. fails
-    at cabinet 3, hold nothing. hand free, there, open, not in it. fails
+    at cabinet 3, hold nothing. hand free, there, open, cup 1 pan 2: not in it. fails
     at cabinet 3, hold mug 1. held, there, open, belongs there. works. want hot mug in cabinet, got plain mug in cabinet. not done
     at shelf 1, hold mug 1. held, there, belongs there. works. want two mug in cabinet, got one mug in shelf. not done
-    at desk 1, hold book 2. a switch, here. works. want book under desklamp, got book under desklamp. done
+    at desk 1, hold book 2. a switch, desk 1: here. works. want book under desklamp, got book under desklamp. done
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
 
 
-def _list(checks: list[tuple[bool, str]]) -> str:
-    return ", ".join(words for _, words in checks)
+def _list(checks: list[tuple[bool, str, str]]) -> str:
+    return ", ".join(f"{evidence}: {words}" if evidence else words for _, words, evidence in checks)
 
 
 def _novelty(known: Knowledge, action: str) -> str:
