@@ -36,6 +36,7 @@ from components.records import TRAIN, Task, Trajectory
 from components.tracking.hashes import code_hash
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_tasks, write_transitions
+from flows.threads import training
 
 T = TypeVar("T")
 
@@ -52,7 +53,6 @@ POOL_EPISODES = 500
 def pretrain(config: Config, root: Path = Path()) -> Path:
     """Corpus, vocabulary, examples, training, card; returns data/backbone."""
     work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
-    torch.set_num_threads(config.threads)
     episodes = corpus(config, work)
     vocabulary = learn_vocabulary(config, _whole(episodes))
     examples = render(config, vocabulary, _whole(episodes))
@@ -122,10 +122,11 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     settings = config.pretrain
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
     common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report}
-    if settings.copy_tokens:
-        copies = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
-        supervised_finetune(model, copies, total_tokens=settings.copy_tokens, checkpoint=work / "copying.pt", **common)
-    record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
+    with training(config):
+        if settings.copy_tokens:
+            copies = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
+            supervised_finetune(model, copies, total_tokens=settings.copy_tokens, checkpoint=work / "copying.pt", **common)
+        record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = _card(config, model, examples, record)
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")

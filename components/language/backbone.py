@@ -66,7 +66,6 @@ def build_backbone(config: BackboneConfig, vocabulary_size: int, seed: int) -> P
         "eos_token_id": MARKERS.index(END),
         "attn_implementation": "sdpa",
     }
-    _flush_subnormals()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(Qwen3Config(**shape)) if config.family == "qwen" else LlamaForCausalLM(LlamaConfig(**shape))
@@ -87,7 +86,6 @@ def load_backbone(path: Path | str, device: str = "cpu") -> tuple[PreTrainedMode
     if directory.is_dir() and not any(directory.glob("*.safetensors")):
         raise DataError(f"{directory} holds no weights.", "Expected *.safetensors.", "Run dvc pull, or make them with dreamgym pretrain.")
     vocabulary = Vocabulary.load(path)
-    _flush_subnormals()
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa")
     except (OSError, ValueError, RuntimeError) as error:
@@ -98,14 +96,6 @@ def load_backbone(path: Path | str, device: str = "cpu") -> tuple[PreTrainedMode
         ) from error
     _fit_embeddings(model, vocabulary, path)
     return model.to(device).eval(), vocabulary
-
-
-def _flush_subnormals() -> None:
-    """Compute numbers below 1e-38 as zero in this thread and those that it starts.
-
-    The softmax of a trained model is full of them, and a CPU takes many times longer over each: training was half as fast.
-    """
-    torch.set_flush_denormal(True)
 
 
 def _fit_embeddings(model: Any, vocabulary: Vocabulary, path: Path | str) -> None:
