@@ -27,9 +27,6 @@ DEFAULTS = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    # Idle OpenMP threads sleep instead of spinning: decoding and the game engine share the same two cores.
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "GOMP_SPINCOUNT": "0",
 }
 
 
