@@ -57,7 +57,7 @@ def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None =
     # 3. Keep a version of what lies there, then write.
     keep_old_version(root)
     write(config, DataLayout(root / "data"), tasks, played)
-    # 4. Version the new data and push it to the default remote.
+    # 4. Version the new data and push it to the remote that takes new versions.
     version = snapshot(root)
     push(root)
     counts = {name: (len(tasks[name]), len(episodes), sum(len(e.steps) for e in episodes)) for name, episodes in played.items()}

@@ -62,15 +62,19 @@ def check_settings(root: Path, config: Config, file: Path | None = None) -> None
 
     Raises:
         ConfigError: a setting differs; the message names it with both values.
+        DataError: settings.json is damaged.
     """
     path = DataLayout(root / "data").settings
     if not path.is_file():
         return
+    try:
+        recorded = [(section, *entry) for section, values in json.loads(path.read_text()).items() for entry in values.items()]
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
     differing = {
         f"{section}.{name}": (value, asked)
-        for section, values in json.loads(path.read_text()).items()
-        for name, value in values.items()
-        if (asked := getattr(getattr(config, section), name, value)) != value and (section, name) != ("environment", "max_steps")
+        for section, name, value in recorded
+        if (asked := getattr(getattr(config, section, None), name, value)) != value and (section, name) != ("environment", "max_steps")
     }
     if differing:
         there = ", ".join(f"{name}={value}" for name, (value, _) in differing.items())

@@ -10,7 +10,6 @@ those of the offline data, the fidelity set and the test split.
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from pathlib import Path
@@ -117,7 +116,6 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 @task(cache_policy=NO_CACHE)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
     """Train from random weights, on copying first, and write the backbone with its card."""
-    gc.freeze()  # else the collector walks millions of token lists again and again
     model = build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
     settings = config.pretrain
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}

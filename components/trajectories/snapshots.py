@@ -1,8 +1,8 @@
 """Versions of `data/` under DVC: one `data.dvc` for the whole directory, its bytes in the cache and in two remotes.
 
 `seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first snapshot: it is DVC's default, so that a plain
-`dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one, unless
-`core.remote` names another remote than `seed`, such as an object store.
+`dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one and is this
+clone's default from the first on, unless `core.remote` names another remote, such as an object store.
 
 DVC fails quietly in three ways that are closed here: a fetch of a missing object succeeds, a checkout writes damaged cache
 bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes in `data.dvc`, and
@@ -112,6 +112,17 @@ def push(root: Path, remote: str = "") -> None:
     if missing:
         raise DataError(f"The cache lacks {len(missing)} objects of data.dvc: {', '.join(missing[:3])}.", next_step="Type `dvc add data`.")
     _dvc(root, "push", "--remote", remote, "data.dvc")
+    if remote == LOCAL:
+        _prefer_local(root)
+
+
+def _prefer_local(root: Path) -> None:
+    """Make `local` the default of this clone (in its uncommitted config), so that a plain `dvc pull` finds the new snapshot too."""
+    from dvc.config import Config
+
+    if _remotes(root)[0] == SEED:
+        with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
+            config.setdefault("core", {})["remote"] = LOCAL
 
 
 def pull(root: Path) -> Snapshot:
@@ -192,7 +203,7 @@ def _differs(root: Path, path: Path, digest: str) -> DataError:
     cached = _object(root, digest)
     if cached.is_file() and _digest(cached, "md5") != digest:
         found = f"{path} is damaged, because its cache object {cached} is."
-        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `{_pull_command(root, digest)}`.")
+        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dvc pull`.")
     found = f"{path} was changed after its snapshot."
     return DataError(found, f"Expected the MD5 {digest}.", "Type `dvc checkout --force data.dvc` to undo it, or `dvc add data` to keep it.")
 
@@ -215,7 +226,7 @@ def _listing(root: Path) -> dict[str, str]:
     path = _object(root, digest)
     if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
         found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
-        raise DataError(found, next_step=f"Type `rm -f {path}`, then `{_pull_command(root, digest)}`.")
+        raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
     return {entry["relpath"]: entry["md5"] for entry in json.loads(path.read_text(encoding="utf-8"))}
 
 
@@ -252,12 +263,6 @@ def _remotes(root: Path) -> list[str]:
     config = _config(root)
     names = dict.fromkeys([config.get("core", {}).get("remote", SEED), LOCAL, SEED])
     return [name for name in names if name in config.get("remote", {})]
-
-
-def _pull_command(root: Path, digest: str) -> str:
-    """What a person types to fetch the object `digest` again: `seed` lies in the clone, so it is seen whether it has it."""
-    in_seed = (root / "seed" / "files" / "md5" / digest[:2] / digest[2:]).is_file()
-    return "dvc pull" if in_seed or _remotes(root)[0] != SEED else f"dvc pull --remote {LOCAL}"
 
 
 def _fetch(root: Path, remote: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.config import load_config
-from components.errors import ConfigError
+from components.errors import ConfigError, DataError
 from components.tracking.atomic import write_json
 from flows.collect import recorded_settings
 from flows.preflight import check_settings
@@ -33,3 +33,10 @@ def test_other_games_or_episodes_are_refused_with_both_values(recorded, override
 
 def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
     check_settings(tmp_path, load_config(None, ["data.train_tasks=10"]))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"data": 3}'])
+def test_damaged_settings_are_named(recorded, text):
+    (recorded / "data" / "settings.json").write_text(text)
+    with pytest.raises(DataError, match="settings.json cannot be read"):
+        check_settings(recorded, load_config())

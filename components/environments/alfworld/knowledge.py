@@ -106,18 +106,15 @@ class Knowledge:
                     return f"{thing} at {place}"
         return ""
 
-    def checks(self, action: str) -> list[tuple[bool, str, str]]:
-        """What `action` needs, one (holds, in words, evidence) after the other, up to the first need that does not hold."""
-        found: list[tuple[bool, str, str]] = []
-        for need in _Needs(self).of(action):
-            found.append((need.holds, need.yes if need.holds else need.no, need.evidence))
-            if not need.holds:
-                break
-        return found
+    def needs(self, action: str) -> list[Need]:
+        """What `action` needs, one need after the other, up to the first that does not hold."""
+        found = _Needs(self).of(action)
+        failed = next((place for place, need in enumerate(found) if not need.holds), len(found))
+        return found[: failed + 1]
 
     def obstacle(self, action: str) -> str:
         """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
-        return next((words for holds, words, _ in self.checks(action) if not holds), "")
+        return next((need.no for need in self.needs(action) if not need.holds), "")
 
 
 def learn(trajectory: Trajectory) -> Knowledge:
@@ -142,6 +139,12 @@ class Need(NamedTuple):
     yes: str
     no: str
     evidence: str = ""
+
+    @property
+    def words(self) -> str:
+        """Evidence and conclusion, such as `cup 1 pan 2: not in it`."""
+        conclusion = self.yes if self.holds else self.no
+        return f"{self.evidence}: {conclusion}" if self.evidence else conclusion
 
 
 @dataclass

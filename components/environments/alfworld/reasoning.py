@@ -27,20 +27,17 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     """The reasoning for one transition; its conclusion is always the engine's own outcome."""
     known, goal, seen = learn(trajectory), read_goal(trajectory.task.instruction), read_state(next_state)
     facts = f"{'at ' + known.place if known.place else 'in the room'}, hold {known.holding or 'nothing'}. "
-    checks = known.checks(action)
+    needs = known.needs(action)
+    said, met = ", ".join(need.words for need in needs), all(need.holds for need in needs)
     if seen.event == "failed":
-        return f"{facts}{_list(checks) if known.obstacle(action) else 'no effect'}. fails"
-    if checks and not known.obstacle(action):
-        facts += f"{_list(checks)}. "
+        return f"{facts}{'no effect' if met else said}. fails"
+    if said and met:
+        facts += f"{said}. "
     after = learn(trajectory)
     after.see(next_state)
     text = f"{facts}works{_novelty(known, action)}"
     check = _check(goal, action, after) if goal else ""
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
-
-
-def _list(checks: list[tuple[bool, str, str]]) -> str:
-    return ", ".join(f"{evidence}: {words}" if evidence else words for _, words, evidence in checks)
 
 
 def _novelty(known: Knowledge, action: str) -> str:
