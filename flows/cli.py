@@ -181,6 +181,34 @@ def evaluate(
 
 
 @app.command()
+def pool(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of finished runs, such as those of three seeds.")],
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the pooled numbers there too.")] = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Success of several runs on the same held-out games, each for itself and all together, with intervals over the games.
+
+    Example:
+
+        dreamgym pool 20260131-142530-9f3a 20260131-151200-01bc 20260131-160114-77de
+    """
+    with reported(debug):
+        _, place = _begin(None, [], root)
+        from components.evaluation.pooling import pool as pool_games
+        from components.tracking.atomic import write_json
+        from components.tracking.runs import find_run, read_games
+        from flows.summary import print_pooled
+
+        games = {(found := find_run(place / "runs", run)).name: read_games(found) for run in runs}
+        pooled = {name: estimate.to_json() for name, estimate in pool_games(games).items()}
+        rates = {name: {policy: sum(won.values()) / len(won) for policy, won in played.items()} for name, played in games.items()}
+        print_pooled(out, rates, pooled)
+        if json_file:
+            write_json(json_file, {"runs": rates, "pooled": pooled})
+
+
+@app.command()
 def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
     """Make the small backbone that both models start from (an hour or two of two cores) and version it with the data.
 

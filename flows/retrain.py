@@ -19,10 +19,10 @@ from components.evaluation.fidelity import check_gate
 from components.evaluation.intervals import Estimate
 from components.evaluation.promotion import Decision
 from components.evaluation.report import ReportData, write_report
-from components.tracking.runs import write_metrics
+from components.tracking.runs import write_games, write_metrics
 from components.trajectories.snapshots import push, save_experiment, snapshot
 from components.trajectories.store import append_transitions, read_log
-from flows.evaluate import evaluate_policies, promote_challenger
+from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
 from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
@@ -105,6 +105,7 @@ def _finish(run: Workspace, decision: Decision) -> None:
     run.count("cost/real_interactions", run.manifest.costs.real_interactions)
     run.count("cost/check_interactions", run.manifest.costs.check_interactions)
     write_metrics(run.directory, run.metrics)
+    write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})
     run.manifest.status = "finished"
     if run.config.tracking.dvc_experiment:
         run.manifest.save(run.directory)
@@ -113,7 +114,7 @@ def _finish(run: Workspace, decision: Decision) -> None:
     markdown, page = write_report(run.directory, _report(run, decision))
     run.tracker.log_estimates(run.parent, run.metrics)
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
-    for path in (markdown, page, run.directory / "manifest.json", run.directory / "metrics.json", run.directory / "config.json"):
+    for path in (markdown, page, *(run.directory / f"{name}.json" for name in ("manifest", "metrics", "games", "config"))):
         run.tracker.log_artifact(run.parent, path)
     run.tracker.finish(run.parent)
     create_markdown_artifact(markdown.read_text(), key="report", description=f"Report of run {run.manifest.run_id}")

@@ -74,6 +74,22 @@ def _costs(manifest: Manifest, wall_seconds: float) -> Table:
     return table
 
 
+def print_pooled(console: Console, rates: Mapping[str, Mapping[str, float]], pooled: Mapping[str, Mapping[str, Any]]) -> None:
+    """Success of each run (name -> policy -> rate) and of all together, then the differences between policies."""
+    table = Table(title="The same held-out real games, all runs", title_justify="left")
+    for name in ("policy", *rates, "all runs", "95 % interval", "games"):
+        table.add_column(name, justify="left" if name == "policy" else "right")
+    for name, entry in pooled.items():
+        policy = name.split("/")[1]
+        own = [f"{run[policy]:.1%}" if policy in run else "" for run in rates.values()]
+        if "_minus_" in policy:
+            later, earlier = policy.split("_minus_")
+            own = [f"{run[later] - run[earlier]:+.1%}" for run in rates.values()]
+            policy = f"{later} minus {earlier}"
+        table.add_row(policy, *own, share(entry), interval(entry), str(entry["n"]))
+    console.print(table)
+
+
 def print_validation(console: Console, name: str, report: ValidationReport) -> None:
     """The rules of one file, what was set aside, and where the Data Docs are."""
     table = Table(title=f"{name}: {report.rows:,} rows, {report.valid_rows:,} valid", title_justify="left")

@@ -20,6 +20,7 @@ from components.tracking.atomic import cannot_write, write_json
 
 Metrics = dict[str, dict[str, float | int | None]]
 METRICS = "metrics.json"
+GAMES = "games.json"
 _LATEST = "latest"
 _KEYS = ("value", "n", "low", "high")
 
@@ -105,6 +106,25 @@ def read_metrics(run_directory: Path) -> Metrics:
     try:
         return checked_metrics(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, OSError, TrackingError) as error:
+        raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None
+
+
+def write_games(run_directory: Path, games: Mapping[str, Mapping[str, bool]]) -> Path:
+    """Write `games.json`, policy -> task id -> won, of the held-out games. Raises DataError if the disk refuses."""
+    path = run_directory / GAMES
+    write_json(path, games)
+    return path
+
+
+def read_games(run_directory: Path) -> dict[str, dict[str, bool]]:
+    """The outcomes of a run's held-out games. Raises DataError if the run has none, or they are damaged."""
+    path = run_directory / GAMES
+    if not path.is_file():
+        raise DataError(f"There is no {path}: the run has not come to its evaluation.", next_step="Name a finished run.")
+    try:
+        games = json.loads(path.read_text(encoding="utf-8"))
+        return {str(policy): {str(task): bool(won) for task, won in played.items()} for policy, played in games.items()}
+    except (ValueError, OSError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None
 
 

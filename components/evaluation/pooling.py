@@ -1,0 +1,56 @@
+"""Success of several runs, such as three seeds, on the same held-out games: one number a policy and one a comparison.
+
+A game's outcome is first averaged over the runs, so that n is the number of games and a game counts once however often it is
+played; the interval is Student's t over the games. It speaks of further games for these runs: with three seeds there is no honest
+interval over seeds, so each run's own numbers stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from components.errors import DataError
+from components.evaluation.intervals import Estimate, mean
+
+Games = Mapping[str, Mapping[str, bool]]
+"""Of one run: policy -> task id -> won."""
+COMPARED = (("dreamed", "cloned"), ("refined", "dreamed"), ("refined", "cloned"))
+
+
+def pool(runs: Mapping[str, Games], confidence: float = 0.95) -> dict[str, Estimate]:
+    """`evaluate/{policy}/success_rate` and `evaluate/{later}_minus_{earlier}` over all `runs` (name -> games).
+
+    Raises:
+        DataError: fewer than two runs, or runs that played other games or other policies than the first.
+    """
+    names = list(runs)
+    if len(names) < 2:
+        raise DataError(f"{len(names)} run was given.", "Expected at least two.", "Name the runs of several seeds.")
+    first = runs[names[0]]
+    for name in names[1:]:
+        _same(names[0], first, name, runs[name])
+    rates = {policy: [_share([run[policy][game] for run in runs.values()]) for game in first[policy]] for policy in first}
+    pooled = {f"evaluate/{policy}/success_rate": _inside(mean(values, confidence), 0.0) for policy, values in rates.items()}
+    for later, earlier in COMPARED:
+        if later in rates and earlier in rates:
+            gains = [a - b for a, b in zip(rates[later], rates[earlier], strict=True)]
+            pooled[f"evaluate/{later}_minus_{earlier}"] = _inside(mean(gains, confidence), -1.0)
+    return pooled
+
+
+def _inside(estimate: Estimate, least: float) -> Estimate:
+    return Estimate(estimate.value, estimate.n, max(least, estimate.low), min(1.0, estimate.high))
+
+
+def _share(won: Sequence[bool]) -> float:
+    return sum(won) / len(won)
+
+
+def _same(name: str, games: Games, other_name: str, other: Games) -> None:
+    if set(games) != set(other):
+        raise DataError(f"{other_name} evaluated {sorted(other)}, {name} evaluated {sorted(games)}.", "Expected the same policies.")
+    for policy in games:
+        missing = set(games[policy]) ^ set(other[policy])
+        if missing:
+            found = f"{name} and {other_name} differ in {len(missing)} games of the {policy} policy, such as {min(missing)}."
+            raise DataError(found, "Expected the same held-out games.", "Pool runs of the same data and evaluation.tasks.")

@@ -1,0 +1,37 @@
+"""Several runs on the same games become one number, with games as the unit."""
+
+import pytest
+
+from components.errors import DataError
+from components.evaluation.pooling import pool
+
+
+def games(**policies):
+    return {policy: {f"game-{i}": outcome == "1" for i, outcome in enumerate(won)} for policy, won in policies.items()}
+
+
+def test_a_game_counts_once_however_often_it_is_played():
+    pooled = pool({"a": games(cloned="1100"), "b": games(cloned="1000")})
+    rate = pooled["evaluate/cloned/success_rate"]
+    # per game 1, 0.5, 0, 0: mean 0.375, standard deviation sqrt(0.6875 / 3), t(0.975, 3) = 3.182446
+    assert (rate.value, rate.n) == (0.375, 4)
+    half = 3.182446 * (0.6875 / 3 / 4) ** 0.5
+    assert (rate.low, rate.high) == pytest.approx((max(0.0, 0.375 - half), min(1.0, 0.375 + half)), abs=1e-5)
+
+
+def test_a_difference_pairs_the_games():
+    pooled = pool({"a": games(cloned="1100", dreamed="1110"), "b": games(cloned="1100", dreamed="1101")})
+    gain = pooled["evaluate/dreamed_minus_cloned"]
+    assert gain.value == pytest.approx(0.25)
+    assert gain.n == 4
+    # per game 0, 0, 0.5, 0.5: unpaired it would be as wide as the games differ
+    assert gain.high - gain.low < 2 * 0.5
+
+
+def test_other_games_are_refused():
+    with pytest.raises(DataError, match=r"b and a differ|a and b differ in 1 games"):
+        pool({"a": games(cloned="11"), "b": games(cloned="111")})
+    with pytest.raises(DataError, match="same policies"):
+        pool({"a": games(cloned="11"), "b": games(dreamed="11")})
+    with pytest.raises(DataError, match="at least two"):
+        pool({"a": games(cloned="11")})
