@@ -191,6 +191,12 @@ class GRPOConfig(Section):
     max_new_tokens: int = Field(32, ge=4, description="Longest thought and action of a step, in tokens.")
 
 
+class SyntheticRLConfig(GRPOConfig):
+    """GRPO in the dream."""
+
+    processes: int = Field(2, ge=1, description="Processes that dream side by side; the split of the rollouts is part of the result.")
+
+
 class SimToRealConfig(GRPOConfig):
     """GRPO in the real environment, started from the dreamed policy."""
 
@@ -252,7 +258,7 @@ class Config(Section):
     fidelity: FidelityConfig = Field(default_factory=FidelityConfig)
     cloning: CloningConfig = Field(default_factory=CloningConfig)
     curriculum: CurriculumConfig = Field(default_factory=CurriculumConfig)
-    synthetic_rl: GRPOConfig = Field(default_factory=GRPOConfig)
+    synthetic_rl: SyntheticRLConfig = Field(default_factory=SyntheticRLConfig)
     sim_to_real: SimToRealConfig = Field(default_factory=SimToRealConfig)
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)

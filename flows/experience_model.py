@@ -37,10 +37,14 @@ def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
     return trajectories(read_tasks(run.data.tasks(name)), read_transitions(run.results["validate"].outputs[name]))
 
 
+def held_out(run: Workspace) -> list[str]:
+    """Ids of the tasks that no buffer may hold."""
+    return [task.id for name in ("fidelity", "test") for task in read_tasks(run.data.tasks(name))]
+
+
 def buffer_of(run: Workspace, episodes: list[Trajectory]) -> ReplayBuffer:
     """A replay buffer seeded with the offline training transitions; held-out tasks are refused."""
-    hidden = [task.id for name in ("fidelity", "test") for task in read_tasks(run.data.tasks(name))]
-    buffer = ReplayBuffer(run.config.retrieval, hidden=hidden)
+    buffer = ReplayBuffer(run.config.retrieval, hidden=held_out(run))
     buffer.add([step for episode in episodes for step in episode.steps])
     return buffer
 

@@ -9,6 +9,7 @@ from prefect import flow
 from components.environments import make_adapter
 from components.evaluation.intervals import exact
 from components.policy.loop import EvenTasks, Loop
+from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import Stamp
 from components.records import REAL
@@ -16,6 +17,7 @@ from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
 from flows.synthetic_rl import rl_outcome, run_loop
+from flows.threads import training
 from flows.workspace import Outcome, Workspace
 
 CODE = ["components.policy", "components.language", "components.environments", "flows.sim_to_real", "flows.synthetic_rl"]
@@ -35,8 +37,8 @@ def _refine(run: Workspace, work: Path) -> Outcome:
     world = make_adapter(config.environment).open(settings.budget)
     stamp = Stamp(REAL, run.results["synthetic_rl"].key[:12], run.manifest.run_id, "real")
     tasks = EvenTasks(read_tasks(run.data.tasks("train")))
-    loop = Loop(policy, world, tasks, settings, max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
-                checkpoint=work / "checkpoint.pt")  # fmt: skip
+    loop = Loop(policy, OneProcess(world), tasks, settings, max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
+                checkpoint=work / "checkpoint.pt", updating=lambda: training(config))  # fmt: skip
     try:
         state = run_loop(config, loop, budget=settings.budget)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.policy.cloning import clone
 from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource
+from components.policy.players import Processes
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, evenly, play
 from components.records import SYNTHETIC, Task, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import append_transitions, read_log, read_tasks
-from flows.experience_model import backbone_of, buffer_of, episodes_of
+from flows.experience_model import backbone_of, buffer_of, episodes_of, held_out
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -127,34 +129,44 @@ def train_in_dream(run: Workspace) -> StageResult:
 
 
 def _dream_rl(run: Workspace, work: Path) -> Outcome:
-    config, adapter = run.config, make_adapter(run.config.environment)
-    model, buffer, dream = open_dream(run)
-    tasks = read_tasks(run.data.tasks("train"))
+    config, log_dir = run.config, work / "replay"
+    directory = run.results["experience_model"].outputs["model"]
+    known = [step for episode in episodes_of(run, "train") for step in episode.steps] + read_log(log_dir)
+    with Processes(config.synthetic_rl.processes, partial(dream_of, directory, config, known, held_out(run))) as dreams:
+        return _learn(run, work, dreams, ExperienceModel.load(directory, config.experience_model, seed=config.seed))
+
+
+def dream_of(model: Path, config: Config, known: list[Transition], hidden: list[str]) -> Dream:
+    """The dream of the experience model in `model` over a buffer of the transitions `known`."""
+    buffer = ReplayBuffer(config.retrieval, hidden=hidden)
+    buffer.add(known)
+    return Dream(ExperienceModel.load(model, config.experience_model, seed=config.seed), buffer)
+
+
+def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
+    config, adapter, tasks = run.config, make_adapter(run.config.environment), read_tasks(run.data.tasks("train"))
     curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible)
     source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)
     policy = Policy.load(run.results["clone"].outputs["policy"])
     stamp = Stamp(SYNTHETIC, run.results["clone"].key[:12], run.manifest.run_id, "dream")
-    loop = Loop(policy, dream, source, config.synthetic_rl, max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
-                checkpoint=work / "checkpoint.pt")  # fmt: skip
-    log_dir = work / "replay"
-    buffer.add(read_log(log_dir))
+    loop = Loop(policy, dreams, source, config.synthetic_rl, max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
+                checkpoint=work / "checkpoint.pt", updating=lambda: training(config))  # fmt: skip
 
     def keep(iteration: int, rollouts: list[Rollout]) -> None:
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]
-        _keep_shard(log_dir, iteration, fresh)
-        buffer.add(fresh)
+        _keep_shard(work / "replay", iteration, fresh)
+        dreams.remember(fresh)
 
     state = run_loop(config, loop, keep)
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
     generated = list(getattr(source, "generated", {}).values())
     details = {"refused": getattr(source, "refused", {}), "generated": [_described(task) for task in generated[:50]]}
-    buffer.close()
     outcome = rl_outcome("synthetic_rl", state, details)
     outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
     outcome.outputs |= {"policy": "policy", "replay": "replay"}
-    outcome.costs["tokens_generated"] = model.tokens + policy.tokens
+    outcome.costs["tokens_generated"] = model.tokens + dreams.tokens + policy.tokens
     return outcome
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from components.environments.protocol import Step
 from components.experience.experience_model import ExperienceModel, Foresight, Query
 from components.experience.replay_buffer import ReplayBuffer
-from components.records import Task
+from components.records import Task, Transition
 
 
 class Dream:
@@ -56,6 +56,15 @@ class Dream:
         self._foresight.advance({row: (asked[row], self._states[row]) for row in rows if row not in over})
         self._foresight.finish(over)
         return steps
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the experience model has generated so far."""
+        return self._model.tokens
+
+    def remember(self, transitions: Sequence[Transition]) -> None:
+        """Take new transitions into the buffer, as demonstrations of later steps."""
+        self._buffer.add(transitions)
 
     def close(self) -> None:
         """Forget the episodes under way."""

@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,13 +19,13 @@ from typing import Any, Protocol
 import torch
 
 from components.config import GRPOConfig
-from components.environments.protocol import Environment
 from components.errors import TrainingError
 from components.language.examples import Example, collate
 from components.language.training import token_logprobs
 from components.policy.grpo import clipped_loss, group_advantages
+from components.policy.players import Player
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, Stamp, evenly, grouped, play
+from components.policy.rollout import Rollout, Stamp, evenly, grouped
 from components.records import Task
 
 LOGPROB_GAP_LIMIT = 0.05
@@ -93,7 +94,7 @@ class Loop:
     def __init__(
         self,
         policy: Policy,
-        world: Environment,
+        player: Player,
         tasks: TaskSource,
         config: GRPOConfig,
         *,
@@ -101,8 +102,11 @@ class Loop:
         seed: int,
         stamp: Stamp = Stamp(),
         checkpoint: Path | None = None,
+        updating: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
-        self.policy, self.world, self.tasks, self.config = policy, world, tasks, config
+        """Args: updating: entered around each update (training may gain from more threads than decoding)."""
+        self.policy, self.player, self.tasks, self.config = policy, player, tasks, config
+        self.updating = updating
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
         self.optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
@@ -137,14 +141,13 @@ class Loop:
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
         number = self.seed * 10_007 + self.state.iteration
         tasks = self.tasks.sample(self.config.tasks, number)
-        before, began = self.world.interactions, time.monotonic()
-        self.world.seed = number  # type: ignore[attr-defined]
-        rollouts = play(
-            self.policy, self.world, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
+        before, began = self.player.interactions, time.monotonic()
+        rollouts = self.player.play(
+            self.policy, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
             seed=number, stamp=self.stamp,
         )  # fmt: skip
         seconds = time.monotonic() - began
-        self.state.interactions += self.world.interactions - before
+        self.state.interactions += self.player.interactions - before
         if on_rollouts:
             on_rollouts(self.state.iteration, rollouts)
         size = self.config.group
@@ -155,7 +158,10 @@ class Loop:
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
         self._count_barren(bool(kept))
-        return figures | (self._update(kept, advantages, number) if kept else dict.fromkeys(UPDATE_FIGURES, math.nan))
+        if not kept:
+            return figures | dict.fromkeys(UPDATE_FIGURES, math.nan)
+        with self.updating():
+            return figures | self._update(kept, advantages, number)
 
     def _advantages(self, groups: list[list[Rollout]]) -> tuple[list[Rollout], list[float]]:
         kept: list[Rollout] = []
@@ -179,7 +185,7 @@ class Loop:
             "unparsable_episodes": sum(r.unparsable for r in rollouts) / len(rollouts),
             "broken_episodes": sum(r.broken for r in rollouts) / len(rollouts),
             "generated_task_share": sum(r.trajectory.task.generated for r in rollouts) / len(rollouts),
-            "interactions": float(self.world.interactions - before),
+            "interactions": float(self.player.interactions - before),
         }
 
     def _count_barren(self, fertile: bool) -> None:

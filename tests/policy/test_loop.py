@@ -18,6 +18,7 @@ from components.errors import TrainingError
 from components.experience.curriculum import Curriculum
 from components.policy.cloning import clone
 from components.policy.loop import BARREN_ITERATIONS, EvenTasks, Loop
+from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import play
 
@@ -59,7 +60,8 @@ def never(row, action):
 
 def make_loop(world, *, tasks=None, policy=None, checkpoint=None, max_steps=3, seed=0, **settings):
     defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
-    return Loop(policy or Policy(make_model(), VOCABULARY), world, tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
+    policy = policy or Policy(make_model(), VOCABULARY)
+    return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
                 max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
 
 
@@ -198,7 +200,7 @@ def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
     assert resumed.tasks.state_dict() == whole.tasks.state_dict() and resumed.tasks.generated
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
     again, done = run("b")  # nothing remains to be done
-    assert same(weights(again), weights(resumed)) and done.iteration == 4 and again.world.interactions == 0
+    assert same(weights(again), weights(resumed)) and done.iteration == 4 and again.player.interactions == 0
 
 
 def test_the_budget_counts_what_was_spent_before_the_stop(tmp_path):
