@@ -6,6 +6,10 @@ ones as the agent sees them; no expert episode is ever shown in the agent's form
 those of the offline data, the fidelity set and the test split.
 
     dreamgym pretrain --config configs/quick.yaml
+
+With `backbone.path` it goes on from that model with its vocabulary, on further games if `pretrain.seed` is another one:
+
+    dreamgym pretrain backbone.path=data/backbone pretrain.seed=1 pretrain.copy_tokens=0 pretrain.tokens=5000000
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from components.environments import make_adapter
 from components.environments.protocol import Adapter
 from components.experience.dataset import transition_examples, variation_examples
 from components.experience.replay_buffer import ReplayBuffer
-from components.language.backbone import build_backbone, save_model
+from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.copying import copy_examples
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
@@ -85,7 +89,9 @@ def corpus(config: Config, work: Path) -> list[Trajectory]:
 
 @task(cache_policy=NO_CACHE)
 def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
-    """Byte-level BPE over every text that a model will read or write."""
+    """Byte-level BPE over every text that a model will read or write; that of `backbone.path` if there is one."""
+    if config.backbone.path:
+        return load_backbone(Path(config.backbone.path))[1]
     texts: list[str] = []
     for episode in episodes:
         texts += [episode.task.instruction, episode.task.initial_state]
@@ -115,8 +121,10 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 
 @task(cache_policy=NO_CACHE)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
-    """Train from random weights, on copying first, and write the backbone with its card."""
-    model = build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
+    """Train from random weights, on copying first, or go on from `backbone.path`; write the backbone with its card."""
+    begun = config.backbone.path
+    model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
+    history = _history(Path(begun)) if begun else []
     settings = config.pretrain
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
     common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report}
@@ -126,11 +134,20 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
             supervised_finetune(model, copies, total_tokens=settings.copy_tokens, checkpoint=work / "copying.pt", **common)
         record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
     save_model(model, vocabulary, target, dtype=torch.float16)
-    card = _card(config, model, examples, record)
+    card = {**_card(config, model, examples, record), "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
     for name in ("copying.pt", "checkpoint.pt"):
         (work / name).unlink(missing_ok=True)
     return target
+
+
+def _history(started: Path) -> list[dict[str, Any]]:
+    """The cards of the makings before this one, the oldest first."""
+    path = started / "card.json"
+    if not path.is_file():
+        return []
+    card = json.loads(path.read_text())
+    return [*card.pop("went_on_from", []), card]
 
 
 def _card(config: Config, model: Any, examples: list[Example], record: TrainingRecord) -> dict[str, Any]:

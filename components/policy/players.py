@@ -131,7 +131,7 @@ class Processes:
         self.close()
 
     def _ask(self, requests: Sequence[tuple[str, Any]]) -> list[Any]:
-        """One request for each of the first processes, all at work together. Bytes, because tensors sent as such would need shared memory."""
+        """One request for each of the first processes. As bytes: tensors sent as such would need shared memory."""
         answers = []
         try:
             for (_, pipe), request in zip(self._crew, requests, strict=False):

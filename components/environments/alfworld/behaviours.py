@@ -23,6 +23,7 @@ _IDLE = ("look", "inventory", "help", "examine")
 _MALFORMED = (
     *("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>", "take {thing} please"),
     *("move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}"),
+    *("take {kind} from {place}", "go to {thing} with {place}", "go to with {place}", "take {thing} with {place}"),
 )
 
 
@@ -136,12 +137,12 @@ class _Random:
 
     def act(self, known: Knowledge, admissible: list[str]) -> str:
         rng, luck = self.expert.rng, self.expert.rng.random()
-        if luck < 0.22:
+        if luck < 0.40:
             return impossible(known, self.expert.goal, rng)
-        if luck < 0.26:
+        if luck < 0.45:
             return malformed(known, rng)
         useful = [a for a in admissible if not a.startswith(_IDLE)]
-        return rng.choice(admissible if luck < 0.32 or not useful else useful)
+        return rng.choice(admissible if luck < 0.50 or not useful else useful)
 
 
 @dataclass
@@ -151,13 +152,13 @@ class _NearMiss:
     def act(self, known: Knowledge, admissible: list[str]) -> str:
         rng, goal, held = self.expert.rng, self.expert.goal, known.holding
         luck = rng.random()
-        if luck < 0.26:
+        if luck < 0.40:
             return impossible(known, goal, rng)
-        if luck < 0.45 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
+        if luck < 0.56 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
             return rng.choice(hot)
-        if held and kind(held) != goal.target and luck < 0.75 and goal.parent:
+        if held and kind(held) != goal.target and luck < 0.80 and goal.parent:
             return self.expert.deliver(known, held)
-        if held and kind(held) == goal.target and luck < 0.60:
+        if held and kind(held) == goal.target and luck < 0.70:
             return self._spoil(known, held)
         return self.expert.act(known, admissible)
 
@@ -176,7 +177,7 @@ class _NearMiss:
 def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
     """A well-formed command that the engine will most likely refuse: not held, not here, no such thing.
 
-    Half of them are what an agent is tempted to: the wanted thing or a thing seen elsewhere from where it stands, a place of a
+    Two in three are what an agent is tempted to: the wanted thing or a thing seen elsewhere from where it stands, a place of a
     kind that it needs or that the room lacks.
     """
     things = sorted({thing for box in known.contents.values() for thing in box}) or [f"{goal.target} 1"]
@@ -208,11 +209,11 @@ def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
         f"use {goal.lamp or 'desklamp'} {rng.randint(1, 2)}",
         f"close {place}",
     )
-    return rng.choice(rng.choice((tempting, clumsy)))
+    return rng.choice(rng.choice((tempting, tempting, clumsy)))
 
 
 def malformed(known: Knowledge, rng: random.Random) -> str:
     """Words that are no command at all, reserved markers among them."""
     place = rng.choice(known.receptacles or ["cabinet 1"])
     thing = rng.choice(sorted(known.contents.get(known.place, set())) or ["mug 1"])
-    return rng.choice(_MALFORMED).format(thing=thing, place=place)
+    return rng.choice(_MALFORMED).format(thing=thing, place=place, kind=kind(thing))

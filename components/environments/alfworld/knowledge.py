@@ -60,6 +60,8 @@ class Knowledge:
     treated: dict[str, set[str]] = field(default_factory=dict)
     contents: dict[str, set[str]] = field(default_factory=dict)
     """Of each receptacle seen inside: what is in it now, as far as known."""
+    listed: dict[str, set[str]] = field(default_factory=dict)
+    """Of each receptacle: what its last listing held."""
     doors: dict[str, str] = field(default_factory=dict)
     visited: set[str] = field(default_factory=set)
     lit: set[str] = field(default_factory=set)
@@ -90,6 +92,7 @@ class Knowledge:
             self.doors[place] = door
         if door != "closed":
             self.contents[place] = contents
+            self.listed[place] = set(contents)
             self.lamps |= {thing: place for thing in contents if kind(thing) in ("desklamp", "floorlamp")}
 
     def known(self, place: str) -> bool:
@@ -97,6 +100,11 @@ class Knowledge:
         if kind(place) in OPENABLE:
             return place in self.doors and (self.doors[place] == "closed" or place in self.contents)
         return place in self.contents
+
+    def changed(self, place: str) -> tuple[list[str], list[str]]:
+        """What was put to `place` and what was taken from it since its last listing."""
+        now, before = self.contents.get(place, set()), self.listed.get(place, set())
+        return sorted(now - before, key=natural), sorted(before - now, key=natural)
 
     def where(self, wanted: str, *, outside: str = "") -> str:
         """Name of an object of kind `wanted` that is known to lie somewhere not of the kind `outside`, else ""."""
@@ -142,7 +150,7 @@ class Need(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Evidence and conclusion, such as `cup 1 pan 2: not in it`."""
+        """Evidence and conclusion, such as `cup 1 pan 2 for mug 1: not in it`."""
         conclusion = self.yes if self.holds else self.no
         return f"{self.evidence}: {conclusion}" if self.evidence else conclusion
 
@@ -171,8 +179,8 @@ class _Needs:
         return self._examine(part["examine"]) if "examine" in part else []
 
     def _go(self, place: str) -> list[Need]:
-        alike = " ".join(other for other in self.known.receptacles if kind(other) == kind(place)) or "none"
-        listed = Need(place in self.known.receptacles, "a place", "no such place", alike)
+        room = " ".join(self.known.receptacles) or "nothing"
+        listed = Need(place in self.known.receptacles, "a place", "no such place", f"{room} for {place}")
         return [listed, Need(place != self.known.place, "elsewhere", "already there")]
 
     def _there(self, place: str) -> Need:
@@ -189,7 +197,7 @@ class _Needs:
 
     def _take(self, thing: str, place: str) -> list[Need]:
         contents = sorted(self.known.contents.get(place, set()), key=natural)
-        inside = Need(thing in contents, "in it", "not in it", " ".join(contents) or "nothing")
+        inside = Need(thing in contents, "in it", "not in it", f"{' '.join(contents) or 'nothing'} for {thing}")
         weight = [Need(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
         return [Need(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
 
@@ -198,13 +206,13 @@ class _Needs:
         return [self._held(thing), *self._reach(place), fits]
 
     def _held(self, thing: str) -> Need:
-        return Need(self.known.holding == thing, "held", "not held")
+        return Need(self.known.holding == thing, "held", "not held", f"{self.known.holding or 'nothing'} for {thing}")
 
     def _treat(self, verb: str, thing: str, station: str) -> list[Need]:
         able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
         return [
             self._held(thing),
-            Need(kind(station) == STATIONS[verb], "right station", "wrong station"),
+            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"{STATIONS[verb]} for {kind(station)}"),
             self._there(station),
             Need(able, "can be treated", "cannot be treated"),
         ]
@@ -212,7 +220,8 @@ class _Needs:
     def _use(self, thing: str) -> list[Need]:
         lamp = kind(thing) in ("desklamp", "floorlamp")
         where = self.known.lamps.get(thing, "")
-        return [Need(lamp, "a switch", "no switch"), Need(bool(where) and where == self.known.place, "here", "not here", where or "unseen")]
+        evidence = f"{where or 'unseen'} for {self.known.place or 'nowhere'}"
+        return [Need(lamp, "a switch", "no switch"), Need(bool(where) and where == self.known.place, "here", "not here", evidence)]
 
     def _examine(self, what: str) -> list[Need]:
         # The engine shows a place or what is held; what lies in a place it refuses to show.

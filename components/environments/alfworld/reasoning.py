@@ -2,24 +2,25 @@
 
 It tracks what success depends on. First where the agent is and what it holds; then what the action needs, one need after the
 other up to the first that does not hold, and the verdict; then whether the place is new or known; and for actions that may
-reach the goal, what is wanted beside what was got, in the same form, and the conclusion. A small model judges well between
-two phrases that stand side by side and badly over a distance, so the facts are written down before each verdict: the places of
-the asked kind, what lies in the place, where the lamp was seen. Examples:
+reach the goal, what was got beside what is wanted, up to the first that differs, and the conclusion. A small model judges well
+between two words that stand side by side and badly over a distance, so the facts are written down before each verdict: the
+places of the room, what lies in the place, where the lamp was seen. Coming back to a place, what was put there or taken from it
+since stands before its listing. Examples:
 
-    at desk 1, hold nothing. shelf 1 shelf 2: a place, elsewhere. works, new
-    at desk 1, hold nothing. none: no such place. fails
+    at desk 1, hold nothing. bed 1 desk 1 shelf 1 for shelf 1: a place, elsewhere. works, new
+    at desk 1, hold mug 2. bed 1 desk 1 shelf 1 for shelf 1: a place, elsewhere. works, known, less mug 2
+    at desk 1, hold nothing. bed 1 desk 1 shelf 1 for shelf 2: no such place. fails
     at desk 1, hold mug 2. hand full. fails
-    at cabinet 3, hold nothing. hand free, there, open, cup 1 pan 2: not in it. fails
-    at cabinet 3, hold mug 1. held, there, open, belongs there. works. want hot mug in cabinet, got plain mug in cabinet. not done
-    at shelf 1, hold mug 1. held, there, belongs there. works. want two mug in cabinet, got one mug in shelf. not done
-    at desk 1, hold book 2. a switch, desk 1: here. works. want book under desklamp, got book under desklamp. done
+    at cabinet 3, hold nothing. hand free, there, open, cup 1 pan 2 for mug 1: not in it. fails
+    at bed 3, hold mug 1. mug 1 for mug 1: held, there, belongs there. works. got mug want mug: same, got plain want hot: other. not done
+    at desk 1, hold book 2. a switch, desk 1 for desk 1: here. works. got book want book: same, got desklamp want desklamp: same. done
 """
 
 from __future__ import annotations
 
 from components.environments.alfworld.games import kind
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
-from components.environments.alfworld.states import read_state
+from components.environments.alfworld.states import Seen, read_state
 from components.records import Trajectory
 
 
@@ -35,42 +36,51 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
         facts += f"{said}. "
     after = learn(trajectory)
     after.see(next_state)
-    text = f"{facts}works{_novelty(known, action)}"
+    text = f"{facts}works{_novelty(known, goal, action, seen)}"
     check = _check(goal, action, after) if goal else ""
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
 
 
-def _novelty(known: Knowledge, action: str) -> str:
+def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen) -> str:
+    """Whether a place shows something new; what lay there changed since, and that what is to be brought there is not there yet."""
     verb, _, rest = action.partition(" ")
     if verb not in ("go", "open"):
         return ""
     place = rest.removeprefix("to ")
-    seen = known.known(place) if verb == "go" else place in known.contents
-    return ", known" if seen else ", new"
+    if not (known.known(place) if verb == "go" else place in known.contents):
+        there = {kind(thing) for thing in seen.contents}
+        lacks = goal and goal.parent == kind(place) and seen.door != "closed" and goal.target not in there
+        return f", new, lacks {goal.target}" if goal and lacks else ", new"
+    more, less = known.changed(place)
+    return ", known" + (f", more {' '.join(more)}" if more else "") + (f", less {' '.join(less)}" if less else "")
 
 
 def _check(goal: Goal, action: str, after: Knowledge) -> str:
-    """What is wanted beside what was got, for actions that may reach the goal; else ""."""
-    if goal.lamp:
-        return _check_look(goal, action, after)
+    """What was got beside what is wanted, for actions that may reach the goal; else ""."""
+    pairs = _pairs_of_look(goal, action, after) if goal.lamp else _pairs_of_move(goal, action, after)
+    differing = next((place for place, (got, wanted) in enumerate(pairs) if got != wanted), len(pairs))
+    return ", ".join(f"got {got} want {wanted}: {'same' if got == wanted else 'other'}" for got, wanted in pairs[: differing + 1])
+
+
+def _pairs_of_move(goal: Goal, action: str, after: Knowledge) -> list[tuple[str, str]]:
     if not action.startswith("move "):
-        return ""
+        return []
     thing, _, place = action.removeprefix("move ").partition(" to ")
-    wanted = got = ""
+    pairs = [(kind(thing), goal.target)]
     if goal.verb:
-        wanted = f"{RESULT[goal.verb]} "
-        got = wanted if RESULT[goal.verb] in after.treated.get(thing, set()) else "plain "
+        treated = RESULT[goal.verb] in after.treated.get(thing, set())
+        pairs.append((RESULT[goal.verb] if treated else "plain", RESULT[goal.verb]))
     if goal.family == "pick_two_obj_and_place":
         alike = [other for other in after.contents.get(place, ()) if kind(other) == kind(thing)]
-        wanted, got = "two ", "two " if len(alike) > 1 else "one "
-    return f"want {wanted}{goal.target} in {goal.parent}, got {got}{kind(thing)} in {kind(place)}"
+        pairs.append(("two" if len(alike) > 1 else "one", "two"))
+    return [*pairs, (kind(place), goal.parent)]
 
 
-def _check_look(goal: Goal, action: str, after: Knowledge) -> str:
+def _pairs_of_look(goal: Goal, action: str, after: Knowledge) -> list[tuple[str, str]]:
     if action.split(" ")[0] not in ("use", "take", "go"):
-        return ""
+        return []
     held = kind(after.holding) if after.holding else "nothing"
     lit = next((kind(lamp) for lamp in sorted(after.lit) if after.lamps.get(lamp) == after.place), "nothing")
     if action.startswith("go") and "nothing" in (held, lit):
-        return ""
-    return f"want {goal.target} under {goal.lamp}, got {held} under {lit}"
+        return []
+    return [(held, goal.target), (lit, goal.lamp)]
