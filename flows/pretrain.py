@@ -30,6 +30,7 @@ from components.environments.protocol import Adapter
 from components.experience.dataset import transition_examples, variation_examples
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import build_backbone, load_backbone, save_model
+from components.language.comparing import compare_examples
 from components.language.copying import copy_examples
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
@@ -48,6 +49,8 @@ SEED_OFFSET = 1000
 BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 2, "random": 1}
 AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
+SINGLE_WORDS, LONGEST_LIST = 0.25, 10
+"""Share of the comparing exercise with single words, and the longest list of the rest."""
 POOL_EPISODES = 500
 """Episodes whose transitions serve as demonstrations in pretraining."""
 
@@ -121,7 +124,7 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 
 @task(cache_policy=NO_CACHE)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
-    """Train from random weights, on copying first, or go on from `backbone.path`; write the backbone with its card."""
+    """Train from random weights, on the exercises first, or go on from `backbone.path`; write the backbone with its card."""
     begun = config.backbone.path
     model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
     history = _history(Path(begun)) if begun else []
@@ -129,16 +132,27 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
     common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report}
     with training(config):
-        if settings.copy_tokens:
-            copies = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
-            supervised_finetune(model, copies, total_tokens=settings.copy_tokens, checkpoint=work / "copying.pt", **common)
+        for name, exercise in exercises(config, vocabulary).items():
+            supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
         record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = {**_card(config, model, examples, record), "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
-    for name in ("copying.pt", "checkpoint.pt"):
-        (work / name).unlink(missing_ok=True)
+    for checkpoint in work.glob("*.pt"):
+        checkpoint.unlink()
     return target
+
+
+def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
+    """What is trained on before any text, in this order: copying, then comparing single words, then with lists of them."""
+    settings, found = config.pretrain, {}
+    if settings.copy_tokens:
+        found["copying"] = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
+    if settings.compare_tokens:
+        single = int(SINGLE_WORDS * settings.compare_tokens)
+        found["comparing-words"] = compare_examples(vocabulary, single, 1, settings.seed)
+        found["comparing-lists"] = compare_examples(vocabulary, settings.compare_tokens - single, LONGEST_LIST, settings.seed)
+    return found
 
 
 def _history(started: Path) -> list[dict[str, Any]]:

@@ -141,7 +141,7 @@ _ACTIONS = re.compile(
 
 
 class Need(NamedTuple):
-    """Whether it holds, how one says that it does or does not, and what known names show it ("" if that stands beside it anyway)."""
+    """Whether it holds, how one says that it does or does not, and the comparison that shows it ("" if that stands beside it anyway)."""
 
     holds: bool
     yes: str
@@ -150,9 +150,10 @@ class Need(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Evidence and conclusion, such as `cup 1 pan 2 for mug 1: not in it`."""
-        conclusion = self.yes if self.holds else self.no
-        return f"{self.evidence}: {conclusion}" if self.evidence else conclusion
+        """The conclusion, or comparison and answer, such as `cup 1 pan 2 want mug 1: no`."""
+        if self.evidence:
+            return f"{self.evidence}: {'yes' if self.holds else 'no'}"
+        return self.yes if self.holds else self.no
 
 
 @dataclass
@@ -180,7 +181,7 @@ class _Needs:
 
     def _go(self, place: str) -> list[Need]:
         room = " ".join(self.known.receptacles) or "nothing"
-        listed = Need(place in self.known.receptacles, "a place", "no such place", f"{room} for {place}")
+        listed = Need(place in self.known.receptacles, "a place", "no such place", f"{room} want {place}")
         return [listed, Need(place != self.known.place, "elsewhere", "already there")]
 
     def _there(self, place: str) -> Need:
@@ -197,7 +198,7 @@ class _Needs:
 
     def _take(self, thing: str, place: str) -> list[Need]:
         contents = sorted(self.known.contents.get(place, set()), key=natural)
-        inside = Need(thing in contents, "in it", "not in it", f"{' '.join(contents) or 'nothing'} for {thing}")
+        inside = Need(thing in contents, "in it", "not in it", f"{' '.join(contents) or 'nothing'} want {thing}")
         weight = [Need(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
         return [Need(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
 
@@ -206,13 +207,13 @@ class _Needs:
         return [self._held(thing), *self._reach(place), fits]
 
     def _held(self, thing: str) -> Need:
-        return Need(self.known.holding == thing, "held", "not held", f"{self.known.holding or 'nothing'} for {thing}")
+        return Need(self.known.holding == thing, "held", "not held", f"{self.known.holding or 'nothing'} want {thing}")
 
     def _treat(self, verb: str, thing: str, station: str) -> list[Need]:
         able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
         return [
             self._held(thing),
-            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"{STATIONS[verb]} for {kind(station)}"),
+            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"{STATIONS[verb]} want {kind(station)}"),
             self._there(station),
             Need(able, "can be treated", "cannot be treated"),
         ]
@@ -220,7 +221,7 @@ class _Needs:
     def _use(self, thing: str) -> list[Need]:
         lamp = kind(thing) in ("desklamp", "floorlamp")
         where = self.known.lamps.get(thing, "")
-        evidence = f"{where or 'unseen'} for {self.known.place or 'nowhere'}"
+        evidence = f"{where or 'unseen'} want {self.known.place or 'nowhere'}"
         return [Need(lamp, "a switch", "no switch"), Need(bool(where) and where == self.known.place, "here", "not here", evidence)]
 
     def _examine(self, what: str) -> list[Need]:

@@ -3,17 +3,17 @@
 It tracks what success depends on. First where the agent is and what it holds; then what the action needs, one need after the
 other up to the first that does not hold, and the verdict; then whether the place is new or known; and for actions that may
 reach the goal, what was got beside what is wanted, up to the first that differs, and the conclusion. A small model judges well
-between two words that stand side by side and badly over a distance, so the facts are written down before each verdict: the
-places of the room, what lies in the place, where the lamp was seen. Coming back to a place, what was put there or taken from it
-since stands before its listing. Examples:
+between words that stand side by side and badly over a distance, so the facts are written down before each verdict: the places
+of the room, what lies in the place, where the lamp was seen. All comparisons have one form, that of the backbone's exercise
+(`language/comparing.py`). Coming back to a place, what was put there or taken from it since stands before its listing. Examples:
 
-    at desk 1, hold nothing. bed 1 desk 1 shelf 1 for shelf 1: a place, elsewhere. works, new
-    at desk 1, hold mug 2. bed 1 desk 1 shelf 1 for shelf 1: a place, elsewhere. works, known, less mug 2
-    at desk 1, hold nothing. bed 1 desk 1 shelf 1 for shelf 2: no such place. fails
+    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, elsewhere. works, new
+    at desk 1, hold mug 2. bed 1 desk 1 shelf 1 want shelf 1: yes, elsewhere. works, known, less mug 2
+    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 2: no. fails
     at desk 1, hold mug 2. hand full. fails
-    at cabinet 3, hold nothing. hand free, there, open, cup 1 pan 2 for mug 1: not in it. fails
-    at bed 3, hold mug 1. mug 1 for mug 1: held, there, belongs there. works. got mug want mug: same, got plain want hot: other. not done
-    at desk 1, hold book 2. a switch, desk 1 for desk 1: here. works. got book want book: same, got desklamp want desklamp: same. done
+    at cabinet 3, hold nothing. hand free, there, open, cup 1 pan 2 want mug 1: no. fails
+    at bed 3, hold mug 1. mug 1 want mug 1: yes, there, belongs there. works. mug want mug: yes, plain want hot: no. not done
+    at desk 1, hold book 2. a switch, desk 1 want desk 1: yes. works. book want book: yes, desklamp want desklamp: yes. done
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _check(goal: Goal, action: str, after: Knowledge) -> str:
     """What was got beside what is wanted, for actions that may reach the goal; else ""."""
     pairs = _pairs_of_look(goal, action, after) if goal.lamp else _pairs_of_move(goal, action, after)
     differing = next((place for place, (got, wanted) in enumerate(pairs) if got != wanted), len(pairs))
-    return ", ".join(f"got {got} want {wanted}: {'same' if got == wanted else 'other'}" for got, wanted in pairs[: differing + 1])
+    return ", ".join(f"{got} want {wanted}: {'yes' if got == wanted else 'no'}" for got, wanted in pairs[: differing + 1])
 
 
 def _pairs_of_move(goal: Goal, action: str, after: Knowledge) -> list[tuple[str, str]]:
