@@ -23,6 +23,7 @@ _IDLE = ("look", "inventory", "help", "examine")
 _MALFORMED = (
     *("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>", "take {thing} please"),
     *("move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}"),
+    *("?", "?", "?"),  # what a world is sent where an agent's reply holds no action (policy/rollout.py)
     *("take {kind} from {place}", "go to {thing} with {place}", "go to with {place}", "take {thing} with {place}"),
 )
 
