@@ -2,7 +2,7 @@
 
 What a dream must refuse is what is not there: no such place in the room, no such thing in the listing, another thing than the
 one wanted. The programmatic teacher writes both sides down, `cup 1 pan 2 want mug 1: no`, and yet a model of a million parameters
-that had read twenty million tokens of trajectories answered such questions no better than by chance, and went by what is usual. Single
+that had read 22 million tokens of trajectories answered such questions no better than by chance, and went by what is usual. Single
 words first, the circuit forms within half a million tokens of this exercise; lists take two million more (docs/experiments.md).
 """
 
@@ -22,7 +22,7 @@ POOL = 24
 def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: int) -> list[Example]:
     """Examples of about `tokens` tokens in all: rounds of `<list> want <word>: yes,` with lists of 1 to `longest` random words.
 
-    Half of the answers are no. The loss is on each answer's first token alone: what follows it is no news and would hide it.
+    Half of the answers are no. The loss is on each answer's first token alone: what follows it is no news.
     """
     rng = random.Random(f"comparing/{longest}/{seed}")
     markers = {vocabulary.marker_id(marker) for marker in MARKERS}
