@@ -191,7 +191,7 @@ class GRPOConfig(Section):
     batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; gradients of an epoch's half are summed.")
     updates: int = Field(2, ge=1, description="Optimiser steps a pass.")
     normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
-    max_new_tokens: int = Field(32, ge=4, description="Longest thought and action of a step, in tokens.")
+    max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step, in tokens.")
 
 
 class SyntheticRLConfig(GRPOConfig):

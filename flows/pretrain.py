@@ -117,9 +117,11 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -
 
 
 def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory) -> Example:
-    """An episode in the agent's form, with the thoughts that its adapter gives."""
+    """An episode in the agent's form, with the thoughts that its adapter gives; steps that changed nothing are read, not imitated."""
     thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
-    return render_demonstration(vocabulary, episode, thoughts)
+    facts = [adapter.facts(episode.up_to(place)) for place in range(len(episode.steps) + 1)]
+    changed = [any(fact[0] != "event" for fact in after - before) for before, after in zip(facts, facts[1:])]
+    return render_demonstration(vocabulary, episode, thoughts, changed)
 
 
 @task(cache_policy=NO_CACHE)

@@ -42,7 +42,7 @@ def tasks(adapter):
 @pytest.fixture(scope="session")
 def played(adapter, tasks):
     """Behaviour -> its episodes of all `tasks`, from the real engine."""
-    counts = {"expert": 1, "noisy": 1, "near_miss": 2, "random": 2}
+    counts = {"expert": 1, "noisy": 1, "near_miss": 8, "random": 2}
     episodes = collect(adapter, plan(tasks, counts, seed=3), max_steps=20, rows=72)
     return {name: [e for e in episodes if e.steps[0].behaviour == name] for name in counts}
 

@@ -47,14 +47,16 @@ def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:
     return " ".join(texts), ""
 
 
-def render_demonstration(vocabulary: Vocabulary, trajectory: Trajectory, thoughts: Sequence[str]) -> Example:
-    """An episode as one example for cloning, loss on thoughts and actions."""
+def render_demonstration(
+    vocabulary: Vocabulary, trajectory: Trajectory, thoughts: Sequence[str], imitated: Sequence[bool] | None = None
+) -> Example:
+    """An episode as one example for cloning, loss on thoughts and actions of the steps that are `imitated` (default: all)."""
     segments = [_plain(vocabulary, opening(trajectory.task))]
-    for step, thought in zip(trajectory.steps, thoughts, strict=True):
+    for step, thought, wish in zip(trajectory.steps, thoughts, imitated or [True] * len(thoughts), strict=True):
         wanted = vocabulary.encode(reply(thought, step.action))
         segments += [
             _plain(vocabulary, turn(trajectory.task)),
-            Segment(wanted, [True] * len(wanted)),
+            Segment(wanted, [wish] * len(wanted)),
             _plain(vocabulary, observed(step.next_state)),
         ]
     return Example(segments)

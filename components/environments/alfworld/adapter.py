@@ -112,7 +112,7 @@ class AlfworldAdapter:
         return behaviours.make_behaviour(name, task, seed)
 
     def think(self, trajectory: Trajectory, action: str) -> str:
-        """The open sub-goal after `trajectory`, such as `find mug` or `heat mug 1`."""
+        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see `behaviours.think`."""
         goal = read_goal(trajectory.task.instruction)
         return behaviours.think(goal, learn(trajectory)) if goal else ""
 

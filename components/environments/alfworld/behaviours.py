@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind
+from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind, natural
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
 from components.environments.protocol import Behaviour
 from components.errors import EnvironmentFailure
@@ -51,7 +51,37 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
 
 
 def think(goal: Goal, known: Knowledge) -> str:
-    """The sub-goal that the knowledge leaves open: what an agent is trained to write before it acts."""
+    """What an agent is trained to write before it acts: what it sees beside what it wants, and the sub-goal left open.
+
+    The comparisons have the form of the backbone's exercise (`language/comparing.py`): a small model that only names its sub-goal
+    walks past the thing that it looks for, or takes another one. Examples:
+
+        find mug
+        box cellphone want mug: no. find mug
+        box mug want mug: yes. mug 1 at desk 1
+        mug want mug: yes, plain want hot: no. heat mug 1
+        bread want mug: no. drop bread 1
+    """
+    compared = ", ".join(f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}" for got, wanted in _looks(goal, known))
+    return f"{compared}. {_sub_goal(goal, known)}" if compared else _sub_goal(goal, known)
+
+
+def _looks(goal: Goal, known: Knowledge) -> list[tuple[list[str], str]]:
+    """Kinds at hand and the kind wanted of them: first of what is held, else of what lies here."""
+    held, here = known.holding, known.contents.get(known.place)
+    seen = [kind(thing) for thing in sorted(here or (), key=natural)]
+    if not held:
+        return [(seen, goal.target)] if here is not None and kind(known.place) != goal.parent else []
+    pairs = [([kind(held)], goal.target)]
+    if kind(held) == goal.target and goal.verb:
+        pairs.append((["plain" if _untreated(goal, known) else RESULT[goal.verb]], RESULT[goal.verb]))
+    if kind(held) == goal.target and goal.lamp and here is not None:
+        pairs.append((seen, goal.lamp))
+    return pairs
+
+
+def _sub_goal(goal: Goal, known: Knowledge) -> str:
+    """The sub-goal that the knowledge leaves open, such as `find mug` or `heat mug 1`."""
     held = known.holding
     if held and kind(held) != goal.target:
         return f"drop {held}"
@@ -122,6 +152,8 @@ class _Expert:
 
 @dataclass
 class _Noisy:
+    """The expert, but one step in four is any other: half of these are admissible, half most likely refused."""
+
     expert: _Expert
     error: float = 0.25
 
@@ -129,6 +161,8 @@ class _Noisy:
         rng = self.expert.rng
         if rng.random() >= self.error:
             return self.expert.act(known, admissible)
+        if rng.random() < 0.5:
+            return impossible(known, self.expert.goal, rng)
         return rng.choice([a for a in admissible if not a.startswith(_IDLE)] or admissible)
 
 

@@ -147,12 +147,14 @@ class Need(NamedTuple):
     yes: str
     no: str
     evidence: str = ""
+    apart: bool = False
+    """The comparison must not hold: one cannot go to where one is."""
 
     @property
     def words(self) -> str:
         """The conclusion, or comparison and answer, such as `cup 1 pan 2 want mug 1: no`."""
         if self.evidence:
-            return f"{self.evidence}: {'yes' if self.holds else 'no'}"
+            return f"{self.evidence}: {'yes' if self.holds != self.apart else 'no'}"
         return self.yes if self.holds else self.no
 
 
@@ -182,10 +184,13 @@ class _Needs:
     def _go(self, place: str) -> list[Need]:
         room = " ".join(self.known.receptacles) or "nothing"
         listed = Need(place in self.known.receptacles, "a place", "no such place", f"{room} want {place}")
-        return [listed, Need(place != self.known.place, "elsewhere", "already there")]
+        return [listed, Need(place != self.known.place, "elsewhere", "already there", self._from_here(place), apart=True)]
 
     def _there(self, place: str) -> Need:
-        return Need(place == self.known.place, "there", "not there")
+        return Need(place == self.known.place, "there", "not there", self._from_here(place))
+
+    def _from_here(self, place: str) -> str:
+        return f"{self.known.place or 'room'} want {place}"
 
     def _door(self, verb: str, place: str) -> list[Need]:
         closed = self.known.doors.get(place) == "closed"

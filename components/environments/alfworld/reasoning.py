@@ -7,12 +7,12 @@ between words that stand side by side and badly over a distance, so the facts ar
 of the room, what lies in the place, where the lamp was seen. All comparisons have one form, that of the backbone's exercise
 (`language/comparing.py`). Coming back to a place, what was put there or taken from it since stands before its listing. Examples:
 
-    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, elsewhere. works, new
-    at desk 1, hold mug 2. bed 1 desk 1 shelf 1 want shelf 1: yes, elsewhere. works, known, less mug 2
+    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, new
+    at desk 1, hold mug 2. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, known, less mug 2
     at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 2: no. fails
     at desk 1, hold mug 2. hand full. fails
-    at cabinet 3, hold nothing. hand free, there, open, cup 1 pan 2 want mug 1: no. fails
-    at bed 3, hold mug 1. mug 1 want mug 1: yes, there, belongs there. works. mug want mug: yes, plain want hot: no. not done
+    at cabinet 3, hold nothing. hand free, cabinet 3 want cabinet 3: yes, open, cup 1 pan 2 want mug 1: no. fails
+    at bed 3, hold mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, belongs there. works. mug want pen: no. not done
     at desk 1, hold book 2. a switch, desk 1 want desk 1: yes. works. book want book: yes, desklamp want desklamp: yes. done
 """
 
