@@ -173,6 +173,7 @@ def _card(config: Config, model: Any, examples: list[Example], record: TrainingR
         "backbone": config.backbone.model_dump(),
         "pretrain": config.pretrain.model_dump(),
         "environment": config.environment.model_dump(exclude={"workers"}),
+        "threads": config.threads,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "examples": len(examples),
         "tokens_in_corpus": sum(len(example) for example in examples),
