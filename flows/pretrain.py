@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,7 +121,7 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
     """An episode in the agent's form, with the thoughts that its adapter gives; steps that changed nothing are read, not imitated."""
     thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
     facts = [adapter.facts(episode.up_to(place)) for place in range(len(episode.steps) + 1)]
-    changed = [any(fact[0] != "event" for fact in after - before) for before, after in zip(facts, facts[1:])]
+    changed = [any(fact[0] != "event" for fact in after - before) for before, after in pairwise(facts)]
     return render_demonstration(vocabulary, episode, thoughts, changed)
 
 

@@ -21,7 +21,7 @@ from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.policy.cloning import clone
-from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource
+from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource, reached
 from components.policy.players import Processes
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, evenly, play
@@ -131,7 +131,8 @@ def train_in_dream(run: Workspace) -> StageResult:
 def _dream_rl(run: Workspace, work: Path) -> Outcome:
     config, log_dir = run.config, work / "replay"
     directory = run.results["experience_model"].outputs["model"]
-    known = [step for episode in episodes_of(run, "train") for step in episode.steps] + read_log(log_dir)
+    known = [step for episode in episodes_of(run, "train") for step in episode.steps]
+    known += read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
     with Processes(config.synthetic_rl.processes, partial(dream_of, directory, config, known, held_out(run))) as dreams:
         return _learn(run, work, dreams, ExperienceModel.load(directory, config.experience_model, seed=config.seed))
 

@@ -284,6 +284,11 @@ class Loop:
         self.state = LoopState(**state["state"])
 
 
+def reached(checkpoint: Path) -> int:
+    """Iterations that a loop with this checkpoint has behind it."""
+    return int(torch.load(checkpoint, weights_only=True)["state"]["iteration"]) if checkpoint.is_file() else 0
+
+
 def _forward_batches(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:
     """Indices in groups of similar length whose padded size is at most `batch_tokens`."""
     order = sorted(range(len(examples)), key=lambda i: len(examples[i]))

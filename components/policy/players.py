@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
-from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 import torch
@@ -21,8 +23,6 @@ from components.errors import DreamGymError, TrainingError
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, play
 from components.records import Task, Transition
-
-_CONTEXT = multiprocessing.get_context("spawn")
 
 
 class DreamWorld(Environment, Protocol):
@@ -80,18 +80,14 @@ class Processes:
     `tokens` counts what worlds have generated.
 
     Raises:
-        TrainingError: a process ended, or failed with something unexpected; its traceback is in the message.
+        TrainingError: a process ended, or failed with something unexpected.
     """
 
     def __init__(self, count: int, open_world: Callable[[], DreamWorld]) -> None:
         self.interactions = self.tokens = 0
-        self._crew: list[tuple[Any, Connection]] = []
-        for number in range(count):
-            ours, theirs = _CONTEXT.Pipe()
-            process = _CONTEXT.Process(target=_serve, args=(theirs, open_world), daemon=True, name=f"dream-{number}")
-            process.start()
-            theirs.close()
-            self._crew.append((process, ours))
+        # A pool of one process each: a world lives in one process, and no other can answer for it.
+        context = multiprocessing.get_context("spawn")
+        self._crew = [ProcessPoolExecutor(1, context, _begin, (open_world,)) for _ in range(count)]
 
     def play(
         self, policy: Policy, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
@@ -101,9 +97,10 @@ class Processes:
         count = min(len(self._crew), len(tasks))
         bounds = [len(tasks) * place // count for place in range(count + 1)]
         shares = [list(tasks[start:end]) for start, end in pairwise(bounds)]
-        requests = [("play", (policy, share, options | {"seed": seed * count + place})) for place, share in enumerate(shares)]
+        writer = pickle.dumps(policy)  # bytes: tensors sent as such would need shared memory
         rollouts: list[Rollout] = []
-        for played, interactions, generated, written in self._ask(requests):
+        for answer in self._ask(_play, [(writer, share, options | {"seed": seed * count + place}) for place, share in enumerate(shares)]):
+            played, interactions, generated, written = pickle.loads(answer)  # noqa: S301
             rollouts += played
             self.interactions += interactions
             self.tokens += generated
@@ -112,17 +109,12 @@ class Processes:
 
     def remember(self, transitions: Sequence[Transition]) -> None:
         """Every world takes in `transitions`."""
-        self._ask([("remember", list(transitions))] * len(self._crew))
+        self._ask(_remember, [(list(transitions),)] * len(self._crew))
 
     def close(self) -> None:
         """End the processes. May be called twice."""
-        for process, pipe in self._crew:
-            pipe.close()
-            process.join(timeout=2)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self._crew = []
+        for member in self._crew:
+            member.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Processes:
         return self
@@ -130,53 +122,49 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, requests: Sequence[tuple[str, Any]]) -> list[Any]:
-        """One request for each of the first processes. As bytes: tensors sent as such would need shared memory."""
-        answers = []
+    def _ask(self, question: Callable[..., Any], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What `question` answers to one request for each of the first processes; all have answered before an error is raised."""
         try:
-            for (_, pipe), request in zip(self._crew, requests, strict=False):
-                pipe.send_bytes(pickle.dumps(request))
-            for _, pipe in self._crew[: len(requests)]:
-                answers.append(pickle.loads(pipe.recv_bytes()))  # noqa: S301
-        except (OSError, EOFError) as error:
-            found = f"A process that dreams has ended ({type(error).__name__})."
+            pending = [member.submit(question, *request) for member, request in zip(self._crew, requests, strict=False)]
+            wait(pending)
+            return [future.result() for future in pending]
+        except BrokenProcessPool as error:
+            found = "A process that dreams has ended."
             next_step = "Type the same command again, perhaps with more free memory: it goes on from the last iteration."
             raise TrainingError(found, "Expected it to live as long as the stage.", next_step) from error
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers
+        except DreamGymError:
+            raise
+        except Exception as error:
+            raise TrainingError(f"A process that dreams failed: {error!r}", next_step=str(error.__cause__ or "")) from error
 
 
-def _serve(pipe: Connection, open_world: Callable[[], DreamWorld]) -> None:
-    """A process's life: play and remember until the pipe closes."""
+_open_world: Callable[[], DreamWorld]
+_world: DreamWorld | None = None
+
+
+def _begin(open_world: Callable[[], DreamWorld]) -> None:
+    """A process's start. The parent alone answers to Ctrl-C; the world is opened with the first request, whose error is told."""
+    global _open_world
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    world: DreamWorld | None = None
-    while True:
-        try:
-            verb, payload = pickle.loads(pipe.recv_bytes())  # noqa: S301
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
-        answer: Any
-        try:
-            world = world or open_world()
-            if verb == "remember":
-                world.remember(payload)
-                answer = None
-            else:
-                answer = _play(world, *payload)
-        except DreamGymError as error:
-            answer = error
-        except Exception as error:
-            import traceback
-
-            answer = TrainingError(f"A process that dreams failed: {error!r}", next_step=traceback.format_exc())
-        pipe.send_bytes(pickle.dumps(answer))
+    _open_world = open_world
 
 
-def _play(world: DreamWorld, policy: Policy, tasks: list[Task], options: dict[str, Any]) -> tuple[list[Rollout], int, int, int]:
+def _opened() -> DreamWorld:
+    global _world
+    _world = _world or _open_world()
+    return _world
+
+
+def _remember(transitions: Sequence[Transition]) -> None:
+    _opened().remember(transitions)
+
+
+def _play(writer: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
+    """Rollouts, then steps of the world, tokens of the world and tokens of the policy that they took."""
+    world, policy = _opened(), pickle.loads(writer)  # noqa: S301
     steps, generated, written = world.interactions, world.tokens, policy.tokens
     world.seed = options["seed"]
     rollouts = play(policy, world, tasks, **options)
-    return rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written
+    return pickle.dumps((rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written))

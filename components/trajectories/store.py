@@ -149,10 +149,14 @@ def append_transitions(log_dir: Path, transitions: Iterable[Transition], shard_n
     return path
 
 
-def read_log(log_dir: Path) -> list[Transition]:
-    """All transitions of the replay log, oldest first; none if the log was not begun. Raises DataError for a damaged shard."""
-    shards = sorted(log_dir.glob("*.parquet"))
-    return [Transition(*row) for shard in shards for row in _rows(shard, TRANSITION_SCHEMA, may_be_empty=True)]
+def read_log(log_dir: Path, shards: int | None = None) -> list[Transition]:
+    """The transitions of the replay log, oldest first, of its first `shards` shards alone if given; none if it was not begun.
+
+    Raises:
+        DataError: a damaged shard.
+    """
+    found = sorted(log_dir.glob("*.parquet"))[:shards]
+    return [Transition(*row) for shard in found for row in _rows(shard, TRANSITION_SCHEMA, may_be_empty=True)]
 
 
 def trajectories(tasks: Iterable[Task], transitions: Iterable[Transition]) -> list[Trajectory]:

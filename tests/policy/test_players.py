@@ -85,6 +85,6 @@ def test_a_failure_inside_is_told_and_survived(processes):
 def test_a_process_that_died_is_an_error_that_says_what_to_do():
     with Processes(1, Counting) as players:
         players.play(policy(), TASKS[:1], **OPTIONS)
-        os.kill(players._crew[0][0].pid, signal.SIGKILL)
+        os.kill(next(iter(players._crew[0]._processes)), signal.SIGKILL)
         with pytest.raises(TrainingError, match="same command again"):
             players.play(policy(), TASKS[:1], **OPTIONS)

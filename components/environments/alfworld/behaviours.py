@@ -62,7 +62,8 @@ def think(goal: Goal, known: Knowledge) -> str:
         mug want mug: yes, plain want hot: no. heat mug 1
         bread want mug: no. drop bread 1
     """
-    compared = ", ".join(f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}" for got, wanted in _looks(goal, known))
+    looks = _looks(goal, known)
+    compared = ", ".join(f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}" for got, wanted in looks)
     return f"{compared}. {_sub_goal(goal, known)}" if compared else _sub_goal(goal, known)
 
 
