@@ -185,7 +185,9 @@ class GRPOConfig(Section):
     tasks: int = Field(8, ge=1, description="Tasks an iteration.")
     group: int = Field(8, ge=2, description="Rollouts a task: the group that shares a baseline.")
     temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
-    learning_rate: float = Field(2e-4, gt=0, description="Constant, of AdamW.")
+    learning_rate: float = Field(2e-4, gt=0, description="Of AdamW, at the first iteration.")
+    schedule: Literal["linear", "constant"] = Field("linear", description="Rate falling to zero over the iterations, or staying.")
+    idle_penalty: float = Field(0.5, ge=0, description="Taken from the advantage of a reply that left the state as it was.")
     clip: float = Field(0.2, gt=0, description="Half-width of the probability ratio's clip range.")
     epochs: int = Field(1, ge=1, description="Passes over an iteration's rollouts.")
     batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; gradients of an epoch's half are summed.")
@@ -204,7 +206,7 @@ class SimToRealConfig(GRPOConfig):
     """GRPO in the real environment, started from the dreamed policy."""
 
     iterations: int = Field(4, ge=0, description="Most iterations; the budget may end them sooner.")
-    learning_rate: float = Field(1e-4, gt=0, description="Constant, of AdamW.")
+    learning_rate: float = Field(1e-4, gt=0, description="Of AdamW, at the first iteration.")
     budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
 
 

@@ -2,10 +2,12 @@
 
 Deviations:
 1. One advantage an episode, on every token that the policy wrote in it (thoughts and actions); the return is the outcome.
-2. Groups whose returns are all equal give no update; they are left out and counted, since they would only dilute the mean.
+2. Groups whose returns are all equal give no update but that of 6; they are left out and counted, since they would only dilute the mean.
 3. The mean is over the tokens of all kept episodes together (as DAPO does), so a long episode does not count for less.
 4. No KL term: a small policy has nothing to hold on to that its own start does not give; the clip bounds each update.
 5. The probabilities in the ratio are those of the sampler at its temperature.
+6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's penalty for invalid
+   actions, for a world that does not say which actions are valid), also in groups without variance.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from components.policy.rollout import Rollout
 
 EPSILON = 1e-6
 
@@ -26,6 +30,14 @@ def group_advantages(returns: Sequence[float], *, normalise: bool) -> list[float
         return centred
     deviation = (sum(value * value for value in centred) / len(returns)) ** 0.5
     return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
+
+
+def token_advantages(rollout: Rollout, advantage: float, idle_penalty: float) -> list[float]:
+    """The episode's advantage for each token that the policy wrote, less `idle_penalty` where its reply left the state as it was."""
+    replies = [segment for segment in rollout.example.segments if any(segment.loss)]
+    return [
+        advantage - idle_penalty * idle for segment, idle in zip(replies, rollout.idle, strict=True) for flagged in segment.loss if flagged
+    ]
 
 
 def clipped_loss(new: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from components.config import GRPOConfig
 from components.errors import TrainingError
 from components.language.examples import Example, collate
 from components.language.training import token_logprobs
-from components.policy.grpo import clipped_loss, group_advantages
+from components.policy.grpo import clipped_loss, group_advantages, token_advantages
 from components.policy.players import Player
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, evenly, grouped
@@ -157,20 +157,23 @@ class Loop:
         figures["steps_per_second"] = figures["interactions"] / seconds
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
-        self._count_barren(bool(kept))
+        self._count_barren(figures["zero_variance_groups"] < 1)
         if not kept:
             return figures | dict.fromkeys(UPDATE_FIGURES, math.nan)
         with self.updating():
             return figures | self._update(kept, advantages, number)
 
-    def _advantages(self, groups: list[list[Rollout]]) -> tuple[list[Rollout], list[float]]:
+    def _advantages(self, groups: list[list[Rollout]]) -> tuple[list[Rollout], list[list[float]]]:
+        """Rollouts that teach something, and the advantage of each token that the policy wrote in them."""
         kept: list[Rollout] = []
-        advantages: list[float] = []
+        advantages: list[list[float]] = []
         for group in groups:
-            values = group_advantages([r.reward for r in group], normalise=self.config.normalise) if len(group) > 1 else []
-            if any(values):
-                kept += group
-                advantages += values
+            values = group_advantages([r.reward for r in group], normalise=self.config.normalise) if len(group) > 1 else [0.0] * len(group)
+            for rollout, value in zip(group, values, strict=True):
+                tokens = token_advantages(rollout, value, self.config.idle_penalty)
+                if any(tokens):
+                    kept.append(rollout)
+                    advantages.append(tokens)
         return kept, advantages
 
     def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
@@ -181,6 +184,7 @@ class Loop:
             "return_mean": sum(r.reward for r in rollouts) / len(rollouts),
             "episode_length": len(steps) / len(rollouts),
             "zero_variance_groups": flat / len(groups),
+            "idle_steps": sum(sum(r.idle) for r in rollouts) / max(1, len(steps)),
             "malformed_actions": sum(r.malformed for r in rollouts) / max(1, len(steps)),
             "unparsable_episodes": sum(r.unparsable for r in rollouts) / len(rollouts),
             "broken_episodes": sum(r.broken for r in rollouts) / len(rollouts),
@@ -197,9 +201,11 @@ class Loop:
                 "Raise the stage's temperature or group, or clone more (cloning.demonstrations).",
             )
 
-    def _update(self, kept: list[Rollout], advantages: list[float], seed: int) -> dict[str, float]:
+    def _update(self, kept: list[Rollout], advantages: list[list[float]], seed: int) -> dict[str, float]:
         """`updates` optimiser steps a pass over the kept episodes; figures of the first pass."""
         figures: dict[str, float] = {}
+        for settings in self.optimiser.param_groups:
+            settings["lr"] = self._rate()
         generator = torch.Generator().manual_seed(seed)
         for _ in range(self.config.epochs):
             order = torch.randperm(len(kept), generator=generator).tolist()
@@ -213,7 +219,13 @@ class Loop:
                     figures.setdefault(name, value)
         return figures
 
-    def _step(self, rollouts: list[Rollout], advantages: list[float]) -> dict[str, float]:
+    def _rate(self) -> float:
+        """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""
+        if self.config.schedule == "constant":
+            return self.config.learning_rate
+        return self.config.learning_rate * (1 - self.state.iteration / self.config.iterations)
+
+    def _step(self, rollouts: list[Rollout], advantages: list[list[float]]) -> dict[str, float]:
         self.policy.model.train()
         count = sum(len(r.logprobs) for r in rollouts)
         total = gap = entropy = clipped = 0.0
@@ -221,7 +233,7 @@ class Loop:
             batch = collate([rollouts[i].example for i in rows], self.policy.vocabulary.marker_id("<pad>"))
             scores = token_logprobs(self.policy.model, batch, temperature=self.config.temperature, with_entropy=True)
             old = torch.tensor([value for i in rows for value in rollouts[i].logprobs])
-            weight = torch.tensor([advantages[i] for i in rows])[scores.rows]
+            weight = torch.tensor([value for i in rows for value in advantages[i]])
             loss, cut = clipped_loss(scores.logprobs, old, weight, self.config.clip)
             (loss / count).backward()
             total, clipped = total + loss.item(), clipped + cut.item()

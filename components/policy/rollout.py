@@ -14,6 +14,9 @@ from components.policy.policy import Policy
 from components.policy.prompt import observed, opening, parse_reply, turn
 from components.records import REAL, Task, Trajectory, Transition
 
+NO_ACTION = "?"
+"""What a world is sent where the reply holds no action; it refuses that."""
+
 
 @dataclass
 class Rollout:
@@ -22,12 +25,14 @@ class Rollout:
     `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the sampler's, one for
     each token with loss, in order. `broken` says that infrastructure ended it: such a rollout is recorded, not trained on.
     `unparsable` says that a dream's answer could not be read: its last step is not a transition and was left out.
+    `idle` says of each reply whether it held no action or left the state as it was, word for word.
     """
 
     trajectory: Trajectory
     example: Example
     logprobs: list[float] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
+    idle: list[bool] = field(default_factory=list)
     broken: bool = False
     unparsable: bool = False
     malformed: int = 0
@@ -97,13 +102,15 @@ def _act(policy: Policy, rollout: Rollout, generation: Generation) -> str:
     rollout.thoughts.append(thought)
     if not action:
         rollout.malformed += 1
-    return action or "?"
+    return action or NO_ACTION
 
 
 def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp) -> bool:
     """Add one step to the rollout; True if the episode is over."""
     rollout.broken = "failed" in answer.info
     rollout.unparsable = bool(answer.info.get("unparsable"))
+    answered = not (rollout.broken or rollout.unparsable)
+    rollout.idle.append(action == NO_ACTION or (answered and answer.state == rollout.trajectory.states[-1]))
     if rollout.broken or rollout.unparsable:
         return True
     history = rollout.trajectory

@@ -60,6 +60,7 @@ def never(row, action):
 
 def make_loop(world, *, tasks=None, policy=None, checkpoint=None, max_steps=3, seed=0, **settings):
     defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
+    defaults |= {"schedule": "constant", "idle_penalty": 0.0}
     policy = policy or Policy(make_model(), VOCABULARY)
     return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
                 max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
@@ -112,7 +113,7 @@ def test_groups_without_variance_are_left_out():
     update = loop._update
     loop._update = lambda kept, advantages, seed: seen.append((len(kept), advantages)) or update(kept, advantages, seed)
     state = loop.run()
-    assert seen == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
+    assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
     assert state.series["zero_variance_groups"] == [0.5]
 
 
@@ -121,6 +122,27 @@ def test_an_iteration_without_variance_leaves_the_weights():
     before = weights(loop)
     state = loop.run()
     assert same(before, weights(loop)) and state.series["zero_variance_groups"] == [1.0, 1.0] and state.barren == 2
+
+
+def test_replies_that_change_nothing_lose_the_penalty_even_where_all_episodes_end_alike():
+    """The world answers the same each time: the first reply changes the state (if it holds an action), the later ones do not."""
+    loop = make_loop(Rewarding(never, length=3), iterations=1, updates=1, idle_penalty=0.25)
+    kept = []
+    state = loop.run(on_rollouts=lambda number, rollouts: kept.extend(rollouts))
+    wasted = [[rollout.trajectory.steps[0].action == "?", True, True] for rollout in kept]
+    assert [rollout.idle for rollout in kept] == wasted
+    replies = [[sum(part.loss) for part in rollout.example.segments if any(part.loss)] for rollout in kept]
+    spent = sum(length for row, idle in zip(replies, wasted, strict=True) for length, flag in zip(row, idle, strict=True) if flag)
+    assert state.series["loss"][0] == pytest.approx(0.25 * spent / sum(map(sum, replies)), abs=1e-4)
+    assert state.series["idle_steps"] == [sum(map(sum, wasted)) / 24]
+
+
+def test_the_rate_falls_towards_zero_or_stays():
+    for schedule, wanted in (("linear", [4e-3, 2e-3, 1e-3]), ("constant", [4e-3, 4e-3, 4e-3])):
+        loop = make_loop(Rewarding(even_rows), iterations=4, learning_rate=4e-3, schedule=schedule)
+        rates = {}
+        loop.run(on_iteration=lambda number, _, loop=loop, rates=rates: rates.update({number: loop.optimiser.param_groups[0]["lr"]}))
+        assert [rates[1], rates[3], rates[4]] == pytest.approx(wanted)
 
 
 def test_a_broken_episode_is_counted_and_not_learnt_from():
