@@ -17,7 +17,7 @@ from components.environments.protocol import Step
 from components.errors import TrainingError
 from components.experience.curriculum import Curriculum
 from components.policy.cloning import clone
-from components.policy.loop import BARREN_ITERATIONS, EvenTasks, Loop
+from components.policy.loop import BARREN_ITERATIONS, EvenTasks, Loop, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import play
@@ -228,6 +228,7 @@ def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
 def test_the_budget_counts_what_was_spent_before_the_stop(tmp_path):
     make_loop(Rewarding(even_rows, length=3), iterations=1, checkpoint=tmp_path / "c").run()
     world = Rewarding(even_rows, length=3)
+    assert (reached(tmp_path / "c"), reached(tmp_path / "none")) == (1, 0)
     state = make_loop(world, iterations=5, checkpoint=tmp_path / "c").run(budget=60)
     assert (state.iteration, state.interactions, world.interactions) == (2, 48, 24)
 

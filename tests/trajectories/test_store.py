@@ -127,6 +127,7 @@ def test_the_log_only_grows_and_keeps_the_order_of_appending(tmp_path):
     assert path.name == "00011-dream-10.parquet"
     store.append_transitions(tmp_path / "replay", [], "nothing")
     assert [transition.episode_id for transition in store.read_log(tmp_path / "replay")] == [f"e{number}" for number in range(11)]
+    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay", shards=2)] == ["e0", "e1"]
 
 
 def test_a_shard_is_never_rewritten(tmp_path):
