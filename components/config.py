@@ -188,6 +188,9 @@ class GRPOConfig(Section):
     learning_rate: float = Field(2e-4, gt=0, description="Of AdamW, at the first iteration.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Rate falling to zero over the iterations, or staying.")
     idle_penalty: float = Field(0.5, ge=0, description="Taken from the advantage of a reply that left the state as it was.")
+    loss_mean: Literal["episode", "token"] = Field(
+        "episode", description="Mean of the episodes' means, or over all tokens, where long episodes, mostly lost ones, weigh more."
+    )
     clip: float = Field(0.2, gt=0, description="Half-width of the probability ratio's clip range.")
     epochs: int = Field(1, ge=1, description="Passes over an iteration's rollouts.")
     batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; gradients of an epoch's half are summed.")

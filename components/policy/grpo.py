@@ -3,7 +3,9 @@
 Deviations:
 1. One advantage an episode, on every token that the policy wrote in it (thoughts and actions); the return is the outcome.
 2. Groups whose returns are all equal give no update but that of 6; they are left out and counted, since they would only dilute the mean.
-3. The mean is over the tokens of all kept episodes together (as DAPO does), so a long episode does not count for less.
+3. `loss_mean: token` takes the mean over the tokens of all kept episodes together (as DAPO does), so a long episode counts for
+   more; `episode` is the formula's own mean of the episodes' means. A lost episode runs to the step limit, a won one ends early,
+   so by tokens most of the gradient comes from losses.
 4. No KL term: a small policy has nothing to hold on to that its own start does not give; the clip bounds each update.
 5. The probabilities in the ratio are those of the sampler at its temperature.
 6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's penalty for invalid
@@ -13,6 +15,7 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +41,13 @@ def token_advantages(rollout: Rollout, advantage: float, idle_penalty: float) ->
     return [
         advantage - idle_penalty * idle for segment, idle in zip(replies, rollout.idle, strict=True) for flagged in segment.loss if flagged
     ]
+
+
+def mean_shares(lengths: Sequence[int], loss_mean: Literal["episode", "token"]) -> list[float]:
+    """The share that each token of an episode has in the mean, one value an episode of `lengths` tokens."""
+    if loss_mean == "token":
+        return [1 / sum(lengths)] * len(lengths)
+    return [1 / (len(lengths) * length) for length in lengths]
 
 
 def clipped_loss(new: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from components.config import GRPOConfig
 from components.errors import TrainingError
 from components.language.examples import Example, collate
 from components.language.training import token_logprobs
-from components.policy.grpo import clipped_loss, group_advantages, token_advantages
+from components.policy.grpo import clipped_loss, group_advantages, mean_shares, token_advantages
 from components.policy.players import Player
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, evenly, grouped
@@ -228,14 +228,15 @@ class Loop:
     def _step(self, rollouts: list[Rollout], advantages: list[list[float]]) -> dict[str, float]:
         self.policy.model.train()
         count = sum(len(r.logprobs) for r in rollouts)
+        shares = mean_shares([len(r.logprobs) for r in rollouts], self.config.loss_mean)
         total = gap = entropy = clipped = 0.0
         for rows in _forward_batches([r.example for r in rollouts], self.config.batch_tokens):
             batch = collate([rollouts[i].example for i in rows], self.policy.vocabulary.marker_id("<pad>"))
             scores = token_logprobs(self.policy.model, batch, temperature=self.config.temperature, with_entropy=True)
             old = torch.tensor([value for i in rows for value in rollouts[i].logprobs])
-            weight = torch.tensor([value for i in rows for value in advantages[i]])
+            weight = torch.tensor([value * shares[i] for i in rows for value in advantages[i]])
             loss, cut = clipped_loss(scores.logprobs, old, weight, self.config.clip)
-            (loss / count).backward()
+            loss.backward()
             total, clipped = total + loss.item(), clipped + cut.item()
             gap += (scores.logprobs.detach() - old).abs().sum().item()
             entropy += scores.entropies.detach().sum().item() if scores.entropies is not None else 0.0
@@ -244,7 +245,7 @@ class Loop:
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.policy.model.eval()
-        return {"loss": total / count, "logprob_gap": gap / count, "policy_entropy": entropy / count, "clip_share": clipped / count,
+        return {"loss": total, "logprob_gap": gap / count, "policy_entropy": entropy / count, "clip_share": clipped / count,
                 "gradient_norm": float(norm)}  # fmt: skip
 
     def _check_gap(self, gap: float) -> None:

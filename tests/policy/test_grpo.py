@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from components.policy.grpo import clipped_loss, group_advantages
+from components.policy.grpo import clipped_loss, group_advantages, mean_shares
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,8 @@ def test_equal_probabilities_give_the_plain_policy_gradient():
     loss.backward()
     assert (loss.item(), clipped.item()) == (0.0, 0)
     assert new.grad.tolist() == [-0.5, 0.5]
+
+
+def test_the_mean_over_tokens_and_the_mean_of_the_episodes_means():
+    assert mean_shares([1, 3], "token") == [0.25, 0.25]
+    assert mean_shares([1, 3], "episode") == [0.5, 1 / 6]

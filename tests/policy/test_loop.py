@@ -38,12 +38,15 @@ class Rewarding:
     def step(self, actions):
         return [None if action is None else self.answer(row, action) for row, action in enumerate(actions)]
 
+    def ends(self, row):
+        return self.steps[row] == self.length
+
     def answer(self, row, action):
         self.interactions += 1
         self.steps[row] += 1
         if row == self.broken:
             return Step("s", 0.0, True, {"failed": "gone"})
-        done = self.steps[row] == self.length
+        done = self.ends(row)
         return Step("At desk 1: nothing.", float(done and self.reward(row, action)), done)
 
     def close(self):
@@ -94,14 +97,19 @@ def test_an_iteration_moves_the_weights_and_tells_what_happened():
     assert state.series["success_rate"] == [0.5]
 
 
-def test_the_first_update_before_any_change_has_the_loss_of_the_advantages():
-    """All ratios are 1, so the loss is minus the mean advantage over tokens; groups are centred, replies differ in length."""
-    loop = make_loop(Rewarding(even_rows), iterations=1, updates=1, normalise=False)
+@pytest.mark.parametrize("loss_mean", ["episode", "token"])
+def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(loss_mean):
+    """All ratios are 1, so the loss is minus the mean advantage; groups are centred, rows won and lost differ in length."""
+    world = Rewarding(lambda row, action: row in (0, 1, 4))
+    world.ends = lambda row: world.steps[row] == (1 if row in (0, 1, 4) else 3)
+    loop = make_loop(world, iterations=1, updates=1, normalise=False, loss_mean=loss_mean)
     kept = []
     loop.run(on_rollouts=lambda number, rollouts: kept.extend(rollouts))
     lengths = [len(r.logprobs) for r in kept]
-    by_hand = -sum(length * (0.5 if row % 2 == 0 else -0.5) for row, length in enumerate(lengths)) / sum(lengths)
-    assert loop.state.series["loss"][0] == pytest.approx(by_hand, abs=1e-4)
+    advantages = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
+    weights = lengths if loss_mean == "token" else [1] * 8
+    by_hand = -sum(weight * value for weight, value in zip(weights, advantages, strict=True)) / sum(weights)
+    assert sorted(set(lengths)) == [6, 18] and loop.state.series["loss"][0] == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_groups_without_variance_are_left_out():
@@ -126,7 +134,7 @@ def test_an_iteration_without_variance_leaves_the_weights():
 
 def test_replies_that_change_nothing_lose_the_penalty_even_where_all_episodes_end_alike():
     """The world answers the same each time: the first reply changes the state (if it holds an action), the later ones do not."""
-    loop = make_loop(Rewarding(never, length=3), iterations=1, updates=1, idle_penalty=0.25)
+    loop = make_loop(Rewarding(never, length=3), iterations=1, updates=1, idle_penalty=0.25, loss_mean="token")
     kept = []
     state = loop.run(on_rollouts=lambda number, rollouts: kept.extend(rollouts))
     wasted = [[rollout.trajectory.steps[0].action == "?", True, True] for rollout in kept]
