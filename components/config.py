@@ -187,6 +187,10 @@ class GRPOConfig(Section):
     temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
     learning_rate: float = Field(2e-4, gt=0, description="Of AdamW, at the first iteration.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Rate falling to zero over the iterations, or staying.")
+    step_weight: float = Field(
+        1.0, ge=0, description="Weight of GiGPO's advantage of single steps, among replies to the same state; 0: GRPO alone."
+    )
+    discount: float = Field(0.95, gt=0, le=1, description="Of the return in the steps' advantages, a step.")
     idle_penalty: float = Field(0.5, ge=0, description="Taken from the advantage of a reply that left the state as it was.")
     loss_mean: Literal["episode", "token"] = Field(
         "episode", description="Mean of the episodes' means, or over all tokens, where long episodes, mostly lost ones, weigh more."

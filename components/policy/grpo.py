@@ -1,8 +1,9 @@
 """Group-relative policy optimisation (Shao et al. 2024, arXiv 2402.03300), as DreamGym uses it: A = (r - mean_G) / std_G.
 
 Deviations:
-1. One advantage an episode, on every token that the policy wrote in it (thoughts and actions); the return is the outcome.
-2. Groups whose returns are all equal give no update but that of 6; they are left out and counted, since they would only dilute the mean.
+1. The outcome is the return, and every token that the policy wrote in an episode (thoughts and actions) has its advantage, plus
+   `step_weight` times GiGPO's advantage of its step, which tells the step that decided from those that did not.
+2. Groups whose returns are all equal have no such advantages; they are counted, and left out unless 6 applies.
 3. `loss_mean: token` takes the mean over the tokens of all kept episodes together (as DAPO does), so a long episode counts for
    more; `episode` is the formula's own mean of the episodes' means. A lost episode runs to the step limit, a won one ends early,
    so by tokens most of the gradient comes from losses.
@@ -35,12 +36,29 @@ def group_advantages(returns: Sequence[float], *, normalise: bool) -> list[float
     return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
 
 
-def token_advantages(rollout: Rollout, advantage: float, idle_penalty: float) -> list[float]:
-    """The episode's advantage for each token that the policy wrote, less `idle_penalty` where its reply left the state as it was."""
+def step_advantages(group: Sequence[Rollout], *, discount: float, normalise: bool) -> list[list[float]]:
+    """GiGPO's advantage of each reply (Feng et al. 2025, arXiv 2505.10978, Eq. 6 to 8), for one group of rollouts of one task.
+
+    Replies to the same state, word for word, anywhere in the group, are a group of their own; what is compared in it is the
+    discounted return from there, discount^(steps to the end) * outcome. 0.0 where a state was met once only.
+    """
+    returns = [[rollout.reward * discount ** (len(rollout.idle) - 1 - step) for step in range(len(rollout.idle))] for rollout in group]
+    met: dict[str, list[tuple[int, int]]] = {}
+    for row, rollout in enumerate(group):
+        for step in range(len(rollout.idle)):
+            met.setdefault(rollout.trajectory.states[step], []).append((row, step))
+    advantages = [[0.0] * len(rollout.idle) for rollout in group]
+    for places in met.values():
+        values = group_advantages([returns[row][step] for row, step in places], normalise=normalise)
+        for (row, step), value in zip(places, values, strict=True):
+            advantages[row][step] = value
+    return advantages
+
+
+def token_advantages(rollout: Rollout, advantages: Sequence[float]) -> list[float]:
+    """The advantage of each reply, for each token of it."""
     replies = [segment for segment in rollout.example.segments if any(segment.loss)]
-    return [
-        advantage - idle_penalty * idle for segment, idle in zip(replies, rollout.idle, strict=True) for flagged in segment.loss if flagged
-    ]
+    return [value for segment, value in zip(replies, advantages, strict=True) for flagged in segment.loss if flagged]
 
 
 def mean_shares(lengths: Sequence[int], loss_mean: Literal["episode", "token"]) -> list[float]:

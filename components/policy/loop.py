@@ -22,7 +22,7 @@ from components.config import GRPOConfig
 from components.errors import TrainingError
 from components.language.examples import Example, collate
 from components.language.training import token_logprobs
-from components.policy.grpo import clipped_loss, group_advantages, mean_shares, token_advantages
+from components.policy.grpo import clipped_loss, group_advantages, mean_shares, step_advantages, token_advantages
 from components.policy.players import Player
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, evenly, grouped
@@ -168,13 +168,22 @@ class Loop:
         kept: list[Rollout] = []
         advantages: list[list[float]] = []
         for group in groups:
-            values = group_advantages([r.reward for r in group], normalise=self.config.normalise) if len(group) > 1 else [0.0] * len(group)
-            for rollout, value in zip(group, values, strict=True):
-                tokens = token_advantages(rollout, value, self.config.idle_penalty)
+            for rollout, values in zip(group, self._step_values(group), strict=True):
+                tokens = token_advantages(rollout, values)
                 if any(tokens):
                     kept.append(rollout)
                     advantages.append(tokens)
         return kept, advantages
+
+    def _step_values(self, group: list[Rollout]) -> list[list[float]]:
+        """The advantage of each reply of each rollout: the episode's, GiGPO's of the step, and the penalty of the idle."""
+        config = self.config
+        whole = group_advantages([r.reward for r in group], normalise=config.normalise) if group else []
+        steps = step_advantages(group, discount=config.discount, normalise=config.normalise)
+        return [
+            [value + config.step_weight * step - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]
+            for rollout, value, row in zip(group, whole, steps, strict=True)
+        ]
 
     def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
         steps = [step for r in rollouts for step in r.trajectory.steps]

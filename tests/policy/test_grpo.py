@@ -6,8 +6,11 @@ import math
 
 import pytest
 import torch
+from builders import make_episode, make_task
 
-from components.policy.grpo import clipped_loss, group_advantages, mean_shares
+from components.language.examples import Example, Segment
+from components.policy.grpo import clipped_loss, group_advantages, mean_shares, step_advantages, token_advantages
+from components.policy.rollout import Rollout
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,25 @@ def test_equal_probabilities_give_the_plain_policy_gradient():
 def test_the_mean_over_tokens_and_the_mean_of_the_episodes_means():
     assert mean_shares([1, 3], "token") == [0.25, 0.25]
     assert mean_shares([1, 3], "episode") == [0.5, 1 / 6]
+
+
+def played(reward, *states):
+    """A rollout through `states` (the last one is where it ended), one reply of two tokens a step."""
+    task = make_task()
+    episode = make_episode(task, *[(f"go to desk {n}", state) for n, state in enumerate(states[1:])], won=reward)
+    replies = [Segment([1, 2], [True, True]) for _ in episode.steps]
+    return Rollout(episode, Example([Segment([0], [False]), *replies]), idle=[False] * len(replies))
+
+
+def test_steps_are_compared_among_replies_to_the_same_state():
+    start = make_task().initial_state
+    direct, late, lost = played(True, start, "end"), played(True, start, "hall", "end"), played(False, start, "hall", "lost")
+    found = step_advantages([direct, late, lost], discount=0.5, normalise=False)
+    assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
+    assert token_advantages(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
+
+
+def test_a_state_met_once_gives_its_step_no_advantage():
+    start = make_task().initial_state
+    found = step_advantages([played(True, start, "hall", "end"), played(False, start, "cellar", "lost")], discount=1.0, normalise=True)
+    assert found == [[pytest.approx(1, abs=1e-4), 0.0], [pytest.approx(-1, abs=1e-4), 0.0]]

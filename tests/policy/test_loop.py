@@ -63,7 +63,7 @@ def never(row, action):
 
 def make_loop(world, *, tasks=None, policy=None, checkpoint=None, max_steps=3, seed=0, **settings):
     defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
-    defaults |= {"schedule": "constant", "idle_penalty": 0.0}
+    defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0}
     policy = policy or Policy(make_model(), VOCABULARY)
     return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
                 max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
