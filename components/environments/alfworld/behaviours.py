@@ -56,8 +56,8 @@ def think(goal: Goal, known: Knowledge) -> str:
     The comparisons have the form of the backbone's exercise (`language/comparing.py`): a small model that only names its sub-goal
     walks past the thing that it looks for, or takes another one. Examples:
 
-        find mug
-        box cellphone want mug: no. find mug
+        find mug, new desk 1 shelf 1
+        box cellphone want mug: no. find mug, new shelf 1
         box mug want mug: yes. mug 1 at desk 1
         mug want mug: yes, plain want hot: no. heat mug 1
         bread want mug: no. drop bread 1
@@ -70,7 +70,7 @@ def think(goal: Goal, known: Knowledge) -> str:
 def _looks(goal: Goal, known: Knowledge) -> list[tuple[list[str], str]]:
     """Kinds at hand and the kind wanted of them: first of what is held, else of what lies here."""
     held, here = known.holding, known.contents.get(known.place)
-    seen = [kind(thing) for thing in sorted(here or (), key=natural)]
+    seen = list(dict.fromkeys(kind(thing) for thing in sorted(here or (), key=natural)))
     if not held:
         return [(seen, goal.target)] if here is not None and kind(known.place) != goal.parent else []
     pairs = [([kind(held)], goal.target)]
@@ -82,16 +82,20 @@ def _looks(goal: Goal, known: Knowledge) -> list[tuple[list[str], str]]:
 
 
 def _sub_goal(goal: Goal, known: Knowledge) -> str:
-    """The sub-goal that the knowledge leaves open, such as `find mug` or `heat mug 1`."""
+    """The sub-goal that the knowledge leaves open, such as `heat mug 1`, or what to find and the places not looked into yet."""
     held = known.holding
     if held and kind(held) != goal.target:
         return f"drop {held}"
     if held and goal.lamp:
         lamp = next((f"{lamp} at {place}" for lamp, place in known.lamps.items() if kind(lamp) == goal.lamp), "")
-        return lamp or f"find {goal.lamp}"
+        return lamp or _search(goal.lamp, known)
     if held:
         return f"{goal.verb} {held}" if _untreated(goal, known) else f"{held} to {goal.parent}"
-    return known.where(goal.target, outside=goal.parent) or f"find {goal.target}"
+    return known.where(goal.target, outside=goal.parent) or _search(goal.target, known)
+
+
+def _search(wanted: str, known: Knowledge) -> str:
+    return f"find {wanted}, new {' '.join(known.unseen()) or 'nothing'}"
 
 
 def _untreated(goal: Goal, known: Knowledge) -> bool:
@@ -145,7 +149,7 @@ class _Expert:
     def explore(self, known: Knowledge) -> str:
         if known.doors.get(known.place) == "closed" and known.place not in known.contents:
             return f"open {known.place}"
-        unseen = [r for r in known.receptacles if r not in known.contents and r != known.place]
+        unseen = known.unseen()
         likely = [r for r in unseen if self.goal.target in HOLDS[kind(r)]]
         pool = (likely if not known.holding else []) or unseen or [r for r in known.receptacles if r != known.place]
         return f"go to {self.rng.choice(sorted(pool))}" if pool else "look"

@@ -101,6 +101,10 @@ class Knowledge:
             return place in self.doors and (self.doors[place] == "closed" or place in self.contents)
         return place in self.contents
 
+    def unseen(self) -> list[str]:
+        """The places whose inside was never shown, the present one left out."""
+        return [place for place in self.receptacles if place not in self.contents and place != self.place]
+
     def changed(self, place: str) -> tuple[list[str], list[str]]:
         """What was put to `place` and what was taken from it since its last listing."""
         now, before = self.contents.get(place, set()), self.listed.get(place, set())

@@ -261,6 +261,10 @@ def test_the_thoughts_of_the_expert_lead_to_its_actions(adapter, played):
             assert aim == step.action.removeprefix("take ").replace(" from ", " at ") and compared.endswith(": yes")
         if verb == "go" and aim.startswith("find") and not learn(history).holding:
             assert not compared.endswith(": yes")
+        if aim.startswith("find"):
+            unseen = aim.partition(", new ")[2]
+            assert all(f"{place} " in f"{unseen} " for place in learn(history).unseen())
+            assert verb == "open" or unseen == "nothing" or step.action.removeprefix("go to ") in learn(history).unseen()
         for listed, wanted, answer in LOOK.findall(compared):
             assert (wanted in listed.split()) == (answer == "yes")
             seen[answer] += 1
