@@ -22,7 +22,7 @@ from flows.threads import decoding
 from flows.workspace import Outcome, Workspace
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
-CODE = ["components.policy", "components.language", "components.environments", "components.evaluation.intervals", "flows.evaluate"]
+CODE = ["flows.evaluate"]
 ROWS = 64
 
 
@@ -31,7 +31,7 @@ def evaluate_policies(run: Workspace) -> StageResult:
     """Each policy plays the same held-out real games once."""
     inputs = {name: run.results[stage].output_hashes["policy"] for name, stage in POLICIES.items()}
     inputs["tasks"] = file_hash(run.data.tasks("test"))
-    config = run.slice("environment", "evaluation")
+    config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens}
     return run.stage("evaluate", lambda work: _evaluate(run, work), inputs=inputs, config=config, code=CODE)
 
 

@@ -24,7 +24,7 @@ from components.trajectories.store import read_tasks, read_transitions, trajecto
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
-CODE = ["components.experience", "components.language", "components.environments", "flows.experience_model"]
+CODE = ["flows.experience_model"]
 
 
 def backbone_of(run: Workspace) -> Path:

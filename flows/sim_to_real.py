@@ -20,7 +20,7 @@ from flows.synthetic_rl import rl_outcome, run_loop
 from flows.threads import training
 from flows.workspace import Outcome, Workspace
 
-CODE = ["components.policy", "components.language", "components.environments", "flows.sim_to_real", "flows.synthetic_rl"]
+CODE = ["flows.sim_to_real"]
 
 
 @flow(name="sim-to-real", validate_parameters=False)

@@ -33,7 +33,7 @@ from flows.experience_model import backbone_of, buffer_of, episodes_of, held_out
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
-CODE = ["components.experience", "components.policy", "components.language", "components.environments", "flows.synthetic_rl"]
+CODE = ["flows.synthetic_rl"]
 
 
 @flow(name="clone", validate_parameters=False)
@@ -65,7 +65,7 @@ def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
     inputs["train"] = run.results["validate"].output_hashes["train"]
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
-    config["temperature"] = run.config.synthetic_rl.temperature
+    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
     result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
     check_agreement({name: _estimate(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
     return result

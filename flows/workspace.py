@@ -18,7 +18,7 @@ from prefect import get_run_logger, runtime
 from components.config import Config, dump_config
 from components.evaluation.intervals import Estimate, exact
 from components.tracking.environment import collect_environment
-from components.tracking.hashes import file_hash
+from components.tracking.hashes import file_hash, with_imports
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from components.tracking.runs import new_run_id, start_run_directory
@@ -26,8 +26,8 @@ from components.tracking.stages import StageResult, StageStore
 from components.trajectories.snapshots import data_hash
 from components.trajectories.store import DataLayout
 
-FOUNDATION = ["components.records", "components.config", "components.errors"]
-"""Modules that every stage depends on."""
+BOOKKEEPING = ["components.tracking", "components.config", "components.errors", "flows.workspace"]
+"""What records results and makes none (a stage's own part of the config is in its key)."""
 
 
 @dataclass
@@ -77,10 +77,13 @@ class Workspace:
     def stage(
         self, name: str, work: Callable[[Path], Outcome], *, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
     ) -> StageResult:
-        """Run `work`, or reuse what an earlier run made of the same inputs, config and code; log it below the parent run."""
+        """Run `work`, or reuse what an earlier run made of the same inputs, config and code; log it below the parent run.
+
+        Args: code: the modules that hold `work`; what they import belongs to the key too.
+        """
         log = get_run_logger()
         full = {**inputs, "constraints": file_hash(self.root / "constraints.txt")}
-        key = self.store.key(name, full, {**config, "seed": self.config.seed}, [*FOUNDATION, *code])
+        key = self.store.key(name, full, {**config, "seed": self.config.seed}, with_imports(code, BOOKKEEPING))
         child = self.tracker.start_stage(self.parent, name, {"dreamgym.stage_key": key})
         result = self.store.find(name, key)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import os
@@ -12,6 +13,7 @@ from components.errors import DataError, TrackingError
 
 _CHUNK_BYTES = 1 << 20
 _NOT_SOURCE = {"__pycache__"}
+_OWN = ("components", "flows")
 
 
 def file_hash(path: Path) -> str:
@@ -55,6 +57,46 @@ def code_hash(names: Sequence[str]) -> str:
         for folder, file in _sources(name):
             pairs.append((f"{name}:{file.relative_to(folder).as_posix()}", file_hash(file)))
     return _hash_pairs(pairs)
+
+
+def with_imports(names: Sequence[str], leave_out: Sequence[str] = ()) -> list[str]:
+    """`names` and all modules of this project that they import, directly or not, also inside functions; sorted.
+
+    `leave_out` names modules and packages that are not followed.
+
+    Raises:
+        TrackingError: there is no module of a name.
+    """
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and not any(name == other or name.startswith(f"{other}.") for other in leave_out):
+            found.add(name)
+            waiting += _imported(name)
+    return sorted(found)
+
+
+def _imported(name: str) -> list[str]:
+    """Modules of the project's own packages that a module names in its imports."""
+    modules: list[str] = []
+    for _, file in _sources(name):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if file.suffix == ".py" else ():
+            if isinstance(node, ast.Import):
+                modules += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                members = [f"{node.module}.{alias.name}" for alias in node.names]
+                modules += [member for member in members if _is_module(member)] or [node.module]
+    return [module for module in modules if module.split(".")[0] in _OWN and module != name]
+
+
+def _is_module(name: str) -> bool:
+    if name.split(".")[0] not in _OWN:
+        return False
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _hash_pairs(pairs: Iterable[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from components.errors import DataError, TrackingError
 from components.tracking import atomic
+from components.tracking.hashes import with_imports
 from components.tracking.stages import StageStore, code_hash, file_hash, tree_hash
 
 METRICS = {"loss": {"value": 0.5, "n": 10, "low": 0.4, "high": 0.6}}
@@ -184,6 +185,14 @@ def test_code_hash_follows_the_source_and_ignores_caches(tmp_path, monkeypatch):
     (package / "a.py").write_text("x = 2")
     assert code_hash(["dreamt_package"]) != before
     assert "dreamt_package" not in sys.modules
+
+
+def test_the_code_of_a_stage_is_what_its_module_imports_near_or_far():
+    found = with_imports(["flows.synthetic_rl"], ["components.tracking", "flows.workspace"])
+    near, far, inside = "components.policy.loop", "components.language.markers", "components.environments.alfworld.adapter"
+    assert {near, far, inside, "components.evaluation.fidelity", "flows.experience_model", "flows.threads"} <= set(found)
+    assert not any(name.startswith("components.tracking") or name == "flows.workspace" for name in found)
+    assert all(name.split(".")[0] in ("components", "flows") for name in found)
 
 
 def test_tree_hash_sees_names_and_content_but_not_where_it_lies(tmp_path):
