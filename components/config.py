@@ -22,7 +22,7 @@ from components.errors import ConfigError
 class Section(BaseModel):
     """Base of all sections: closed, immutable, and every field described."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def _refuse_dead(self, names: Sequence[str], mode: str, cure: str) -> None:
         """Refuse options that were changed from their default although `mode` makes them idle."""
@@ -276,6 +276,17 @@ class Config(Section):
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
 
+    @model_validator(mode="after")
+    def _budget_allows_an_iteration(self) -> Config:
+        stage = self.sim_to_real
+        least = stage.tasks * stage.group * self.environment.max_steps
+        if stage.iterations and stage.budget < least:
+            raise ValueError(
+                f"sim_to_real.budget={stage.budget} allows no iteration, which may take {least} steps (tasks * group * max_steps); "
+                "raise it, or set sim_to_real.iterations=0"
+            )
+        return self
+
 
 def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Config:
     """The config of `path` (YAML or the resolved JSON) with `key=value` overrides on top, such as `synthetic_rl.group=4`.
@@ -337,9 +348,8 @@ def _explained(error: ValidationError, path: Path | str | None) -> ConfigError:
             known = _keys_at(place[:-1])
             near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.4)
             elsewhere = [k for k in _all_keys() if k.split(".")[-1] == place[-1]]
-            guess = near[0] if near else (elsewhere[0] if elsewhere else "")
-            full = ".".join([*place[:-1], guess]) if near else guess
-            lines.append(f"Unknown key {key}." + (f" Did you mean {full}?" if guess else f" Valid here: {', '.join(known)}."))
+            full = elsewhere or [".".join([*place[:-1], guess]) for guess in near]
+            lines.append(f"Unknown key {key}." + (f" Did you mean {' or '.join(full)}?" if full else f" Valid here: {', '.join(known)}."))
         else:
             shown = "" if isinstance(problem["input"], dict) else f" (found {problem['input']!r})"
             lines.append(f"{key}: {problem['msg']}{shown}.")

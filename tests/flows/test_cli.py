@@ -137,11 +137,11 @@ def test_debug_shows_the_traceback(run, tmp_path):
 
 def test_resolved_config_is_read_back(run, tmp_path):
     path = tmp_path / "mine.json"
-    path.write_text(run("config", "seed=7", "sim_to_real.budget=12").stdout)
+    path.write_text(run("config", "seed=7", "sim_to_real.budget=12000").stdout)
     done = run("config", "--config", path)
     assert done.exit_code == 0
     assert done.stdout == path.read_text()
-    assert '"budget": 12' in done.stdout
+    assert '"budget": 12000' in done.stdout
 
 
 def test_a_failure_is_found_in_whatever_wraps_it():

@@ -61,3 +61,20 @@ def test_option_without_effect_is_refused(overrides, words):
 
 def test_every_key_is_documented():
     assert (ROOT / "docs" / "configuration.md").read_text() == describe_keys(), "Type `make docs`."
+
+
+def test_the_same_key_of_another_section_comes_before_one_that_looks_alike():
+    with pytest.raises(ConfigError, match=r"Unknown key iterations\. Did you mean synthetic_rl\.iterations or sim_to_real\.iterations\?"):
+        load_config(None, ["iterations=3"])
+
+
+@pytest.mark.parametrize("override", ["experience_model.temperature=.inf", "promotion.min_absolute_change=.nan"])
+def test_numbers_must_be_finite(override):
+    with pytest.raises(ConfigError, match="finite number"):
+        load_config(None, [override])
+
+
+def test_a_budget_that_allows_no_iteration_is_refused():
+    with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1280 steps"):
+        load_config(None, ["sim_to_real.budget=1000"])
+    assert load_config(None, ["sim_to_real.budget=0", "sim_to_real.iterations=0"]).sim_to_real.budget == 0
