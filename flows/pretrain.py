@@ -2,8 +2,8 @@
 
 It plays the part of the pretrained language model that both the experience model and the policy start from. It reads the
 same two texts that they will read: every behaviour's episodes as the experience model sees them, and the noisy
-ones as the agent sees them; no expert episode is ever shown in the agent's form. Its games are other ones than
-those of the offline data, the fidelity set and the test split.
+ones as the agent sees them; no expert episode is ever shown in the agent's form. Its games are drawn with a seed of
+their own; those that `data/` holds out (the fidelity set and the test split) are left out.
 
     dreamgym pretrain --config configs/quick.yaml
 
@@ -38,9 +38,9 @@ from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune
 from components.policy.prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
-from components.tracking.hashes import code_hash
+from components.tracking.hashes import code_hash, text_hash
 from components.trajectories.collect import collect, plan
-from components.trajectories.store import read_tasks, read_transitions, trajectories, write_tasks, write_transitions
+from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 from flows.threads import training
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ POOL_EPISODES = 500
 def pretrain(config: Config, root: Path = Path()) -> Path:
     """Corpus, vocabulary, examples, training, card; returns data/backbone."""
     work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
-    episodes = corpus(config, work)
+    episodes = corpus(config, work, held_out(DataLayout(root / "data")))
     vocabulary = learn_vocabulary(config, _whole(episodes))
     examples = render(config, vocabulary, _whole(episodes))
     return train(config, vocabulary, _whole(examples), work, target)
@@ -72,17 +72,23 @@ def _whole(value: T) -> T:
     return quoted
 
 
+def held_out(data: DataLayout) -> set[str]:
+    """Ids of the tasks that no model may have read, as far as they are there."""
+    paths = [data.tasks(name) for name in ("fidelity", "test")]
+    return {task.id for path in paths if path.is_file() for task in read_tasks(path)}
+
+
 @task(cache_policy=NO_CACHE)
-def corpus(config: Config, work: Path) -> list[Trajectory]:
+def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
     settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "seed"})}
-    settings["behaviours"] = BEHAVIOURS
+    settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
     settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
     note = work / "settings.json"
     if note.is_file() and json.loads(note.read_text()) == settings:
         return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
     adapter = make_adapter(config.environment)
-    tasks = adapter.tasks(TRAIN, config.pretrain.tasks, config.pretrain.seed + SEED_OFFSET)
+    tasks = [task for task in adapter.tasks(TRAIN, config.pretrain.tasks, config.pretrain.seed + SEED_OFFSET) if task.id not in hidden]
     episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.environment.max_steps, rows=64, on_batch=_say)
     work.mkdir(parents=True, exist_ok=True)
     write_tasks(work / "tasks.parquet", tasks)

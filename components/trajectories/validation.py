@@ -29,6 +29,9 @@ _TEXTS = ("state", "action", "next_state")
 _ACROSS_ROWS = {  # rule: (the column whose value is shown with a broken row, what is expected)
     "step_follows": ("step", "The steps of an episode are 0, 1, 2 ... in the order of the file."),
     "state_follows": ("state", "A state is the next state of the step before it."),
+    "start_is_the_tasks": ("state", "The first state of an episode is its task's initial state."),
+    "action_has_words": ("action", "An action is more than blanks."),
+    "reward_ends": ("reward", "A rewarded step is terminal."),
     "end_is_last": ("done", "Only the last step of an episode is terminal."),
     "reward_is_last": ("reward", "Only the last step of an episode is rewarded."),
     "episode_has_one_task": ("task_id", "All steps of an episode have the same task."),
@@ -107,6 +110,7 @@ def _with_rules(
 ) -> pd.DataFrame:
     """The frame with a column for each rule that spans rows or files, and `row`, the place in the file."""
     home = {task.id: task.environment for tasks in tasks_by_split.values() for task in tasks}
+    starts = frame["task_id"].map({task.id: task.initial_state for tasks in tasks_by_split.values() for task in tasks})
     held_out = {task.id for name, tasks in tasks_by_split.items() if name != split for task in tasks}
     episodes = frame.groupby("episode_id", sort=False, dropna=False)
     number = episodes.cumcount()
@@ -115,6 +119,9 @@ def _with_rules(
         row=range(len(frame)),
         step_follows=frame["step"] == number,
         state_follows=(frame["state"] == episodes["next_state"].shift()).fillna(False).astype(bool) | (number == 0),
+        start_is_the_tasks=(number > 0) | starts.isna() | (frame["state"] == starts).fillna(False).astype(bool),
+        action_has_words=(frame["action"] == "") | (frame["action"].astype("str").str.strip() != ""),  # an empty one has a rule of its own
+        reward_ends=~(frame["reward"] > 0) | (frame["done"] != False),  # noqa: E712  (a missing value has a rule of its own)
         end_is_last=last | (frame["done"] != True),  # noqa: E712  (a missing value is no end)
         reward_is_last=last | ~(frame["reward"] > 0),
         episode_has_one_task=episodes["task_id"].transform("nunique") <= 1,

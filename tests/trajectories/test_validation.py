@@ -48,6 +48,8 @@ def broken_episodes() -> dict[str, tuple[list[dict], str]]:
     del hole[1]
     late = make_episode("late")
     del late[0]
+    elsewhere, endless = make_episode("elsewhere"), make_episode("endless")
+    elsewhere[0]["state"], endless[-1]["done"] = "nonsense", False
     return {
         "nan_reward": (make_episode("nan_reward", reward=math.nan), "reward_is_present"),
         "big_reward": (make_episode("big_reward", reward=1.5), "reward_value (reward: '1.5')"),
@@ -65,6 +67,9 @@ def broken_episodes() -> dict[str, tuple[list[dict], str]]:
         "no_state": (make_episode("no_state", state=None), "state_is_present"),
         "empty_action": (make_episode("empty_action", action=""), "action_length (action: '')"),
         "long_action": (make_episode("long_action", action="x" * (LIMIT + 1)), "action_length"),
+        "blank_action": (make_episode("blank_action", action="   "), "action_has_words (action: '   ')"),
+        "elsewhere": (elsewhere, "start_is_the_tasks (state: 'nonsense')"),
+        "endless": (endless, "reward_ends (reward: '1.0')"),
         "jump": (make_episode("jump", state="elsewhere"), "state_follows (state: 'elsewhere')"),
         "two_tasks": (make_episode("two_tasks", task_id="foreign"), "episode_has_one_task"),
         "foreign": (of_task("foreign", "foreign"), "environment_is_known"),

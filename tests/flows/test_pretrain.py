@@ -1,0 +1,35 @@
+"""The corpus of the backbone leaves out what the data holds out, and is read back when nothing has changed."""
+
+from prefect.logging import disable_run_logger
+
+from components.config import load_config
+from components.environments import make_adapter
+from flows import pretrain
+
+
+def test_held_out_tasks_are_in_no_corpus(tmp_path):
+    config = load_config(None, ["pretrain.tasks=3", "environment.workers=1", "environment.max_steps=4"])
+    tasks = make_adapter(config.environment).tasks("train", 3, config.pretrain.seed + pretrain.SEED_OFFSET)
+    with disable_run_logger():
+        episodes = pretrain.corpus.fn(config, tmp_path, {tasks[1].id})
+        assert {episode.task.id for episode in episodes} == {tasks[0].id, tasks[2].id}
+        assert len(episodes) == 2 * sum(pretrain.BEHAVIOURS.values())
+        written = (tmp_path / "transitions.parquet").stat().st_mtime_ns
+        assert pretrain.corpus.fn(config, tmp_path, {tasks[1].id}) == episodes
+        assert (tmp_path / "transitions.parquet").stat().st_mtime_ns == written
+        assert {episode.task.id for episode in pretrain.corpus.fn(config, tmp_path, set())} == {task.id for task in tasks}
+
+
+def test_what_an_agents_example_imitates(adapter, tasks, played):
+    """Loss on the steps that changed something; a refusal is read, and the next step learnt."""
+    from builders import VOCABULARY
+
+    episode = next(e for e in played["noisy"] if any(s.next_state.startswith("Nothing happens") for s in e.steps))
+    example = pretrain.agent_example(adapter, VOCABULARY, episode)
+    replies = example.segments[2::3]
+    assert len(replies) == len(episode.steps)
+    for step, reply in zip(episode.steps, replies, strict=True):
+        refused = step.next_state.startswith(("Nothing happens", "Looked around"))
+        assert not (refused and any(reply.loss))
+        assert all(reply.loss) or not any(reply.loss)
+    assert any(not any(reply.loss) for reply in replies) and any(all(reply.loss) for reply in replies)
