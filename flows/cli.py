@@ -85,7 +85,8 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """Record offline trajectories in the real environment, as Parquet under data/, and version them with DVC.
 
     Expert, noisy, near-miss and random episodes of the training tasks, others to measure fidelity on, and the list of
-    held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's cache.
+    held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's cache: what a fresh clone
+    has not pulled yet is pulled first.
 
     Examples:
 
@@ -95,9 +96,10 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import require_repository
+        from flows.preflight import complete_data, require_repository
 
         require_repository(place)
+        complete_data(place, _say)
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         from flows.collect import collect_data
@@ -220,9 +222,10 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import require_repository
+        from flows.preflight import complete_data, require_repository
 
         require_repository(place)
+        complete_data(place, _say)
         from components.trajectories.snapshots import push, snapshot
         from flows.pretrain import pretrain as flow
 

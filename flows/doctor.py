@@ -21,7 +21,7 @@ from rich.markup import escape
 from components.config import Config
 from components.errors import DreamGymError
 from flows.failures import expected_failure
-from flows.preflight import has_identity, missing_data
+from flows.preflight import has_identity, missing_data, not_in_snapshot
 from flows.services import port_is_free
 
 INSTALL = "pip install -c constraints.txt -e '.[alfworld]'"
@@ -157,14 +157,16 @@ def check_git(_config: Config, root: Path) -> Rung:
     return ok(str(root))
 
 
-def check_data(_config: Config, root: Path) -> Rung:
+def check_data(config: Config, root: Path) -> Rung:
     """data.dvc is there, the data is pulled, and every file has its hash."""
-    from components.trajectories.snapshots import data_hash, verify
+    from components.trajectories.snapshots import data_hash, missing_files, verify
 
     version = data_hash(root)
-    missing = missing_data(root)
+    missing = missing_data(root, backbone=not config.backbone.path)
+    if missing and not missing_files(root):
+        return _as_rung(not_in_snapshot(missing))
     if missing:
-        return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain (it pulls by itself), or dvc pull")
+        return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain or collect (both pull by themselves), or dvc pull")
     try:
         verify(root)
     except DreamGymError as error:

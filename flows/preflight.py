@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.config import Config
@@ -43,14 +43,39 @@ def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True
     `backbone` says whether the run needs the one under data/.
 
     Raises:
-        DataError: it is in none of the remotes, or a file was removed or changed beside the missing ones.
+        DataError: it is in none of the remotes or not part of the snapshot, or a file was changed beside the missing ones.
     """
     missing = missing_data(root, backbone)
-    if not missing:
-        return
+    if missing:
+        _pull(root, missing, say)
+    if missing := missing_data(root, backbone):
+        raise not_in_snapshot(missing)
+
+
+def complete_data(root: Path, say: Callable[[str], None]) -> None:
+    """Pull what `data.dvc` names and `data/` lacks, so that the next snapshot keeps it; nothing to do without a `data.dvc`.
+
+    Raises:
+        DataError: as `ensure_data`.
+    """
+    from components.trajectories.snapshots import missing_files
+
+    if (root / "data.dvc").is_file() and (missing := missing_files(root)):
+        _pull(root, missing, say)
+
+
+def not_in_snapshot(missing: Sequence[str]) -> DataError:
+    """What to tell the user when the version that `data.dvc` names has no such files."""
+    makes = "pretrain" if list(missing) == ["data/backbone"] else "collect"
+    next_step = f"Type `dreamgym {makes}` to make it, or check out a data.dvc that has it (`git log data.dvc` lists them)."
+    return DataError(f"The version of data/ that data.dvc names has no {', '.join(missing)}.", "A run reads it.", next_step)
+
+
+def _pull(root: Path, missing: Sequence[str], say: Callable[[str], None]) -> None:
     from components.trajectories.snapshots import pull
 
-    say(f"Not there yet: {', '.join(missing)}. Pulling the snapshot that data.dvc names ...")
+    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    say(f"Not there yet: {shown}. Pulling the snapshot that data.dvc names ...")
     made = pull(root)
     say(f"Pulled {made.files} files, {made.size / 1e6:.1f} MB, DVC hash {made.hash}.")
 

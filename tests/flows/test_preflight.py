@@ -1,14 +1,19 @@
-"""A config that asks for other data than what lies there is refused before anything starts."""
+"""Data that is not there is pulled, and a config that asks for other data is refused, before anything starts."""
 
 from __future__ import annotations
+
+import shutil
+import subprocess
 
 import pytest
 
 from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.tracking.atomic import write_json
+from components.trajectories import snapshots
 from flows.collect import recorded_settings
-from flows.preflight import check_settings
+from flows.doctor import check_data
+from flows.preflight import check_settings, complete_data, ensure_data, missing_data
 
 
 @pytest.fixture
@@ -40,3 +45,63 @@ def test_damaged_settings_are_named(recorded, text):
     (recorded / "data" / "settings.json").write_text(text)
     with pytest.raises(DataError, match="settings.json cannot be read"):
         check_settings(recorded, load_config())
+
+
+def _fill(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+@pytest.fixture(scope="module")
+def versioned(tmp_path_factory):
+    """A repository whose snapshot has all that a run reads, pushed, with nothing of it in place: a fresh clone."""
+    root = tmp_path_factory.mktemp("versioned")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    _fill(root, *missing_data(root, backbone=False), "data/backbone/model.safetensors")
+    snapshots.snapshot(root)
+    snapshots.push(root)
+    shutil.rmtree(root / "data")
+    shutil.rmtree(root / ".dvc" / "cache")
+    return root
+
+
+@pytest.fixture
+def fresh(versioned, tmp_path):
+    """A copy of it that a test may spoil."""
+    return shutil.copytree(versioned, tmp_path / "fresh")
+
+
+def test_missing_data_is_pulled_and_said(fresh):
+    said = []
+    ensure_data(fresh, said.append)
+    assert not missing_data(fresh)
+    assert "data/tasks/train.parquet" in said[0] and "Pulled 6 files" in said[1]
+
+
+def test_a_snapshot_without_the_backbone_is_refused_by_name(fresh):
+    ensure_data(fresh, lambda _: None)
+    shutil.rmtree(fresh / "data" / "backbone")
+    snapshots.snapshot(fresh)
+    with pytest.raises(DataError, match="data.dvc names has no data/backbone.*dreamgym pretrain"):
+        ensure_data(fresh, lambda _: None)
+    ensure_data(fresh, lambda _: None, backbone=False)
+    rung = check_data(load_config(), fresh)
+    assert rung.state == "wrong" and "has no data/backbone" in rung.found and "dreamgym pretrain" in rung.next_step
+
+
+def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
+    assert snapshots.missing_files(fresh) == ["data"]
+    assert "dreamgym retrain or collect" in check_data(load_config(), fresh).next_step
+    complete_data(fresh, lambda _: None)
+    _fill(fresh, "data/tasks/train.parquet", "data/tasks/another.parquet")
+    assert snapshots.snapshot(fresh).files == 7
+    (fresh / "data" / "backbone" / "model.safetensors").unlink()
+    assert snapshots.missing_files(fresh) == ["data/backbone/model.safetensors"]
+    complete_data(fresh, lambda _: None)
+    assert (fresh / "data" / "backbone" / "model.safetensors").read_text() == "data/backbone/model.safetensors"
+
+
+def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
+    complete_data(tmp_path, pytest.fail)
