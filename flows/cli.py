@@ -164,7 +164,7 @@ def evaluate(
         from flows.preflight import check_settings, ensure_data
 
         ensure_data(place, _say, backbone=False)
-        check_settings(place, settings, config)
+        check_settings(place, settings, config, training=False)
         from rich.table import Table
 
         from flows.score import score_policy

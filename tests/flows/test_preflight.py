@@ -6,11 +6,13 @@ import shutil
 import subprocess
 
 import pytest
+from builders import make_task, make_transition
 
 from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.tracking.atomic import write_json
 from components.trajectories import snapshots
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.collect import recorded_settings
 from flows.doctor import check_data
 from flows.preflight import check_settings, complete_data, ensure_data, missing_data
@@ -34,6 +36,45 @@ def test_other_games_or_episodes_are_refused_with_both_values(recorded, override
     there = getattr(getattr(load_config(), name.split(".")[0]), name.split(".")[1])
     with pytest.raises(ConfigError, match=rf"recorded with {name}={there}; this config asks for {name}={asked}.*dreamgym collect"):
         check_settings(recorded, load_config(None, [override]))
+
+
+def test_an_evaluation_minds_other_games_but_not_other_training(recorded):
+    check_settings(recorded, load_config(None, ["data.train_tasks=10"]), training=False)
+    with pytest.raises(ConfigError, match="recorded with environment.seed=0"):
+        check_settings(recorded, load_config(None, ["environment.seed=1"]), training=False)
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Data of three training tasks, two of which the expert solved, two fidelity tasks and one held-out task."""
+    layout = DataLayout(tmp_path / "data")
+    train = [make_task(number) for number in range(3)]
+    for name, tasks in {"train": train, "fidelity": train[:2], "test": train[:1]}.items():
+        write_tasks(layout.tasks(name), tasks)
+    steps = [make_transition(0, f"e{n}", f"t{n}", reward=float(n > 0), done=n > 0, behaviour="expert") for n in range(3)]
+    write_transitions(layout.trajectories("train"), [*steps, make_transition(0, "e9", reward=1.0, done=True, behaviour="noisy")])
+    return tmp_path
+
+
+FEW = {"evaluation.tasks": 1, "fidelity.tasks": 2, "fidelity.policy_tasks": 3, "cloning.demonstrations": 2}
+
+
+def test_as_many_tasks_and_demonstrations_as_there_are_pass(few):
+    check_settings(few, load_config(None, [f"{key}={most}" for key, most in FEW.items()]))
+    check_settings(few, load_config(None, ["evaluation.tasks=1"]), training=False)
+
+
+@pytest.mark.parametrize("key", FEW)
+def test_more_tasks_or_demonstrations_than_there_are_are_refused(few, key):
+    asked = [f"{other}={most + (other == key)}" for other, most in FEW.items()]
+    words = rf"asks for {key}={FEW[key] + 1}\. data/ has {FEW[key]} [a-z -]+\. Give {key}={FEW[key]}, or .*dreamgym collect"
+    with pytest.raises(ConfigError, match=words):
+        check_settings(few, load_config(None, asked))
+
+
+def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
+    with pytest.raises(ConfigError, match="asks for evaluation.tasks=64. data/ has 1 held-out tasks"):
+        check_settings(few, load_config(), training=False)
 
 
 def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
