@@ -133,7 +133,7 @@ def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root 
         from flows.preflight import ensure_data
         from flows.summary import print_validation
 
-        ensure_data(place, _say, backbone=False)
+        ensure_data(place, _say, backbone=False, versioned=False)
         layout = DataLayout(place / "data")
         tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
         for name in ("train", "fidelity"):

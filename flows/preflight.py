@@ -38,19 +38,24 @@ def has_identity(root: Path) -> bool:
     return _git(root, "var", "GIT_COMMITTER_IDENT") is not None
 
 
-def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True) -> None:
+def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True, versioned: bool = True) -> None:
     """Pull the versioned data if any of it is missing, as in a fresh clone; what is there is left as it is.
 
-    `backbone` says whether the run needs the one under data/.
+    `backbone` says whether the run needs the one under data/, `versioned` whether it records the version in data.dvc.
 
     Raises:
-        DataError: it is in none of the remotes or not part of the snapshot, or a file was changed beside the missing ones.
+        DataError: it is in none of the remotes or not part of the snapshot, a file was changed beside the missing ones, or there
+            is no data.dvc to record.
     """
+    from components.trajectories.snapshots import data_hash
+
     missing = missing_data(root, backbone)
     if missing:
         _pull(root, missing, say)
     if missing := missing_data(root, backbone):
         raise not_in_snapshot(missing)
+    if versioned:
+        data_hash(root)
 
 
 def complete_data(root: Path, say: Callable[[str], None]) -> None:

@@ -16,6 +16,8 @@ from components.trajectories.store import DataLayout, write_tasks, write_transit
 from flows.collect import recorded_settings
 from flows.doctor import check_data
 from flows.preflight import check_settings, complete_data, ensure_data, missing_data
+from flows.score import score_policy
+from flows.workspace import Workspace
 
 
 @pytest.fixture
@@ -130,6 +132,19 @@ def test_a_snapshot_without_the_backbone_is_refused_by_name(fresh):
     ensure_data(fresh, lambda _: None, backbone=False)
     rung = check_data(load_config(), fresh)
     assert rung.state == "wrong" and "has no data/backbone" in rung.found and "dreamgym pretrain" in rung.next_step
+
+
+def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh):
+    ensure_data(fresh, lambda _: None)
+    (fresh / "data.dvc").unlink()
+    ensure_data(fresh, pytest.fail, versioned=False)
+    with pytest.raises(DataError, match="There is no .*data.dvc.*git checkout data.dvc"):
+        ensure_data(fresh, pytest.fail)
+    with pytest.raises(DataError, match=r"There is no .*data.dvc"):
+        Workspace(load_config(), fresh).start("retrain")
+    assert not (fresh / "runs").exists()
+    with pytest.raises(DataError, match=r"There is no .*data.dvc"):
+        score_policy.fn(load_config(), fresh, "no policy: data.dvc is looked at first")
 
 
 def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
