@@ -21,7 +21,7 @@ from rich.markup import escape
 from components.config import Config
 from components.errors import DreamGymError
 from flows.failures import expected_failure
-from flows.preflight import has_identity, missing_data, not_in_snapshot
+from flows.preflight import has_identity, missing_data, not_in_snapshot, require_backbone
 from flows.services import port_is_free
 
 INSTALL = "pip install -c constraints.txt -e '.[alfworld]'"
@@ -178,6 +178,7 @@ def check_backbone(config: Config, root: Path) -> Rung:
     """The model that both sides start from can be loaded."""
     from components.language.backbone import load_backbone
 
+    require_backbone(config)
     path = Path(config.backbone.path) if config.backbone.path else root / "data" / "backbone"
     model, vocabulary = load_backbone(path)
     return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens")

@@ -87,16 +87,31 @@ def _pull(root: Path, missing: Sequence[str], say: Callable[[str], None]) -> Non
 
 
 def check_settings(root: Path, config: Config, file: Path | None = None, *, training: bool = True) -> None:
-    """Refuse a config that asks for other games or episodes than those recorded under `data/`, or for more than there are.
+    """Refuse a config that asks for other games or episodes than those recorded under `data/`, for more than there are, or for a
+    backbone that is not there.
 
-    `training` says whether the run trains on them; otherwise only what an evaluation uses is compared.
+    `training` says whether the run trains on them; otherwise only what an evaluation uses is looked at.
 
     Raises:
         ConfigError: the message names what differs with both values.
         DataError: a file under `data/` is damaged.
     """
+    if training:
+        require_backbone(config)
     _same_as_recorded(root, config, file, ("environment", "data") if training else ("environment",))
     _no_more_than_recorded(root, config, training)
+
+
+def require_backbone(config: Config) -> None:
+    """Raise ConfigError if `backbone.path` names no directory with a model: a run hashes its files, so a hub name is none."""
+    path = Path(config.backbone.path)
+    if not config.backbone.path or any(path.glob("*.safetensors")):
+        return
+    raise ConfigError(
+        f"backbone.path is {str(path)!r}: {'it holds no *.safetensors' if path.is_dir() else 'there is no such directory'}.",
+        "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot be used, nothing is downloaded.",
+        "Mend the path, download the model first (`hf download NAME --local-dir models/base`), or leave backbone.path empty.",
+    )
 
 
 def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: Sequence[str]) -> None:

@@ -79,6 +79,18 @@ def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
         check_settings(few, load_config(), training=False)
 
 
+def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
+    for path in (tmp_path / "typo", "Qwen/Qwen3-0.6B"):
+        config = load_config(None, [f"backbone.path={path}"])
+        with pytest.raises(ConfigError, match=f"backbone.path is '{path}': there is no such directory.*a hub name cannot be used"):
+            check_settings(tmp_path, config)
+        check_settings(tmp_path, config, training=False)
+    with pytest.raises(ConfigError, match="backbone.path is .* holds no .*safetensors"):
+        check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+    (tmp_path / "model.safetensors").write_text("")
+    check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+
+
 def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
     check_settings(tmp_path, load_config(None, ["data.train_tasks=10"]))
 
