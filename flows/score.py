@@ -17,7 +17,7 @@ from components.errors import DataError, TrackingError
 from components.evaluation.intervals import Estimate, exact, proportion
 from components.tracking.mlflow_store import Tracker
 from components.trajectories.snapshots import data_hash
-from flows.evaluate import held_out_tasks, play_games
+from flows.evaluate import download_champion, held_out_tasks, play_games
 from flows.workspace import Workspace
 
 CHAMPION = "champion"
@@ -82,4 +82,4 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
     if version is None:
         found = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
         raise TrackingError(found, next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with --policy.")
-    return tracker.download("policy", version, root / ".dreamgym" / "champion" / version)
+    return download_champion(tracker, root, version)
