@@ -222,6 +222,8 @@ def _pointer(root: Path) -> Snapshot:
         raise DataError(f"There is no {path}.", "It names the version of data/.", "Type `git checkout data.dvc`, or `dreamgym collect`.")
     try:
         out = yaml.safe_load(path.read_text(encoding="utf-8"))["outs"][0]
+        if not str(out["md5"]).endswith(".dir"):
+            raise ValueError(out["md5"])
         return Snapshot(out["md5"], int(out["nfiles"]), int(out["size"]))
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
         found = f"{path} is no pointer to a directory's version ({type(error).__name__})."
