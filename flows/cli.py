@@ -85,7 +85,8 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """Record offline trajectories in the real environment, as Parquet under data/, and version them with DVC.
 
     Expert, noisy, near-miss and random episodes of the training tasks, others to measure fidelity on, and the list of
-    held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's cache.
+    held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's cache: what a fresh clone
+    has not pulled yet is pulled first.
 
     Examples:
 
@@ -95,9 +96,10 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import require_repository
+        from flows.preflight import complete_data, require_repository
 
         require_repository(place)
+        complete_data(place, _say)
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         from flows.collect import collect_data
@@ -131,7 +133,7 @@ def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root 
         from flows.preflight import ensure_data
         from flows.summary import print_validation
 
-        ensure_data(place, _say, backbone=False)
+        ensure_data(place, _say, backbone=False, versioned=False)
         layout = DataLayout(place / "data")
         tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
         for name in ("train", "fidelity"):
@@ -162,7 +164,7 @@ def evaluate(
         from flows.preflight import check_settings, ensure_data
 
         ensure_data(place, _say, backbone=False)
-        check_settings(place, settings, config)
+        check_settings(place, settings, config, training=False)
         from rich.table import Table
 
         from flows.score import score_policy
@@ -220,9 +222,10 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import require_repository
+        from flows.preflight import complete_data, require_repository
 
         require_repository(place)
+        complete_data(place, _say)
         from components.trajectories.snapshots import push, snapshot
         from flows.pretrain import pretrain as flow
 

@@ -3,11 +3,12 @@
     dreamgym collect --config configs/quick.yaml
 
 The same config and seed give the same bytes, so the same DVC hash. All games are played before the first file is written,
-and each file is written beside its place and renamed: an interrupted collection leaves the old data whole.
+and all files are written before the first is renamed into its place: a collection that fails leaves the old data whole.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,9 @@ from prefect.cache_policies import NO_CACHE
 
 from components.config import Config
 from components.environments import make_adapter
-from components.errors import EnvironmentFailure
+from components.errors import DataError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
-from components.tracking.atomic import write_json
+from components.tracking.atomic import cannot_write, write_json
 from components.trajectories.collect import BEHAVIOURS, collect, plan
 from components.trajectories.snapshots import Snapshot, push, snapshot
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
@@ -29,6 +30,9 @@ ROWS = 64
 """Episodes played side by side; it changes no result."""
 TEST_TASKS = 200
 """Held-out games listed in the data: more than an evaluation plays, so that it may play more without new data."""
+
+STAGED = ".new.tmp"
+"""Directory under `data/` that new files are written to; DVC never looks at *.tmp, so one that a power cut left is in no version."""
 
 OnBatch = Callable[[str, int, int], None]
 """Called with (`train` or `fidelity`, episodes done, episodes in all)."""
@@ -100,12 +104,33 @@ def keep_old_version(root: Path) -> None:
 
 @task(cache_policy=NO_CACHE)
 def write(config: Config, layout: DataLayout, tasks: dict[str, list[Task]], played: dict[str, list[Trajectory]]) -> None:
-    """The five Parquet files, and the settings that made them."""
-    for name, chosen in tasks.items():
-        write_tasks(layout.tasks(name), chosen)
-    for name, episodes in played.items():
-        write_transitions(layout.trajectories(name), [step for episode in episodes for step in episode.steps])
-    write_json(layout.settings, recorded_settings(config))
+    """The five Parquet files, and the settings that made them: all written beside the old ones, then renamed one after the other."""
+    staged = DataLayout(layout.root / STAGED)
+    shutil.rmtree(staged.root, ignore_errors=True)
+    try:
+        for name, chosen in tasks.items():
+            write_tasks(staged.tasks(name), chosen)
+        for name, episodes in played.items():
+            write_transitions(staged.trajectories(name), [step for episode in episodes for step in episode.steps])
+        write_json(staged.settings, recorded_settings(config))
+        _place(staged.root, layout.root)
+    finally:
+        shutil.rmtree(staged.root, ignore_errors=True)
+
+
+def _place(staged: Path, target: Path) -> None:
+    files = [file.relative_to(staged) for file in staged.rglob("*") if file.is_file()]
+    try:
+        for file in files:
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    try:
+        for file in files:
+            (staged / file).replace(target / file)
+    except OSError as error:
+        found = f"{target} now holds new files beside old ones: {error}."
+        raise DataError(found, next_step="Type `dvc checkout --force data.dvc` to get the old data back.") from error
 
 
 def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:

@@ -21,11 +21,11 @@ from rich.markup import escape
 from components.config import Config
 from components.errors import DreamGymError
 from flows.failures import expected_failure
-from flows.preflight import has_identity, missing_data
+from flows.preflight import has_identity, missing_data, not_in_snapshot, require_backbone, require_repository
 from flows.services import port_is_free
 
 INSTALL = "pip install -c constraints.txt -e '.[alfworld]'"
-_FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 6_000_000_000
+_FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def wrong(found: str, next_step: str) -> Rung:
 
 
 def climb(config: Config, root: Path, console: Console) -> bool:
-    """Print all rungs; True if a run can start."""
+    """Print all rungs, or those up to git if there is no repository for the others to look into; True if a run can start."""
     words = {"ok": "[green]ok   [/green]", "doubt": "[yellow]doubt[/yellow]", "wrong": "[red]wrong[/red]"}
     broken = 0
     for name, check in LADDER.items():
@@ -63,6 +63,8 @@ def climb(config: Config, root: Path, console: Console) -> bool:
         console.print(f"{words[rung.state]} {name}: {escape(rung.found)}", soft_wrap=True, highlight=False)
         if rung.next_step:
             console.print(f"      next: {escape(rung.next_step)}", soft_wrap=True, highlight=False)
+        if name == "git" and rung.state == "wrong":
+            break  # the next ones would make directories, and wait minutes for Prefect
     verdict = f"Mend what is wrong ({broken}) from the top down, then ask again." if broken else "A run can start: dreamgym retrain"
     console.print(verdict)
     return not broken
@@ -150,21 +152,23 @@ def check_official_games(config: Config, _root: Path) -> Rung:
 
 def check_git(_config: Config, root: Path) -> Rung:
     """A repository with a commit, and an identity."""
-    if not (root / ".git").exists():
-        return wrong(f"{root} is not the top of a git repository", "git init && git add . && git commit -m 'First commit'")
-    if not has_identity(root):
+    known = has_identity(root)
+    require_repository(root)
+    if not known:
         return doubt("git does not know who you are; runs are saved as dreamgym", "git config --global user.name NAME (and user.email)")
     return ok(str(root))
 
 
-def check_data(_config: Config, root: Path) -> Rung:
+def check_data(config: Config, root: Path) -> Rung:
     """data.dvc is there, the data is pulled, and every file has its hash."""
-    from components.trajectories.snapshots import data_hash, verify
+    from components.trajectories.snapshots import data_hash, missing_files, verify
 
     version = data_hash(root)
-    missing = missing_data(root)
+    missing = missing_data(root, backbone=not config.backbone.path)
+    if missing and not missing_files(root):
+        return _as_rung(not_in_snapshot(missing))
     if missing:
-        return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain (it pulls by itself), or dvc pull")
+        return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain or collect (both pull by themselves), or dvc pull")
     try:
         verify(root)
     except DreamGymError as error:
@@ -176,6 +180,7 @@ def check_backbone(config: Config, root: Path) -> Rung:
     """The model that both sides start from can be loaded."""
     from components.language.backbone import load_backbone
 
+    require_backbone(config)
     path = Path(config.backbone.path) if config.backbone.path else root / "data" / "backbone"
     model, vocabulary = load_backbone(path)
     return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens")
@@ -204,12 +209,14 @@ def check_room(_config: Config, root: Path) -> Rung:
     """Disk and memory."""
     import psutil
 
+    if not root.is_dir():
+        return wrong(f"there is no directory {root}", "dreamgym doctor --root <the clone>")
     disk, memory = shutil.disk_usage(root).free, psutil.virtual_memory().available
     found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free"
     if disk < _FREE_DISK_BYTES:
         return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace, or rm -r .dreamgym/stages")
     if memory < _FREE_MEMORY_BYTES:
-        return doubt(f"{found}; a run may take 6 GB of memory", "close what else runs, or set threads=1 environment.workers=1")
+        return doubt(f"{found}; a run of configs/quick.yaml takes 2 GB of memory", "close what else runs, or set environment.workers=1")
     return ok(found)
 
 

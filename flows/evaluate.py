@@ -14,8 +14,9 @@ from components.evaluation.promotion import Decision, decide
 from components.policy.policy import Policy
 from components.policy.rollout import play
 from components.records import Task
-from components.tracking.hashes import file_hash
+from components.tracking.hashes import file_hash, text_hash
 from components.tracking.manifest import RegisteredModel
+from components.tracking.mlflow_store import Tracker
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
 from flows.threads import decoding
@@ -127,9 +128,14 @@ def _champion_games(run: Workspace, version: str | None, challenger: dict[str, b
         return None
     if run.tracker.version("policy", version)["tags"].get("dreamgym.stage_key") == key:
         return challenger
-    directory = run.root / ".dreamgym" / "champion" / version
-    run.tracker.download("policy", version, directory)
+    directory = download_champion(run.tracker, run.root, version)
     tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in challenger]
     won, steps = play_games(run, {"champion": directory}, tasks)
     run.manifest.costs.check_interactions += steps
     return won["champion"]
+
+
+def download_champion(tracker: Tracker, root: Path, version: str) -> Path:
+    """The directory with the champion's files; each store and experiment counts versions from 1, so each has one of its own."""
+    place = text_hash(f"{tracker.uri} {tracker.model_name('policy')}")[:12]
+    return tracker.download("policy", version, root / ".dreamgym" / "champion" / f"{place}-{version}")

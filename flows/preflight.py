@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.config import Config
 from components.errors import ConfigError, DataError
-from components.trajectories.store import DataLayout
+from components.trajectories.store import DataLayout, read_frame, read_tasks
 
 
 def require_repository(root: Path) -> None:
@@ -37,33 +38,84 @@ def has_identity(root: Path) -> bool:
     return _git(root, "var", "GIT_COMMITTER_IDENT") is not None
 
 
-def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True) -> None:
+def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True, versioned: bool = True) -> None:
     """Pull the versioned data if any of it is missing, as in a fresh clone; what is there is left as it is.
 
-    `backbone` says whether the run needs the one under data/.
+    `backbone` says whether the run needs the one under data/, `versioned` whether it records the version in data.dvc.
 
     Raises:
-        DataError: it is in none of the remotes, or a file was removed or changed beside the missing ones.
+        DataError: it is in none of the remotes or not part of the snapshot, a file was changed beside the missing ones, or there
+            is no data.dvc to record.
     """
+    from components.trajectories.snapshots import data_hash
+
     missing = missing_data(root, backbone)
-    if not missing:
-        return
+    if missing:
+        _pull(root, missing, say)
+    if missing := missing_data(root, backbone):
+        raise not_in_snapshot(missing)
+    if versioned:
+        data_hash(root)
+
+
+def complete_data(root: Path, say: Callable[[str], None]) -> None:
+    """Pull what `data.dvc` names and `data/` lacks, so that the next snapshot keeps it; nothing to do without a `data.dvc`.
+
+    Raises:
+        DataError: as `ensure_data`.
+    """
+    from components.trajectories.snapshots import missing_files
+
+    if (root / "data.dvc").is_file() and (missing := missing_files(root)):
+        _pull(root, missing, say)
+
+
+def not_in_snapshot(missing: Sequence[str]) -> DataError:
+    """What to tell the user when the version that `data.dvc` names has no such files."""
+    makes = "pretrain" if list(missing) == ["data/backbone"] else "collect"
+    next_step = f"Type `dreamgym {makes}` to make it, or check out a data.dvc that has it (`git log data.dvc` lists them)."
+    return DataError(f"The version of data/ that data.dvc names has no {', '.join(missing)}.", "A run reads it.", next_step)
+
+
+def _pull(root: Path, missing: Sequence[str], say: Callable[[str], None]) -> None:
     from components.trajectories.snapshots import pull
 
-    say(f"Not there yet: {', '.join(missing)}. Pulling the snapshot that data.dvc names ...")
+    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    say(f"Not there yet: {shown}. Pulling the snapshot that data.dvc names ...")
     made = pull(root)
     say(f"Pulled {made.files} files, {made.size / 1e6:.1f} MB, DVC hash {made.hash}.")
 
 
-def check_settings(root: Path, config: Config, file: Path | None = None) -> None:
-    """Refuse a config that asks for other games or episodes than those recorded under `data/`: it would silently do nothing.
+def check_settings(root: Path, config: Config, file: Path | None = None, *, training: bool = True) -> None:
+    """Refuse a config that asks for other games or episodes than those recorded under `data/`, for more than there are, or for a
+    backbone that is not there.
 
-    Data without settings.json (recorded elsewhere) is taken as it is. `environment.max_steps` may differ: it is a limit of play.
+    `training` says whether the run trains on them; otherwise only what an evaluation uses is looked at.
 
     Raises:
-        ConfigError: a setting differs; the message names it with both values.
-        DataError: settings.json is damaged.
+        ConfigError: the message names what differs with both values.
+        DataError: a file under `data/` is damaged.
     """
+    if training:
+        require_backbone(config)
+    _same_as_recorded(root, config, file, ("environment", "data") if training else ("environment",))
+    _no_more_than_recorded(root, config, training)
+
+
+def require_backbone(config: Config) -> None:
+    """Raise ConfigError if `backbone.path` names no directory with a model: a run hashes its files, so a hub name is none."""
+    path = Path(config.backbone.path)
+    if not config.backbone.path or any(path.glob("*.safetensors")):
+        return
+    raise ConfigError(
+        f"backbone.path is {str(path)!r}: {'it holds no *.safetensors' if path.is_dir() else 'there is no such directory'}.",
+        "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot be used, nothing is downloaded.",
+        "Mend the path, download the model first (`hf download NAME --local-dir models/base`), or leave backbone.path empty.",
+    )
+
+
+def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: Sequence[str]) -> None:
+    """Data without settings.json (recorded elsewhere) is taken as it is; `environment.max_steps` may differ: it is a limit of play."""
     path = DataLayout(root / "data").settings
     if not path.is_file():
         return
@@ -74,17 +126,51 @@ def check_settings(root: Path, config: Config, file: Path | None = None) -> None
     differing = {
         f"{section}.{name}": (value, asked)
         for section, name, value in recorded
-        if (asked := getattr(getattr(config, section, None), name, value)) != value and (section, name) != ("environment", "max_steps")
+        if section in sections
+        and (asked := getattr(getattr(config, section, None), name, value)) != value
+        and (section, name) != ("environment", "max_steps")
     }
     if differing:
         there = ", ".join(f"{name}={value}" for name, (value, _) in differing.items())
         here = ", ".join(f"{name}={asked}" for name, (_, asked) in differing.items())
         raise ConfigError(
             f"data/ was recorded with {there}; this config asks for {here}.",
-            "Training on it would not be what the config says.",
+            "A run on it would not be what the config says.",
             f"Record anew with the same config and overrides: dreamgym collect{f' --config {file}' if file else ''} "
             "(the old data stays in DVC's cache). Or keep the data and give its values.",
         )
+
+
+def _no_more_than_recorded(root: Path, config: Config, training: bool) -> None:
+    """A run would play fewer tasks, clone fewer episodes or play a task twice and say nothing, or fail at its end."""
+    layout = DataLayout(root / "data")
+    asked = [("evaluation.tasks", config.evaluation.tasks, _tasks(layout.tasks("test")), "held-out tasks")]
+    if training:
+        asked += [
+            ("fidelity.tasks", config.fidelity.tasks, _tasks(layout.tasks("fidelity")), "tasks to measure fidelity on"),
+            ("fidelity.policy_tasks", config.fidelity.policy_tasks, _tasks(layout.tasks("train")), "training tasks"),
+            ("cloning.demonstrations", config.cloning.demonstrations, _demonstrations(layout.trajectories("train")), "won expert episodes"),
+        ]
+    more = [(key, wanted, there, what) for key, wanted, there, what in asked if wanted > there]
+    if more:
+        raise ConfigError(
+            f"This config asks for {', '.join(f'{key}={wanted}' for key, wanted, _, _ in more)}.",
+            f"data/ has {', '.join(f'{there} {what}' for _, _, there, what in more)}.",
+            f"Give {' '.join(f'{key}={max(1, there)}' for key, _, there, _ in more)}, or record more with `dreamgym collect`.",
+        )
+
+
+def _tasks(path: Path) -> int:
+    """How many there are; no limit where the file is missing, which is another check's matter."""
+    return len(read_tasks(path)) if path.is_file() else sys.maxsize
+
+
+def _demonstrations(path: Path) -> int:
+    """Successful expert episodes; no limit where the file or a column is missing, which the validation judges."""
+    steps = read_frame(path) if path.is_file() else None
+    if steps is None or not {"episode_id", "behaviour", "reward"} <= set(steps.columns):
+        return sys.maxsize
+    return int(steps.loc[(steps["behaviour"] == "expert") & (steps["reward"] == 1), "episode_id"].nunique())
 
 
 def missing_data(root: Path, backbone: bool = True) -> list[str]:

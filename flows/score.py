@@ -17,7 +17,7 @@ from components.errors import DataError, TrackingError
 from components.evaluation.intervals import Estimate, exact, proportion
 from components.tracking.mlflow_store import Tracker
 from components.trajectories.snapshots import data_hash
-from flows.evaluate import held_out_tasks, play_games
+from flows.evaluate import download_champion, held_out_tasks, play_games
 from flows.workspace import Workspace
 
 CHAMPION = "champion"
@@ -40,8 +40,9 @@ def score_policy(config: Config, root: Path, policy: str) -> Score:
 
     Raises:
         TrackingError: there is no champion.
-        DataError: the directory holds no policy, or the tasks are missing.
+        DataError: the directory holds no policy, or the tasks or data.dvc are missing.
     """
+    version = data_hash(root)
     run = Workspace(config, root)
     directory = find_policy(run.tracker, root, policy)
     tasks = held_out_tasks(run.data.tasks("test"), config.evaluation.tasks)
@@ -54,7 +55,7 @@ def score_policy(config: Config, root: Path, policy: str) -> Score:
         games = [won[task.id] for task in tasks if task.family == family]
         families[family] = proportion(sum(games), len(games), level)
     success = proportion(sum(won.values()), len(tasks), level)
-    tags = {"dreamgym.policy": str(directory), "dvc.hash": data_hash(root)}
+    tags = {"dreamgym.policy": str(directory), "dvc.hash": version}
     parent = run.tracker.start_run(f"evaluate {policy}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
     metrics = {"evaluate/success_rate": success, "evaluate/real_interactions": exact(steps)}
     metrics |= {f"evaluate/success_rate/{family}": estimate for family, estimate in families.items()}
@@ -81,4 +82,4 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
     if version is None:
         found = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
         raise TrackingError(found, next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with --policy.")
-    return tracker.download("policy", version, root / ".dreamgym" / "champion" / version)
+    return download_champion(tracker, root, version)

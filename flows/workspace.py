@@ -59,15 +59,15 @@ class Workspace:
         self.metrics: dict[str, dict[str, Any]] = {}
 
     def start(self, name: str) -> None:
-        """Make the run's directory, manifest and MLflow parent run."""
-        run_id = new_run_id()
+        """Make the run's directory, manifest and MLflow parent run. Raises DataError, and makes nothing, without a data.dvc."""
+        run_id, version = new_run_id(), data_hash(self.root)
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
         environment = collect_environment(self.root, self.directory, self.config.threads)
         self.manifest = Manifest(run_id=run_id, environment=environment, config=self.config.model_dump(mode="json"))
         self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
-        self.manifest.data.dvc_in = data_hash(self.root)
+        self.manifest.data.dvc_in = version
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
         self.parent = self.tracker.start_run(f"{name} {run_id}", tags, self.config.model_dump(mode="json"))
         self.tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))

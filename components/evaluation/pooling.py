@@ -21,11 +21,15 @@ def pool(runs: Mapping[str, Games], confidence: float = 0.95) -> dict[str, Estim
     """`evaluate/{policy}/success_rate` and `evaluate/{later}_minus_{earlier}` over all `runs` (name -> games).
 
     Raises:
-        DataError: fewer than two runs, or runs that played other games or other policies than the first.
+        DataError: fewer than two runs, one without games, or runs that played other games or other policies than the first.
     """
     names = list(runs)
     if len(names) < 2:
         raise DataError(f"{len(names)} run was given.", "Expected at least two.", "Name the runs of several seeds.")
+    for name, played in runs.items():
+        without = sorted(policy for policy, won in played.items() if not won)
+        if without or not played:
+            raise DataError(f"{name} has no games of {', '.join(without) or 'any policy'}.", "Expected some.", "Name finished runs.")
     first = runs[names[0]]
     for name in names[1:]:
         _same(names[0], first, name, runs[name])

@@ -97,6 +97,13 @@ def data_hash(root: Path) -> str:
     return _pointer(root).hash
 
 
+def missing_files(root: Path) -> list[str]:
+    """What `data.dvc` names and `data/` lacks, relative to `root`; `data` alone if this clone never pulled the list of its files."""
+    if not _object(root, _pointer(root).hash).is_file():
+        return ["data"]
+    return [f"data/{relative}" for relative in _listing(root) if not (root / "data" / relative).is_file()]
+
+
 def push(root: Path, remote: str = "") -> None:
     """Copy the snapshot to `remote`, by default the configured one (`local` where that is `seed`).
 
@@ -141,7 +148,8 @@ def pull(root: Path) -> Snapshot:
     else:
         tried = "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True))
         found = f"{len(missing)} objects of the snapshot {pointer.hash} are missing: {', '.join(missing[:3])}. Tried {tried}."
-        raise DataError(found, next_step="Check out a commit whose data was pushed, or type `dreamgym collect` to record the data anew.")
+        next_step = "Check out a commit whose data was pushed, or give it up: type `rm data.dvc`, then `dreamgym collect`."
+        raise DataError(found, next_step=next_step)
     _dvc(root, "checkout", "data.dvc")
     verify(root)
     return pointer
@@ -214,6 +222,8 @@ def _pointer(root: Path) -> Snapshot:
         raise DataError(f"There is no {path}.", "It names the version of data/.", "Type `git checkout data.dvc`, or `dreamgym collect`.")
     try:
         out = yaml.safe_load(path.read_text(encoding="utf-8"))["outs"][0]
+        if not str(out["md5"]).endswith(".dir"):
+            raise ValueError(out["md5"])
         return Snapshot(out["md5"], int(out["nfiles"]), int(out["size"]))
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
         found = f"{path} is no pointer to a directory's version ({type(error).__name__})."
@@ -246,9 +256,8 @@ def _config(root: Path) -> dict[str, dict]:
     from dvc.config import Config
 
     if not (root / ".dvc" / "config").is_file():
-        raise DataError(
-            f"{root.absolute()} is not under DVC.", next_step="Type `dreamgym collect`, which sets DVC up, or `git checkout .dvc`."
-        )
+        next_step = "Type `git checkout .dvc`, or `rm -f data.dvc` and then `dreamgym collect`, which sets DVC up."
+        raise DataError(f"{root.absolute()} is not under DVC.", next_step=next_step)
     return dict(Config(dvc_dir=str(root.absolute() / ".dvc")))
 
 

@@ -33,5 +33,9 @@ def test_other_games_are_refused():
         pool({"a": games(cloned="11"), "b": games(cloned="111")})
     with pytest.raises(DataError, match="same policies"):
         pool({"a": games(cloned="11"), "b": games(dreamed="11")})
+    with pytest.raises(DataError, match="a has no games of cloned"):
+        pool({"a": games(cloned=""), "b": games(cloned="")})
+    with pytest.raises(DataError, match="b has no games of any policy"):
+        pool({"a": games(cloned="1"), "b": {}})
     with pytest.raises(DataError, match="at least two"):
         pool({"a": games(cloned="11")})

@@ -1,14 +1,23 @@
-"""A config that asks for other data than what lies there is refused before anything starts."""
+"""Data that is not there is pulled, and a config that asks for other data is refused, before anything starts."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import pytest
+from builders import make_task, make_transition
 
 from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.tracking.atomic import write_json
+from components.trajectories import snapshots
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.collect import recorded_settings
-from flows.preflight import check_settings
+from flows.doctor import check_data
+from flows.preflight import check_settings, complete_data, ensure_data, missing_data
+from flows.score import score_policy
+from flows.workspace import Workspace
 
 
 @pytest.fixture
@@ -31,6 +40,57 @@ def test_other_games_or_episodes_are_refused_with_both_values(recorded, override
         check_settings(recorded, load_config(None, [override]))
 
 
+def test_an_evaluation_minds_other_games_but_not_other_training(recorded):
+    check_settings(recorded, load_config(None, ["data.train_tasks=10"]), training=False)
+    with pytest.raises(ConfigError, match="recorded with environment.seed=0"):
+        check_settings(recorded, load_config(None, ["environment.seed=1"]), training=False)
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Data of three training tasks, two of which the expert solved, two fidelity tasks and one held-out task."""
+    layout = DataLayout(tmp_path / "data")
+    train = [make_task(number) for number in range(3)]
+    for name, tasks in {"train": train, "fidelity": train[:2], "test": train[:1]}.items():
+        write_tasks(layout.tasks(name), tasks)
+    steps = [make_transition(0, f"e{n}", f"t{n}", reward=float(n > 0), done=n > 0, behaviour="expert") for n in range(3)]
+    write_transitions(layout.trajectories("train"), [*steps, make_transition(0, "e9", reward=1.0, done=True, behaviour="noisy")])
+    return tmp_path
+
+
+FEW = {"evaluation.tasks": 1, "fidelity.tasks": 2, "fidelity.policy_tasks": 3, "cloning.demonstrations": 2}
+
+
+def test_as_many_tasks_and_demonstrations_as_there_are_pass(few):
+    check_settings(few, load_config(None, [f"{key}={most}" for key, most in FEW.items()]))
+    check_settings(few, load_config(None, ["evaluation.tasks=1"]), training=False)
+
+
+@pytest.mark.parametrize("key", FEW)
+def test_more_tasks_or_demonstrations_than_there_are_are_refused(few, key):
+    asked = [f"{other}={most + (other == key)}" for other, most in FEW.items()]
+    words = rf"asks for {key}={FEW[key] + 1}\. data/ has {FEW[key]} [a-z -]+\. Give {key}={FEW[key]}, or .*dreamgym collect"
+    with pytest.raises(ConfigError, match=words):
+        check_settings(few, load_config(None, asked))
+
+
+def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
+    with pytest.raises(ConfigError, match="asks for evaluation.tasks=64. data/ has 1 held-out tasks"):
+        check_settings(few, load_config(), training=False)
+
+
+def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
+    for path in (tmp_path / "typo", "Qwen/Qwen3-0.6B"):
+        config = load_config(None, [f"backbone.path={path}"])
+        with pytest.raises(ConfigError, match=f"backbone.path is '{path}': there is no such directory.*a hub name cannot be used"):
+            check_settings(tmp_path, config)
+        check_settings(tmp_path, config, training=False)
+    with pytest.raises(ConfigError, match="backbone.path is .* holds no .*safetensors"):
+        check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+    (tmp_path / "model.safetensors").write_text("")
+    check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+
+
 def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
     check_settings(tmp_path, load_config(None, ["data.train_tasks=10"]))
 
@@ -40,3 +100,76 @@ def test_damaged_settings_are_named(recorded, text):
     (recorded / "data" / "settings.json").write_text(text)
     with pytest.raises(DataError, match="settings.json cannot be read"):
         check_settings(recorded, load_config())
+
+
+def _fill(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+@pytest.fixture(scope="module")
+def versioned(tmp_path_factory):
+    """A repository whose snapshot has all that a run reads, pushed, with nothing of it in place: a fresh clone."""
+    root = tmp_path_factory.mktemp("versioned")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    _fill(root, *missing_data(root, backbone=False), "data/backbone/model.safetensors")
+    snapshots.snapshot(root)
+    snapshots.push(root)
+    shutil.rmtree(root / "data")
+    shutil.rmtree(root / ".dvc" / "cache")
+    return root
+
+
+@pytest.fixture
+def fresh(versioned, tmp_path):
+    """A copy of it that a test may spoil."""
+    return shutil.copytree(versioned, tmp_path / "fresh")
+
+
+def test_missing_data_is_pulled_and_said(fresh):
+    said = []
+    ensure_data(fresh, said.append)
+    assert not missing_data(fresh)
+    assert "data/tasks/train.parquet" in said[0] and "Pulled 6 files" in said[1]
+
+
+def test_a_snapshot_without_the_backbone_is_refused_by_name(fresh):
+    ensure_data(fresh, lambda _: None)
+    shutil.rmtree(fresh / "data" / "backbone")
+    snapshots.snapshot(fresh)
+    with pytest.raises(DataError, match="data.dvc names has no data/backbone.*dreamgym pretrain"):
+        ensure_data(fresh, lambda _: None)
+    ensure_data(fresh, lambda _: None, backbone=False)
+    rung = check_data(load_config(), fresh)
+    assert rung.state == "wrong" and "has no data/backbone" in rung.found and "dreamgym pretrain" in rung.next_step
+
+
+def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh):
+    ensure_data(fresh, lambda _: None)
+    (fresh / "data.dvc").unlink()
+    ensure_data(fresh, pytest.fail, versioned=False)
+    with pytest.raises(DataError, match="There is no .*data.dvc.*git checkout data.dvc"):
+        ensure_data(fresh, pytest.fail)
+    with pytest.raises(DataError, match=r"There is no .*data.dvc"):
+        Workspace(load_config(), fresh).start("retrain")
+    assert not (fresh / "runs").exists()
+    with pytest.raises(DataError, match=r"There is no .*data.dvc"):
+        score_policy.fn(load_config(), fresh, "no policy: data.dvc is looked at first")
+
+
+def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
+    assert snapshots.missing_files(fresh) == ["data"]
+    assert "dreamgym retrain or collect" in check_data(load_config(), fresh).next_step
+    complete_data(fresh, lambda _: None)
+    _fill(fresh, "data/tasks/train.parquet", "data/tasks/another.parquet")
+    assert snapshots.snapshot(fresh).files == 7
+    (fresh / "data" / "backbone" / "model.safetensors").unlink()
+    assert snapshots.missing_files(fresh) == ["data/backbone/model.safetensors"]
+    complete_data(fresh, lambda _: None)
+    assert (fresh / "data" / "backbone" / "model.safetensors").read_text() == "data/backbone/model.safetensors"
+
+
+def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
+    complete_data(tmp_path, pytest.fail)

@@ -172,9 +172,10 @@ def test_no_git_repository_no_data_and_no_pointer(tmp_path):
         snapshots.snapshot(tmp_path)
     with pytest.raises(DataError, match="There is no .*data.dvc"):
         snapshots.data_hash(tmp_path)
-    (tmp_path / "data.dvc").write_text("<<<<<<< HEAD\nouts:\n")
-    with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
-        snapshots.data_hash(tmp_path)
+    for text in ("<<<<<<< HEAD\nouts:\n", "outs:\n- {md5: null, nfiles: 1, size: 1}\n", "outs:\n- {md5: 12, nfiles: 1, size: 1}\n"):
+        (tmp_path / "data.dvc").write_text(text)
+        with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
+            snapshots.data_hash(tmp_path)
     with pytest.raises(DataError, match="no git commit to base an experiment on.*git commit"):
         snapshots.save_experiment(tmp_path, "run-1")
 

@@ -167,9 +167,12 @@ def _official_root() -> Path:
 
 
 def _game(spec: str) -> World | Path:
-    values = json.loads(spec)
-    if "path" not in values:
-        return World.from_json(spec)
+    try:
+        values = json.loads(spec)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or "path" not in values:
+        return World.from_json(spec)  # which says what is wrong with it
     root = _official_root().resolve()
     path = (root / values["path"]).resolve()
     if not path.is_relative_to(root):

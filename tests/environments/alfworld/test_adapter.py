@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from builders import make_task
@@ -12,6 +14,7 @@ from components.config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.alfworld.adapter import unseen_floor
 from components.environments.alfworld.games import FAMILIES, World
+from components.errors import EnvironmentFailure
 
 KITCHEN = "Room: cabinet 1, countertop 1, fridge 1, microwave 1, sinkbasin 1. Holding nothing."
 STUDY = "Room: bed 1, desk 1, shelf 1. Holding nothing."
@@ -51,6 +54,12 @@ def test_the_spec_rebuilds_the_world_and_the_text_matches_it(tasks):
         assert made.instruction == task.instruction and made.family == task.family
         assert task.initial_state == f"Room: {', '.join(made.receptacles)}. Holding nothing."
         assert json.loads(task.spec)["floor"] == made.floor
+
+
+@pytest.mark.parametrize("spec", ["no JSON", "", "3", "[]", '{"floor": 3}'])
+def test_a_specification_that_is_no_game_is_named(world, tasks, spec):
+    with pytest.raises(EnvironmentFailure, match=f"The game {re.escape(repr(spec))} cannot be read"):
+        world.reset([replace(tasks[0], spec=spec)])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+"""The ladder: where it ends, and that it asks for what the documents promise."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from components.config import load_config
+from flows import doctor
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(("name", "words"), [("", "is not the top of a git repository"), ("typo", "there is no directory")])
+def test_without_a_repository_it_ends_at_git_and_makes_nothing(tmp_path, name, words):
+    printed = io.StringIO()
+    assert not doctor.climb(load_config(), tmp_path / name, Console(file=printed, width=400))
+    lines = [line for line in printed.getvalue().splitlines() if re.match("ok|doubt|wrong", line)]
+    assert "wrong git: " in lines[-1] and "not the top of a git repository" in lines[-1]
+    assert any(words in line for line in lines)
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_is_what_the_documents_promise():
+    promised = doctor._FREE_MEMORY_BYTES // 1_000_000_000
+    assert f"{promised} GB of memory" in (ROOT / "configs" / "quick.yaml").read_text().splitlines()[0]
+    assert f"{promised} GB of free memory" in (ROOT / "README.md").read_text()

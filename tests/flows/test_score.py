@@ -1,0 +1,24 @@
+"""Which policy `dreamgym evaluate` plays: a real MLflow store and its registry."""
+
+from __future__ import annotations
+
+from components.config import TrackingConfig
+from components.tracking.mlflow_store import Tracker
+from flows.score import find_policy
+
+
+def _promote(tracker, directory, weights):
+    directory.mkdir()
+    (directory / "model.safetensors").write_text(weights)
+    version = tracker.register_model(tracker.start_run("a run"), "policy", directory)
+    tracker.set_alias("policy", "champion", version)
+    return version
+
+
+def test_champions_of_two_experiments_are_not_mistaken_for_each_other(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    trackers = {name: Tracker(TrackingConfig(experiment=name), tmp_path) for name in ("one", "two")}
+    assert {_promote(tracker, tmp_path / name, name) for name, tracker in trackers.items()} == {"1"}
+    for name in ("one", "two", "one"):
+        found = find_policy(trackers[name], tmp_path, "champion")
+        assert (found / "model.safetensors").read_text() == name
