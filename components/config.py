@@ -170,9 +170,9 @@ class FidelityConfig(Section):
 class CloningConfig(Section):
     """Behaviour cloning on a few expert demonstrations."""
 
-    demonstrations: int = Field(300, ge=1, description="Expert episodes cloned.")
+    demonstrations: int = Field(100, ge=1, description="Expert episodes cloned.")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
-    epochs: float = Field(10.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, too few leave it ungrammatical.")
+    epochs: float = Field(8.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, too few leave it ungrammatical.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")
     lora: LoraConfig = Field(default_factory=LoraConfig)
@@ -188,7 +188,7 @@ class GRPOConfig(Section):
     learning_rate: float = Field(2e-4, gt=0, description="Of AdamW, at the first iteration.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Rate falling to zero over the iterations, or staying.")
     step_weight: float = Field(
-        1.0, ge=0, description="Weight of GiGPO's advantage of single steps, among replies to the same state; 0: GRPO alone."
+        2.0, ge=0, description="Weight of GiGPO's advantage of single steps, among replies to the same state; 0: GRPO alone."
     )
     discount: float = Field(0.95, gt=0, le=1, description="Of the return in the steps' advantages, a step.")
     idle_penalty: float = Field(0.5, ge=0, description="Taken from the advantage of a reply that left the state as it was.")
@@ -206,6 +206,10 @@ class GRPOConfig(Section):
 class SyntheticRLConfig(GRPOConfig):
     """GRPO in the dream."""
 
+    iterations: int = Field(10, ge=0, description="Iterations of rollouts and an update.")
+    tasks: int = Field(16, ge=1, description="Tasks an iteration.")
+    learning_rate: float = Field(5e-4, gt=0, description="Of AdamW, at the first iteration.")
+    updates: int = Field(4, ge=1, description="Optimiser steps a pass.")
     processes: int = Field(2, ge=1, description="Processes that dream side by side; the split of the rollouts is part of the result.")
 
 

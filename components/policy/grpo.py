@@ -36,11 +36,12 @@ def group_advantages(returns: Sequence[float], *, normalise: bool) -> list[float
     return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
 
 
-def step_advantages(group: Sequence[Rollout], *, discount: float, normalise: bool) -> list[list[float]]:
+def step_advantages(group: Sequence[Rollout], *, discount: float) -> list[list[float]]:
     """GiGPO's advantage of each reply (Feng et al. 2025, arXiv 2505.10978, Eq. 6 to 8), for one group of rollouts of one task.
 
     Replies to the same state, word for word, anywhere in the group, are a group of their own; what is compared in it is the
-    discounted return from there, discount^(steps to the end) * outcome. 0.0 where a state was met once only.
+    discounted return from there, discount^(steps to the end) * outcome. 0.0 where a state was met once only. Not divided by the
+    deviation: of two successes, one a step longer, that would make as much as of a success and a failure.
     """
     returns = [[rollout.reward * discount ** (len(rollout.idle) - 1 - step) for step in range(len(rollout.idle))] for rollout in group]
     met: dict[str, list[tuple[int, int]]] = {}
@@ -49,7 +50,7 @@ def step_advantages(group: Sequence[Rollout], *, discount: float, normalise: boo
             met.setdefault(rollout.trajectory.states[step], []).append((row, step))
     advantages = [[0.0] * len(rollout.idle) for rollout in group]
     for places in met.values():
-        values = group_advantages([returns[row][step] for row, step in places], normalise=normalise)
+        values = group_advantages([returns[row][step] for row, step in places], normalise=False)
         for (row, step), value in zip(places, values, strict=True):
             advantages[row][step] = value
     return advantages

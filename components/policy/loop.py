@@ -179,7 +179,7 @@ class Loop:
         """The advantage of each reply of each rollout: the episode's, GiGPO's of the step, and the penalty of the idle."""
         config = self.config
         whole = group_advantages([r.reward for r in group], normalise=config.normalise) if group else []
-        steps = step_advantages(group, discount=config.discount, normalise=config.normalise)
+        steps = step_advantages(group, discount=config.discount)
         return [
             [value + config.step_weight * step - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]
             for rollout, value, row in zip(group, whole, steps, strict=True)

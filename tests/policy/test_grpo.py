@@ -71,12 +71,12 @@ def played(reward, *states):
 def test_steps_are_compared_among_replies_to_the_same_state():
     start = make_task().initial_state
     direct, late, lost = played(True, start, "end"), played(True, start, "hall", "end"), played(False, start, "hall", "lost")
-    found = step_advantages([direct, late, lost], discount=0.5, normalise=False)
+    found = step_advantages([direct, late, lost], discount=0.5)
     assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
     assert token_advantages(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
 
 
 def test_a_state_met_once_gives_its_step_no_advantage():
     start = make_task().initial_state
-    found = step_advantages([played(True, start, "hall", "end"), played(False, start, "cellar", "lost")], discount=1.0, normalise=True)
-    assert found == [[pytest.approx(1, abs=1e-4), 0.0], [pytest.approx(-1, abs=1e-4), 0.0]]
+    found = step_advantages([played(True, start, "hall", "end"), played(False, start, "cellar", "lost")], discount=1.0)
+    assert found == [[0.5, 0.0], [-0.5, 0.0]]
