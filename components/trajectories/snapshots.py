@@ -35,6 +35,7 @@ LOCK_WAIT_SECONDS = 120.0
 _IGNORED = "# What DVC never needs to look at.\n.venv\n/runs\n/mlflow\n/seed\n*.tmp\n"
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
+_CHECKOUT_FAILED = "Checkout failed for following targets"
 
 
 @dataclass(frozen=True)
@@ -340,13 +341,20 @@ def _locked(root: Path) -> DataError:
 
 
 def _failed(root: Path, command: str, stderr: str) -> DataError:
-    if any(words in stderr for words in _DISK_FULL):
-        free = shutil.disk_usage(root).free
+    free = shutil.disk_usage(root).free
+    no_room = _CHECKOUT_FAILED in stderr and free < _pointer(root).size  # all that a checkout says of a full disk
+    if no_room or any(words in stderr for words in _DISK_FULL):
         found = f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as it was."
         return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same again.")
     return DataError(f"`dvc {command}` failed: {_reason(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
 
 
 def _reason(stderr: str) -> str:
-    lines = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
-    return "; ".join(lines) or stderr.strip()[-300:] or "it gives no reason"
+    """DVC's ERROR lines, each with the paths that it lists below."""
+    reasons: list[list[str]] = []
+    for line in stderr.splitlines():
+        if line.startswith("ERROR: "):
+            reasons.append([line.removeprefix("ERROR: ")])
+        elif reasons and line.startswith("/"):
+            reasons[-1].append(line)
+    return "; ".join(" ".join(lines) for lines in reasons) or stderr.strip()[-300:] or "it gives no reason"

@@ -159,7 +159,8 @@ def test_a_changed_and_a_missing_file_are_named(repository):
 
 def test_pull_does_not_destroy_unversioned_changes(repository):
     (repository / "data" / "new.txt").write_text("mine")
-    with pytest.raises(DataError, match="checkout"):
+    (repository / "data" / "b.txt").unlink()
+    with pytest.raises(DataError, match="checkout data.dvc. failed: Can't remove .* unsaved files .*/data/new.txt"):
         snapshots.pull(repository)
     assert (repository / "data" / "new.txt").read_text() == "mine"
 
@@ -219,6 +220,20 @@ def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
     with pytest.raises(DataError, match="The disk is full: `dvc add .* bytes are free"):
         snapshots.snapshot(repository)
     with pytest.raises(DataError, match="The disk is full: `dvc fetch"):
+        snapshots.pull(repository)
+
+
+def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(repository, monkeypatch, tmp_path):
+    program = tmp_path / "full"  # what DVC prints then, seen on a file system of 4 MB
+    said = "ERROR: Checkout failed for following targets:\ndata\nIs your cache up to date?"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2; exit 255\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(snapshots.sys, "executable", str(program))
+    with pytest.raises(DataError, match="dvc checkout data.dvc` failed: Checkout failed"):
+        snapshots.pull(repository)
+    pointer = repository / "data.dvc"
+    pointer.write_text(pointer.read_text().replace("size: 16", f"size: {10**18}"))
+    with pytest.raises(DataError, match="The disk is full: `dvc checkout data.dvc` found no space, .* bytes are free"):
         snapshots.pull(repository)
 
 
