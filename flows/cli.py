@@ -63,10 +63,11 @@ def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import check_settings, ensure_data, require_repository
+        from flows.preflight import check_settings, ensure_data, require_repository, require_room
         from flows.summary import print_run
 
         require_repository(place)
+        require_room(place)
         ensure_data(place, _say, backbone=not settings.backbone.path)
         check_settings(place, settings, config)
         _say("Starting (the libraries take some seconds to load) ...")
@@ -96,9 +97,10 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import complete_data, require_repository
+        from flows.preflight import complete_data, require_repository, require_room
 
         require_repository(place)
+        require_room(place)
         complete_data(place, _say)
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -161,8 +163,9 @@ def evaluate(
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import check_settings, ensure_data
+        from flows.preflight import check_settings, ensure_data, require_room
 
+        require_room(place)
         ensure_data(place, _say, backbone=False)
         check_settings(place, settings, config, training=False)
         from rich.table import Table
@@ -222,9 +225,10 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import complete_data, require_repository
+        from flows.preflight import complete_data, require_repository, require_room
 
         require_repository(place)
+        require_room(place)
         complete_data(place, _say)
         from components.trajectories.snapshots import push, snapshot
         from flows.pretrain import pretrain as flow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ from pathlib import Path
 from components.config import Config
 from components.errors import ConfigError, DataError
 from components.trajectories.store import DataLayout, read_frame, read_tasks
+
+LEAST_FREE_BYTES = 20_000_000
+"""Room without which not even Prefect's server starts; what a run needs beside it, `dreamgym doctor` says."""
 
 
 def require_repository(root: Path) -> None:
@@ -31,6 +35,15 @@ def require_repository(root: Path) -> None:
         for role in ("AUTHOR", "COMMITTER"):
             os.environ.setdefault(f"GIT_{role}_NAME", "dreamgym")
             os.environ.setdefault(f"GIT_{role}_EMAIL", "dreamgym@localhost")
+
+
+def require_room(root: Path) -> None:
+    """Raise DataError if the disk of `root` or of Prefect's database is full: Prefect would only say that it cannot be reached."""
+    for place in (root, Path(os.environ.get("PREFECT_HOME", root))):
+        if place.is_dir() and (free := shutil.disk_usage(place).free) < LEAST_FREE_BYTES:
+            found = f"The disk is full: {free:,} bytes are free where {place} lies."
+            next_step = "Free some space (`dvc gc --workspace` drops unused versions of data/) and type the same again."
+            raise DataError(found, f"Expected at least {LEAST_FREE_BYTES:,} for Prefect's database and the run's records.", next_step)
 
 
 def has_identity(root: Path) -> bool:

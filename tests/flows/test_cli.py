@@ -99,6 +99,14 @@ def test_repository_without_a_commit(run, tmp_path):
     assert "has no commit" in done.output
 
 
+@pytest.mark.parametrize("verb", ["retrain", "collect", "pretrain", "evaluate"])
+def test_a_full_disk_is_named_before_anything_starts(run, repository, monkeypatch, verb):
+    monkeypatch.setenv("PREFECT_HOME", "/proc")
+    done = run(verb, "--root", repository)
+    assert done.exit_code == 1
+    assert "The disk is full: 0 bytes are free where /proc lies" in done.output
+
+
 def test_no_data_and_no_pointer(run, repository):
     done = run("retrain", "--root", repository)
     assert done.exit_code == 1

@@ -15,7 +15,7 @@ from components.trajectories import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.collect import recorded_settings
 from flows.doctor import check_data
-from flows.preflight import check_settings, complete_data, ensure_data, missing_data
+from flows.preflight import check_settings, complete_data, ensure_data, missing_data, require_room
 from flows.score import score_policy
 from flows.workspace import Workspace
 
@@ -126,6 +126,13 @@ def versioned(tmp_path_factory):
 def fresh(versioned, tmp_path):
     """A copy of it that a test may spoil."""
     return shutil.copytree(versioned, tmp_path / "fresh")
+
+
+def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
+    require_room(tmp_path)
+    monkeypatch.setenv("PREFECT_HOME", "/proc")  # a file system that never has a byte free
+    with pytest.raises(DataError, match="The disk is full: 0 bytes are free where /proc lies.*Free some space"):
+        require_room(tmp_path)
 
 
 def test_missing_data_is_pulled_and_said(fresh):
