@@ -302,7 +302,7 @@ def show_config(
 
     Examples:
 
-        dreamgym config seed=3 > runs/mine.json
+        dreamgym config seed=3 > mine.json
 
         dreamgym config --docs > docs/configuration.md
     """

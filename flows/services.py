@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from components.config import TrackingConfig
-from components.errors import TrackingError
+from components.errors import ConfigError, TrackingError
 from components.tracking.mlflow_uri import resolve_uri, without_password
 
 HOST = "127.0.0.1"
@@ -75,7 +75,10 @@ def port_is_free(port: int) -> bool:
 
 
 def require_free_ports(services: Sequence[Service]) -> None:
-    """Fail before anything is started. Raises TrackingError naming the port in use."""
+    """Fail before anything is started. Raises TrackingError naming the port in use, or ConfigError if two are to share one."""
+    if len({service.port for service in services}) < len(services):
+        found = f"{' and '.join(service.name for service in services)} are both to listen on port {services[0].port}."
+        raise ConfigError(found, "Expected two ports.", "Type, for example: dreamgym ui --mlflow-port 5001 --prefect-port 4201")
     for service in services:
         if not port_is_free(service.port):
             found = f"Port {service.port} is in use; {service.name} needs it."

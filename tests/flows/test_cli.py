@@ -138,12 +138,20 @@ def test_port_in_use(run, repository, option, name):
     assert f"dreamgym ui {option} {port + 1}" in done.output
 
 
+def test_one_port_for_two_servers_is_refused(run, repository):
+    port = _free_port()
+    done = run("ui", "--root", repository, "--mlflow-port", port, "--prefect-port", port)
+    assert done.exit_code == 2
+    assert f"MLflow and Prefect are both to listen on port {port}" in done.output
+
+
 def test_debug_shows_the_traceback(run, tmp_path):
     done = run("collect", "--root", tmp_path, "--debug")
     assert isinstance(done.exception, DataError)
 
 
 def test_resolved_config_is_read_back(run, tmp_path):
+    assert "dreamgym config seed=3 > mine.json" in run("config", "--help").output, "a folder such as runs/ may not be there yet"
     path = tmp_path / "mine.json"
     path.write_text(run("config", "seed=7", "sim_to_real.budget=12000").stdout)
     done = run("config", "--config", path)
