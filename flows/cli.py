@@ -61,7 +61,7 @@ def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root =
 
         dreamgym retrain --config configs/cpu.yaml seed=1 sim_to_real.budget=2000
     """
-    with reported(debug):
+    with reported(debug, resumes=True):
         settings, place = _begin(config, overrides, root)
         from flows.preflight import check_settings, ensure_data, require_repository, require_room
         from flows.summary import print_run
@@ -223,7 +223,7 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
 
         dreamgym pretrain pretrain.tokens=20000000
     """
-    with reported(debug):
+    with reported(debug, resumes=True):
         settings, place = _begin(config, overrides, root)
         from flows.preflight import complete_data, require_repository, require_room
 
@@ -315,12 +315,16 @@ def show_config(
 
 
 @contextmanager
-def reported(debug: bool) -> Iterator[None]:
-    """End the command with one red paragraph and the failure's exit code; a real bug keeps its traceback."""
+def reported(debug: bool, resumes: bool = False) -> Iterator[None]:
+    """End the command with one red paragraph and the failure's exit code; a real bug keeps its traceback.
+
+    `resumes` says whether the same command goes on where an interrupted one was.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        err.print("Interrupted. Finished stages are kept: the same command goes on from there.", style="yellow")
+        kept = " Finished stages are kept: the same command goes on from there." if resumes else ""
+        err.print(f"Interrupted.{kept}", style="yellow")
         raise typer.Exit(INTERRUPTED) from None
     except typer.Exit:
         raise

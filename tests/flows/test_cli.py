@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.errors import PROMOTION_REFUSED, ConfigError, DataError, FidelityGateClosed
-from flows import cli
+from flows import cli, preflight
 from flows.failures import expected_failure
 from flows.settings import DEFAULTS, prefect_is_configured, prepare
 
@@ -193,6 +193,18 @@ def test_a_profile_with_a_server_is_left_alone(monkeypatch, tmp_path):
     assert prefect_is_configured()
     profiles.write_text(profiles.read_text().replace('"mine"', '"other"'))
     assert not prefect_is_configured()
+
+
+@pytest.mark.parametrize(("verb", "resumes"), [("retrain", True), ("pretrain", True), ("collect", False), ("evaluate", False)])
+def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository, monkeypatch, verb, resumes):
+    def interrupted(root):  # stands in for Ctrl-C, whose moment no test can choose
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preflight, "require_room", interrupted)
+    done = run(verb, "--root", repository)
+    assert done.exit_code == cli.INTERRUPTED
+    assert "Interrupted." in done.output
+    assert ("the same command goes on from there" in done.output) == resumes
 
 
 def test_exit_codes_differ():
