@@ -171,12 +171,12 @@ def evaluate(
         from rich.table import Table
 
         from flows.score import score_policy
-        from flows.summary import interval, share
+        from flows.summary import interval, level, share
 
         _quiet(debug)
         score = score_policy(settings, place, policy)
         table = Table(title=f"{score.policy} on held-out real games", title_justify="left")
-        for name in ("games", "success", f"{settings.evaluation.confidence:.0%} interval", "n"):
+        for name in ("games", "success", level(settings.evaluation.confidence), "n"):
             table.add_column(name)
         for name, estimate in {"all": score.success, **score.families}.items():
             entry = estimate.to_json()

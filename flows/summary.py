@@ -24,7 +24,7 @@ def print_run(console: Console, directory: Path, promoted: bool, reason: str, wa
 
     manifest, metrics = Manifest.load(directory), read_metrics(directory)
     console.print()
-    console.print(results_table(metrics))
+    console.print(results_table(metrics, manifest.config.get("evaluation", {}).get("confidence", 0.95)))
     console.print(_costs(manifest, wall_seconds))
     verdict = "[green]Promoted.[/green]" if promoted else "[yellow]Not promoted.[/yellow]"
     console.print(verdict, escape(reason), soft_wrap=True)
@@ -32,16 +32,24 @@ def print_run(console: Console, directory: Path, promoted: bool, reason: str, wa
     console.print("Runs and models side by side: `dreamgym ui` (or `make ui`)", soft_wrap=True, highlight=False)
 
 
-def results_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Success of each policy on held-out real games, and the share of its dreamed successes that the real engine confirmed."""
+def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -> Table:
+    """Success of each policy on held-out real games, and the share of its dreamed successes that the real engine confirmed.
+
+    `confidence` is the level of the success rates' intervals; that of the confirmed shares is always 95 %.
+    """
     table = Table(title="Held-out real games", title_justify="left")
-    for name in ("policy", "success", "95 % interval", "games", "dreamed successes confirmed"):
+    for name in ("policy", "success", level(confidence), "games", f"dreamed successes confirmed ({level(0.95)})"):
         table.add_column(name, justify="left" if name == "policy" else "right")
     for policy in POLICIES:
         success = metrics.get(f"evaluate/{policy}/success_rate", {})
         agreement = metrics.get(f"fidelity/rollout_agreement/{policy}", {})
         table.add_row(policy, share(success), interval(success), str(success.get("n", "")), _with_n(agreement))
     return table
+
+
+def level(confidence: float) -> str:
+    """Head of a column of intervals, such as `95 % interval`."""
+    return f"{100 * confidence:.6g} % interval"
 
 
 def share(entry: Mapping[str, Any]) -> str:
@@ -77,7 +85,7 @@ def _costs(manifest: Manifest, wall_seconds: float) -> Table:
 def print_pooled(console: Console, rates: Mapping[str, Mapping[str, float]], pooled: Mapping[str, Mapping[str, Any]]) -> None:
     """Success of each run (name -> policy -> rate) and of all together, then the differences between policies."""
     table = Table(title="The same held-out real games, all runs", title_justify="left")
-    for name in ("policy", *rates, "all runs", "95 % interval", "games"):
+    for name in ("policy", *rates, "all runs", level(0.95), "games"):
         table.add_column(name, justify="left" if name == "policy" else "right")
     for name, entry in pooled.items():
         policy = name.split("/")[1]

@@ -263,7 +263,8 @@ def test_a_finished_run_is_a_table(tmp_path):
     metrics["fidelity/rollout_agreement/cloned"] = proportion(9, 10).to_json()
     write_metrics(tmp_path, metrics)
     stages = [StageEntry(name="validate", key="0", seconds=4, reused=True), StageEntry(name="clone", key="1", seconds=75, reused=False)]
-    manifest = Manifest(run_id="r", environment=Environment(git=Git(commit="0" * 40)), config={}, stages=stages)
+    config = {"evaluation": {"confidence": 0.9}}
+    manifest = Manifest(run_id="r", environment=Environment(git=Git(commit="0" * 40)), config=config, stages=stages)
     manifest.costs.real_interactions = 3210
     manifest.save(tmp_path)
     console = cli.Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
@@ -271,6 +272,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     text = console.export_text()
     assert "25.0%" in text and "50.0%" in text and "64" in text and "not measured" in text
     assert "90.0%" in text and "n=10" in text
+    assert "90 % interval" in text and "confirmed (95 % interval)" in text
     assert "3,210 for training" in text and "1 made, 1 reused (saved 4 s)" in text and "1 min 19 s" in text
     assert "Not promoted." in text and "It won [4] of 64 games." in text
     assert str(tmp_path / "report.html") in text and "dreamgym ui" in text
