@@ -69,7 +69,7 @@ class DataConfig(Section):
 class BackboneConfig(Section):
     """The small pretrained transformer that both models start from, or a Hugging Face model in its place."""
 
-    path: str = Field("", description="Directory or hub name of a causal LM; empty: the backbone under data/backbone.")
+    path: str = Field("", description="Directory with a causal LM in safetensors; empty: the backbone under data/backbone.")
     family: Literal["llama", "qwen"] = Field("llama", description="Architecture that `dreamgym pretrain` builds.")
     vocabulary: int = Field(2048, ge=300, description="Size of the byte-level BPE vocabulary, markers included.")
     hidden: int = Field(128, ge=8, description="Width of the residual stream.")

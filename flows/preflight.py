@@ -111,6 +111,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     """
     if training:
         require_backbone(config)
+        _same_as_pretrained(root, config, file)
     _same_as_recorded(root, config, file, ("environment", "data") if training else ("environment",))
     _no_more_than_recorded(root, config, training)
 
@@ -125,6 +126,28 @@ def require_backbone(config: Config) -> None:
         "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot be used, nothing is downloaded.",
         "Mend the path, download the model first (`hf download NAME --local-dir models/base`), or leave backbone.path empty.",
     )
+
+
+def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
+    """`backbone` and `pretrain` must be what made `data/backbone`; one without a card is taken as it is."""
+    path = DataLayout(root / "data").backbone / "card.json"
+    if config.backbone.path or not path.is_file():
+        return
+    try:
+        card = json.loads(path.read_text())
+        sections = {section: dict(card[section]) for section in ("backbone", "pretrain")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} cannot be read: {error!r}", "Expected the card of pretrain.", "Type `dvc checkout data.dvc`.") from None
+    made = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items() if name != "path"}
+    asked = {f"{section}.{name}": value for section in sections for name, value in getattr(config, section)}
+    differing = [name for name, value in made.items() if asked.get(name, value) != value]
+    if differing:
+        raise ConfigError(
+            f"data/backbone was made with {', '.join(f'{name}={made[name]}' for name in differing)}; "
+            f"this config asks for {', '.join(f'{name}={asked[name]}' for name in differing)}.",
+            "These keys have no effect on a backbone that is there.",
+            f"Make it anew: dreamgym pretrain{f' --config {file}' if file else ''}. Or leave them out.",
+        )
 
 
 def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 
@@ -89,6 +90,21 @@ def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
         check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
     (tmp_path / "model.safetensors").write_text("")
     check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+
+
+def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
+    card = tmp_path / "data" / "backbone" / "card.json"
+    card.parent.mkdir(parents=True)
+    made = load_config(None, ["pretrain.tokens=5"])
+    card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
+    check_settings(tmp_path, made)
+    words = r"made with backbone.layers=4, pretrain.tokens=5; this config asks for backbone.layers=8, pretrain.tokens=.*dreamgym pretrain"
+    with pytest.raises(ConfigError, match=words):
+        check_settings(tmp_path, load_config(None, ["backbone.layers=8"]))
+    check_settings(tmp_path, load_config(None, ["backbone.layers=8"]), training=False)
+    card.write_text("{}")
+    with pytest.raises(DataError, match=r"card.json cannot be read.*dvc checkout"):
+        check_settings(tmp_path, made)
 
 
 def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
