@@ -123,7 +123,10 @@ class ExperienceModelConfig(Section):
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
     max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
-    resamples: int = Field(2, ge=0, description="How often an unparsable answer is sampled again before the episode fails.")
+    resamples: int = Field(4, ge=0, description="How often an answer that cannot be used is sampled again before the episode fails.")
+    coherent: bool = Field(
+        True, description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells (our choice)."
+    )
     temperature: float = Field(0.0, ge=0, description="Of the dream's answers: 0 is greedy, so a dream is repeatable.")
     lora: LoraConfig = Field(default_factory=LoraConfig)
 

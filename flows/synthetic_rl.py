@@ -116,7 +116,11 @@ def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
     """The dream of this run's experience model and offline data."""
     buffer = buffer_of(run, episodes_of(run, "train"))
     model = ExperienceModel.load(run.results["experience_model"].outputs["model"], run.config.experience_model, seed=run.config.seed)
-    return model, buffer, Dream(model, buffer)
+    return model, buffer, _dream(run.config, model, buffer)
+
+
+def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
+    return Dream(model, buffer, make_adapter(config.environment).contradiction if config.experience_model.coherent else None)
 
 
 @flow(name="synthetic-rl", validate_parameters=False)
@@ -141,7 +145,7 @@ def dream_of(model: Path, config: Config, known: list[Transition], hidden: list[
     """The dream of the experience model in `model` over a buffer of the transitions `known`."""
     buffer = ReplayBuffer(config.retrieval, hidden=hidden)
     buffer.add(known)
-    return Dream(ExperienceModel.load(model, config.experience_model, seed=config.seed), buffer)
+    return _dream(config, ExperienceModel.load(model, config.experience_model, seed=config.seed), buffer)
 
 
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:

@@ -93,6 +93,13 @@ class Adapter(Protocol):
         """True if `next_state` shows something that the history could not determine (what lies in the cabinet)."""
         ...
 
+    def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
+        """What in `next_state` cannot be true if all states of `trajectory` are, in words; empty if nothing.
+
+        Asked of every dreamed state, so it must be fast; "" always is a valid answer. It must never object to a real state.
+        """
+        ...
+
     def embody(self, dreamed: Trajectory) -> Task:
         """The task whose real world is the one that `dreamed` described, to replay its actions in.
 

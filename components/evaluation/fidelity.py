@@ -38,6 +38,7 @@ def _metrics_of(judgements: Sequence[Judgement], prefix: str, suffix: str = "") 
         f"{prefix}/fact_precision{suffix}": proportion(right, claims),
         f"{prefix}/fact_recall{suffix}": proportion(right, truths),
         f"{prefix}/hallucination_rate{suffix}": proportion(wrong, claims),
+        f"{prefix}/inconsistency_rate{suffix}": proportion(sum(j.incoherent for j in judgements), len(judgements)),
         f"{prefix}/unparsable_rate{suffix}": proportion(sum(not j.parsed for j in judgements), len(judgements)),
     } | _reward_metrics(judgements, f"{prefix}/reward", suffix)
 

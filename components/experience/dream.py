@@ -1,61 +1,73 @@
 """The dream: experience model and replay buffer behind the protocol of a real environment.
 
 `reset` gives each task's own initial state; `step` retrieves demonstrations, lets the experience model answer, and keeps
-the answer as history. An answer that cannot be parsed ends its episode as a failure, is counted, and is marked
-`unparsable` so that it never enters the buffer.
+the answer as history. An answer that contradicts what the episode has said so far is asked for again, like one that cannot
+be parsed. A step without an answer in the end makes its episode a failure, is counted, and is marked `unparsable` so that it
+never enters the buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from components.environments.protocol import Step
 from components.experience.experience_model import ExperienceModel, Foresight, Query
+from components.experience.prompts import Answer
 from components.experience.replay_buffer import ReplayBuffer
-from components.records import Task, Transition
+from components.records import Task, Trajectory, Transition
 
 
 class Dream:
     """A synthetic environment (`components.environments.protocol.Environment`); its interactions are dreamed, not real."""
 
-    def __init__(self, model: ExperienceModel, buffer: ReplayBuffer) -> None:
+    def __init__(
+        self, model: ExperienceModel, buffer: ReplayBuffer, contradiction: Callable[[Trajectory, str], str] | None = None
+    ) -> None:
+        """Args: contradiction: the adapter's, which says what in a next state the episode so far denies; None: all is believed."""
         self.interactions = 0
-        self._model, self._buffer = model, buffer
+        self._model, self._buffer, self._contradiction = model, buffer, contradiction
         self._foresight: Foresight | None = None
-        self._states: list[str] = []
-        self._tasks: list[Task] = []
+        self._episodes: list[Trajectory] = []
         self.seed = 0
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
         """Begin to dream one episode a task."""
         self.seed += 1
-        self._tasks = list(tasks)
+        self._episodes = [Trajectory(task) for task in tasks]
         self._foresight = self._model.begin(tasks, seed=self.seed)
-        self._states = [task.initial_state for task in tasks]
-        return list(self._states)
+        return [task.initial_state for task in tasks]
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
         """Dream one step of each row with an action."""
         assert self._foresight is not None, "reset comes first"
         asked = {row: action for row, action in enumerate(actions) if action is not None}
         rows = list(asked)
-        demos = self._buffer.retrieve([(self._states[row], asked[row]) for row in rows], [""] * len(rows))
-        queries = {row: Query(self._states[row], asked[row], found) for row, found in zip(rows, demos, strict=True)}
-        answers = self._foresight.predict(queries)
+        states = {row: self._episodes[row].states[-1] for row in rows}
+        demos = self._buffer.retrieve([(states[row], asked[row]) for row in rows], [""] * len(rows))
+        queries = {row: Query(states[row], asked[row], found) for row, found in zip(rows, demos, strict=True)}
+        answers = self._foresight.predict(queries, self._coherent)
         self.interactions += len(rows)
         steps: list[Step | None] = [None] * len(actions)
         for row, answer in answers.items():
             if answer is None:
-                steps[row] = Step(self._states[row], 0.0, True, {"unparsable": True})
+                steps[row] = Step(states[row], 0.0, True, {"unparsable": True})
                 continue
-            self._states[row] = answer.state
+            self._remember_step(row, asked[row], answer)
             steps[row] = Step(
                 answer.state, answer.reward, answer.done, {"reasoning": answer.reasoning, "demonstrations": queries[row].demonstrations}
             )
         over = [row for row in rows if (step := steps[row]) is not None and step.done]
-        self._foresight.advance({row: (asked[row], self._states[row]) for row in rows if row not in over})
+        self._foresight.advance({row: (asked[row], self._episodes[row].states[-1]) for row in rows if row not in over})
         self._foresight.finish(over)
         return steps
+
+    def _coherent(self, row: int, answer: Answer) -> bool:
+        return self._contradiction is None or not self._contradiction(self._episodes[row], answer.state)
+
+    def _remember_step(self, row: int, action: str, answer: Answer) -> None:
+        episode = self._episodes[row]
+        step = Transition(episode.task.id, "", len(episode.steps), episode.states[-1], action, answer.state, answer.reward, answer.done)
+        self._episodes[row] = Trajectory(episode.task, (*episode.steps, step))
 
     @property
     def tokens(self) -> int:

@@ -8,7 +8,7 @@ environment, its weights are never shared with the policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,14 +34,18 @@ class Query:
 
 
 class ExperienceModel:
-    """A fine-tuned causal LM with its vocabulary; `tokens` counts what it has generated."""
+    """A fine-tuned causal LM with its vocabulary.
+
+    `tokens` counts what it has generated, `refused` the answers that its caller did not accept, `unparsable` the steps without
+    an answer in the end.
+    """
 
     def __init__(self, model: object, vocabulary: Vocabulary, config: ExperienceModelConfig, *, seed: int = 0) -> None:
         self.vocabulary, self.config = vocabulary, config
         self.model = model
         self.seed = seed
         self.tokens = 0
-        self.unparsable = 0
+        self.unparsable = self.refused = 0
 
     @classmethod
     def load(cls, directory: Path, config: ExperienceModelConfig, *, seed: int = 0) -> ExperienceModel:
@@ -79,17 +83,21 @@ class Foresight:
         self._states = [[task.initial_state] for task in tasks]
         self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
 
-    def predict(self, queries: Mapping[int, Query]) -> dict[int, Answer | None]:
-        """The answer for each row asked, None where no try could be parsed. The trunks stay as they were."""
+    def predict(self, queries: Mapping[int, Query], accept: Callable[[int, Answer], bool] | None = None) -> dict[int, Answer | None]:
+        """The answer for each row asked, None where no try could be parsed and was accepted. The trunks stay as they were.
+
+        Args: accept: asked with (row, answer); an answer that it refuses is sampled again like one that cannot be parsed.
+        """
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
-        found = self._ask({row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}, self._model.config.temperature)
+        first = {row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}
+        found = self._ask(first, self._model.config.temperature, accept)
         for _ in range(self._model.config.resamples):
             failed = [row for row, answer in found.items() if answer is None]
             if not failed:
                 break
             self._session.rewind({row: trunks[row] for row in failed})
-            found |= self._ask({row: prompts[row] for row in failed}, max(self._model.config.temperature, RETRY_TEMPERATURE))
+            found |= self._ask({row: prompts[row] for row in failed}, max(self._model.config.temperature, RETRY_TEMPERATURE), accept)
         self._session.rewind(trunks)
         self._pending |= {row: [] for row in queries}
         self._model.unparsable += sum(answer is None for answer in found.values())
@@ -111,8 +119,13 @@ class Foresight:
         memories = recall([*self._states[row][:-1], query.state], query.action, self._model.config.recall)
         return self._model.vocabulary.encode(turn(self._tasks[row], query.state, query.action, query.demonstrations, memories))
 
-    def _ask(self, prompts: Mapping[int, list[int]], temperature: float) -> dict[int, Answer | None]:
+    def _ask(
+        self, prompts: Mapping[int, list[int]], temperature: float, accept: Callable[[int, Answer], bool] | None
+    ) -> dict[int, Answer | None]:
         config, vocabulary = self._model.config, self._model.vocabulary
         written = self._session.generate(prompts, stop=self._stop, max_new_tokens=config.max_new_tokens, temperature=temperature)
         self._model.tokens += sum(len(generation.tokens) for generation in written.values())
-        return {row: parse_answer(vocabulary.pieces(g.tokens), reasoning=config.reasoning) for row, g in written.items()}
+        answers = {row: parse_answer(vocabulary.pieces(g.tokens), reasoning=config.reasoning) for row, g in written.items()}
+        refused = [row for row, answer in answers.items() if answer is not None and accept is not None and not accept(row, answer)]
+        self._model.refused += len(refused)
+        return answers | dict.fromkeys(refused)

@@ -22,8 +22,9 @@ class Judgement:
     """One predicted transition beside the real one.
 
     `claims` are the facts that the prediction asserts, `right` those that the real state asserts too, `truths` those of the
-    real state, `contradicted` the claims that it denies. `changed` counts the facts that the real step changed; `revealing`
-    says that the history could not determine the outcome. Rewards are 0 or 1.
+    real state, `contradicted` the claims that it denies; `incoherent` says that the prediction contradicts its own history.
+    `changed` counts the facts that the real step changed; `revealing` says that the history could not determine the outcome.
+    Rewards are 0 or 1.
     """
 
     transition: Transition
@@ -34,6 +35,7 @@ class Judgement:
     right: int
     truths: int
     contradicted: int
+    incoherent: bool
     changed: int
     revealing: bool
     reward: float
@@ -79,6 +81,7 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
         right=len(claims & truth),
         truths=len(truth),
         contradicted=sum(adapter.contradicts(claim, truth) for claim in claims),
+        incoherent=answer is not None and bool(adapter.contradiction(history, predicted)),
         changed=len({fact for fact in truth - before if fact[0] != "event"}),
         revealing=adapter.revealing(history, real.action, real.next_state),
         reward=real.reward,

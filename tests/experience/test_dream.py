@@ -85,3 +85,27 @@ def test_greedy_dreams_are_repeatable(learnt, lessons):
         return [dream.step(["go to fridge 1"] * 2), dream.step(["take mug 1 from desk 1", "look"])]
 
     assert once() == once()
+
+
+def test_an_answer_that_contradicts_the_episode_is_asked_again_and_then_given_up(learnt, lessons):
+    first = lessons[0]
+    asked = []
+
+    def never(episode, state):
+        asked.append((episode.states, state))
+        return "a lie"
+
+    dream, before = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), never), learnt.refused
+    dream.reset([first.task])
+    (answer,) = dream.step([first.steps[0].action])
+    assert answer.info == {"unparsable": True} and answer.done and not answer.reward
+    assert len(asked) == learnt.refused - before >= 1 and asked[0] == ([first.task.initial_state], first.steps[0].next_state)
+
+
+def test_the_history_that_an_answer_is_held_against_is_the_dreamed_one(learnt, lessons):
+    first, histories = lessons[0], []
+    dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), lambda episode, state: histories.append(episode.states) or "")
+    dream.reset([first.task])
+    for step in first.steps:
+        dream.step([step.action])
+    assert histories[-1] == first.states[:-1]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.config import EnvironmentConfig
-from components.environments.alfworld import behaviours, reasoning
+from components.environments.alfworld import behaviours, coherence, reasoning
 from components.environments.alfworld.embody import embody
 from components.environments.alfworld.games import (
     FAMILIES,
@@ -135,6 +135,10 @@ class AlfworldAdapter:
             return False
         known = learn(trajectory)
         return seen.place not in known.contents if seen.door != "closed" else not known.known(seen.place)
+
+    def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
+        """See `coherence.contradiction`."""
+        return coherence.contradiction(trajectory, next_state)
 
     def embody(self, dreamed: Trajectory) -> Task:
         """See `embody.embody`."""
