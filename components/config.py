@@ -123,7 +123,7 @@ class ExperienceModelConfig(Section):
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
     max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
-    resamples: int = Field(4, ge=0, description="How often an answer that cannot be used is sampled again before the episode fails.")
+    resamples: int = Field(6, ge=0, description="How often an answer that cannot be used is sampled again before the episode fails.")
     coherent: bool = Field(
         True, description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells (our choice)."
     )
@@ -209,7 +209,7 @@ class GRPOConfig(Section):
 class SyntheticRLConfig(GRPOConfig):
     """GRPO in the dream."""
 
-    iterations: int = Field(10, ge=0, description="Iterations of rollouts and an update.")
+    iterations: int = Field(8, ge=0, description="Iterations of rollouts and an update.")
     tasks: int = Field(16, ge=1, description="Tasks an iteration.")
     learning_rate: float = Field(5e-4, gt=0, description="Of AdamW, at the first iteration.")
     updates: int = Field(4, ge=1, description="Optimiser steps a pass.")

@@ -2,7 +2,7 @@
 
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
 An answer that does not parse is sampled again at most `resamples` times (greedy decoding would repeat itself, so a second
-try samples at temperature 0.7) and then given up: None. Differs from the paper: M is a small model fine-tuned for one
+try samples at temperature 1.0) and then given up: None. Differs from the paper: M is a small model fine-tuned for one
 environment, its weights are never shared with the policy.
 """
 
@@ -21,7 +21,7 @@ from components.language.markers import END, TASK, TURN
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
-RETRY_TEMPERATURE = 0.7
+RETRY_TEMPERATURE = 1.0
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,9 @@ class Loop:
         if on_rollouts:
             on_rollouts(self.state.iteration, rollouts)
         size = self.config.group
-        groups = [[r for r in rollouts[place : place + size] if not r.broken] for place in range(0, len(rollouts), size)]
+        # Where the world broke or the dream had no answer the policy is not to blame: counted, and nothing is learnt from it.
+        whole = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
+        groups = [[r for r in group if not (r.broken or r.unparsable)] for group in whole]
         kept, advantages = self._advantages(groups)
         figures = self._describe(rollouts, groups, before)
         figures["steps_per_second"] = figures["interactions"] / seconds

@@ -24,7 +24,7 @@ class Rollout:
 
     `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the sampler's, one for
     each token with loss, in order. `broken` says that infrastructure ended it: such a rollout is recorded, not trained on.
-    `unparsable` says that a dream's answer could not be read: its last step is not a transition and was left out.
+    `unparsable` says that a dream had no answer: its last step is not a transition and was left out; not trained on either.
     `idle` says of each reply whether it held no action or left the state as it was, word for word.
     """
 

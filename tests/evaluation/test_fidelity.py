@@ -14,7 +14,8 @@ from components.experience.agreement import Replay
 from components.experience.fidelity import Judgement
 
 GOOD = Judgement(
-    transition=make_transition(behaviour="expert"), predicted="s", parsed=True, exact=True, claims=4, right=4, truths=4, contradicted=0, incoherent=False,
+    transition=make_transition(behaviour="expert"), predicted="s", parsed=True, exact=True, claims=4, right=4, truths=4, contradicted=0,
+    incoherent=False,
     changed=1, revealing=False, reward=0.0, predicted_reward=0.0,
 )  # fmt: skip
 

@@ -163,6 +163,18 @@ def test_a_broken_episode_is_counted_and_not_learnt_from():
     assert state.series["broken_episodes"] == [0.125]
 
 
+def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_from():
+    world = Rewarding(even_rows)
+    answer = world.answer
+    world.answer = lambda row, action: Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
+    loop, seen = make_loop(world, iterations=1), []
+    update = loop._update
+    loop._update = lambda kept, advantages, seed: seen.extend(kept) or update(kept, advantages, seed)
+    state = loop.run()
+    assert len(seen) == 7 and not any(r.unparsable for r in seen)
+    assert state.series["unparsable_episodes"] == [0.125]
+
+
 def test_too_many_barren_iterations_stop_the_loop():
     loop = make_loop(Rewarding(never), iterations=BARREN_ITERATIONS + 5)
     with pytest.raises(TrainingError, match=f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance.*temperature"):
