@@ -216,7 +216,7 @@ def check_room(_config: Config, root: Path) -> Rung:
     if disk < _FREE_DISK_BYTES:
         return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace, or rm -r .dreamgym/stages")
     if memory < _FREE_MEMORY_BYTES:
-        return doubt(f"{found}; a run of configs/quick.yaml takes up to 4 GB of memory", "close what else runs, or set environment.workers=1")
+        return doubt(f"{found}; configs/quick.yaml takes up to 4 GB of memory", "close what else runs, or set environment.workers=1")
     return ok(found)
 
 
