@@ -213,8 +213,8 @@ class Loop:
             )
 
     def _update(self, kept: list[Rollout], advantages: list[list[float]], seed: int) -> dict[str, float]:
-        """`updates` optimiser steps a pass over the kept episodes; figures of the first pass."""
-        figures: dict[str, float] = {}
+        """`updates` optimiser steps a pass over the kept episodes; the mean of their figures, but the gap before the first."""
+        steps: list[dict[str, float]] = []
         for settings in self.optimiser.param_groups:
             settings["lr"] = self._rate()
         generator = torch.Generator().manual_seed(seed)
@@ -224,11 +224,10 @@ class Loop:
             for start in range(0, len(order), share):
                 part = order[start : start + share]
                 found = self._step([kept[i] for i in part], [advantages[i] for i in part])
-                if not figures:
+                if not steps:
                     self._check_gap(found["logprob_gap"])
-                for name, value in found.items():
-                    figures.setdefault(name, value)
-        return figures
+                steps.append(found)
+        return {name: sum(step[name] for step in steps) / len(steps) for name in UPDATE_FIGURES} | {"logprob_gap": steps[0]["logprob_gap"]}
 
     def _rate(self) -> float:
         """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""

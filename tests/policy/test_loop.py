@@ -145,6 +145,12 @@ def test_replies_that_change_nothing_lose_the_penalty_even_where_all_episodes_en
     assert state.series["idle_steps"] == [sum(map(sum, wasted)) / 24]
 
 
+def test_the_share_of_clipped_tokens_is_that_of_all_updates():
+    """Before the first step no ratio is clipped; after steps this large later ones are."""
+    state = make_loop(Rewarding(even_rows), iterations=1, learning_rate=3e-2, epochs=3, updates=1).run()
+    assert state.series["clip_share"][0] > 0 and state.series["logprob_gap"][0] < 1e-3
+
+
 def test_the_rate_falls_towards_zero_or_stays():
     for schedule, wanted in (("linear", [4e-3, 2e-3, 1e-3]), ("constant", [4e-3, 4e-3, 4e-3])):
         loop = make_loop(Rewarding(even_rows), iterations=4, learning_rate=4e-3, schedule=schedule)
