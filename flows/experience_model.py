@@ -20,7 +20,7 @@ from components.language.training import supervised_finetune
 from components.records import Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
-from components.trajectories.store import read_tasks, read_transitions, trajectories
+from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -37,14 +37,9 @@ def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
     return trajectories(read_tasks(run.data.tasks(name)), read_transitions(run.results["validate"].outputs[name]))
 
 
-def held_out(run: Workspace) -> list[str]:
-    """Ids of the tasks that no buffer may hold."""
-    return [task.id for name in ("fidelity", "test") for task in read_tasks(run.data.tasks(name))]
-
-
 def buffer_of(run: Workspace, episodes: list[Trajectory]) -> ReplayBuffer:
     """A replay buffer seeded with the offline training transitions; held-out tasks are refused."""
-    buffer = ReplayBuffer(run.config.retrieval, hidden=held_out(run))
+    buffer = ReplayBuffer(run.config.retrieval, hidden=held_out(run.data))
     buffer.add([step for episode in episodes for step in episode.steps])
     return buffer
 
@@ -83,11 +78,11 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
 
 
 def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:
-    held_out = list(dict.fromkeys(episode.task.id for episode in episodes))[: config.fidelity.tasks]
+    measured = list(dict.fromkeys(episode.task.id for episode in episodes))[: config.fidelity.tasks]
     model = ExperienceModel.load(work / "model", config.experience_model, seed=config.seed)
     began = time.monotonic()
     with decoding():
-        judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in held_out])
+        judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in measured])
     metrics = fidelity_metrics(judgements)
     metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
     return Outcome({"model": "model"}, metrics, costs={"tokens_generated": model.tokens})

@@ -40,7 +40,7 @@ from components.policy.prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
 from components.tracking.hashes import code_hash, text_hash
 from components.trajectories.collect import collect, plan
-from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
+from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 from flows.threads import training
 
 T = TypeVar("T")
@@ -60,7 +60,8 @@ POOL_EPISODES = 500
 def pretrain(config: Config, root: Path = Path()) -> Path:
     """Corpus, vocabulary, examples, training, card; returns data/backbone."""
     work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
-    episodes = corpus(config, work, held_out(DataLayout(root / "data")))
+    layout = DataLayout(root / "data")
+    episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
     vocabulary = learn_vocabulary(config, _whole(episodes))
     examples = render(config, vocabulary, _whole(episodes))
     return train(config, vocabulary, _whole(examples), work, target)
@@ -70,12 +71,6 @@ def _whole(value: T) -> T:
     """`value` as a task's argument that Prefect does not search for futures: in millions of tokens that would take minutes."""
     quoted: Any = quote(value)
     return quoted
-
-
-def held_out(data: DataLayout) -> set[str]:
-    """Ids of the tasks that no model may have read, as far as they are there."""
-    paths = [data.tasks(name) for name in ("fidelity", "test")]
-    return {task.id for path in paths if path.is_file() for task in read_tasks(path)}
 
 
 @task(cache_policy=NO_CACHE)

@@ -28,8 +28,8 @@ from components.policy.rollout import Rollout, Stamp, evenly, play
 from components.records import SYNTHETIC, Task, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
-from components.trajectories.store import append_transitions, read_log, read_tasks
-from flows.experience_model import backbone_of, buffer_of, episodes_of, held_out
+from components.trajectories.store import append_transitions, held_out, read_log, read_tasks
+from flows.experience_model import backbone_of, buffer_of, episodes_of
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -100,6 +100,7 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     metrics: Metrics = policy_metrics(judged, replays, len(dreamed), wins, suffix=suffix)
     (work / "replays.json").write_text(json.dumps([_as_example(r) for r in replays], indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
+    metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
     return Outcome(
         {"replays": "replays.json"}, metrics, costs={"check_interactions": spent, "tokens_generated": model.tokens + policy.tokens}
     )
@@ -137,11 +138,11 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     directory = run.results["experience_model"].outputs["model"]
     known = [step for episode in episodes_of(run, "train") for step in episode.steps]
     known += read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
-    with Processes(config.synthetic_rl.processes, partial(dream_of, directory, config, known, held_out(run))) as dreams:
+    with Processes(config.synthetic_rl.processes, partial(dream_of, directory, config, known, held_out(run.data))) as dreams:
         return _learn(run, work, dreams, ExperienceModel.load(directory, config.experience_model, seed=config.seed))
 
 
-def dream_of(model: Path, config: Config, known: list[Transition], hidden: list[str]) -> Dream:
+def dream_of(model: Path, config: Config, known: list[Transition], hidden: set[str]) -> Dream:
     """The dream of the experience model in `model` over a buffer of the transitions `known`."""
     buffer = ReplayBuffer(config.retrieval, hidden=hidden)
     buffer.add(known)

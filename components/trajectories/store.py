@@ -159,6 +159,11 @@ def read_log(log_dir: Path, shards: int | None = None) -> list[Transition]:
     return [Transition(*row) for shard in found for row in _rows(shard, TRANSITION_SCHEMA, may_be_empty=True)]
 
 
+def held_out(layout: DataLayout) -> set[str]:
+    """Ids of the tasks that no model may be trained on: the fidelity set's and the test split's. Raises DataError if they are missing."""
+    return {task.id for name in ("fidelity", "test") for task in read_tasks(layout.tasks(name))}
+
+
 def trajectories(tasks: Iterable[Task], transitions: Iterable[Transition]) -> list[Trajectory]:
     """Episodes in order of first appearance, each sorted by step.
 

@@ -1,5 +1,6 @@
 """The corpus of the backbone leaves out what the data holds out, and is read back when nothing has changed."""
 
+from builders import VOCABULARY
 from prefect.logging import disable_run_logger
 
 from components.config import load_config
@@ -22,8 +23,6 @@ def test_held_out_tasks_are_in_no_corpus(tmp_path):
 
 def test_what_an_agents_example_imitates(adapter, tasks, played):
     """Loss on the steps that changed something; a refusal is read, and the next step learnt."""
-    from builders import VOCABULARY
-
     episode = next(e for e in played["noisy"] if any(s.next_state.startswith("Nothing happens") for s in e.steps))
     example = pretrain.agent_example(adapter, VOCABULARY, episode)
     replies = example.segments[2::3]
