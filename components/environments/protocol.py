@@ -14,6 +14,9 @@ from components.records import Task, Trajectory
 Fact = tuple[str, ...]
 """One assertion of a state, such as `("at", "fridge 1")` or `("in", "mug 1", "cabinet 2")`."""
 
+NO_ACTION = "?"
+"""What a world is sent where an agent's reply holds no action; it refuses that."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -21,8 +24,8 @@ class Step:
 
     `reward` is 1.0 at the final step of a success, else 0.0. `done` is True when the world declares the episode over.
     `info` holds extras: `observation` (the world's own words), `admissible` (list of actions), `failed` (an error text
-    when infrastructure, not the agent, ended the episode), `reasoning` (of a dream), `unparsable` (True in a dream whose
-    answer could not be read).
+    when infrastructure, not the agent, ended the episode), `reasoning` (of a dream), `unparsable` (True in a dream that
+    had no answer that could be read and believed).
     """
 
     state: str

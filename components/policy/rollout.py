@@ -6,16 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from components.environments.protocol import Environment, Step
+from components.environments.protocol import NO_ACTION, Environment, Step
 from components.language.engine import Generation
 from components.language.examples import Example, Segment
 from components.language.markers import END
 from components.policy.policy import Policy
 from components.policy.prompt import observed, opening, parse_reply, turn
 from components.records import REAL, Task, Trajectory, Transition
-
-NO_ACTION = "?"
-"""What a world is sent where the reply holds no action; it refuses that."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind, natural
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
-from components.environments.protocol import Behaviour
+from components.environments.protocol import NO_ACTION, Behaviour
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
@@ -23,7 +23,7 @@ _IDLE = ("look", "inventory", "help", "examine")
 _MALFORMED = (
     *("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>", "take {thing} please"),
     *("move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}"),
-    *("?", "?", "?"),  # what a world is sent where an agent's reply holds no action (policy/rollout.py)
+    *(NO_ACTION, NO_ACTION, NO_ACTION),
     *("take {kind} from {place}", "go to {thing} with {place}", "go to with {place}", "take {thing} with {place}"),
 )
 
