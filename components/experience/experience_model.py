@@ -2,7 +2,7 @@
 
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
 An answer that does not parse, or that the caller does not accept, is sampled again at most `resamples` times (greedy decoding
-would repeat itself, so these tries sample at temperature 1.0) and then given up: None. Differs from the paper: M is a small model
+would repeat itself, so these tries sample at temperature 1.0, side by side) and then given up: None. Differs from the paper: M is a small model
 fine-tuned for one environment, its weights are never shared with the policy.
 """
 
@@ -16,7 +16,7 @@ from components.config import ExperienceModelConfig
 from components.experience.prompts import OUTCOMES, Answer, growth, opening, parse_answer, turn
 from components.experience.recall import recall
 from components.language.backbone import load_backbone
-from components.language.engine import KeptCacheEngine, Session
+from components.language.engine import Generation, KeptCacheEngine, Session
 from components.language.markers import END, TASK, TURN
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
@@ -55,7 +55,8 @@ class ExperienceModel:
 
     def begin(self, tasks: Sequence[Task], *, seed: int = 0) -> Foresight:
         """Start one episode a task; `seed` numbers the random stream."""
-        return Foresight(self, tasks, self._engine(seed).open(len(tasks)))
+        spare = max(self.config.resamples, len(tasks) // 2) if self.config.resamples else 0
+        return Foresight(self, tasks, self._engine(seed).open(len(tasks) + spare))
 
     def vary(self, tasks: Sequence[Task], *, seed: int, temperature: float = 1.0) -> list[str]:
         """For each task, the instruction of another task of its room (Eq. 6; M_task shares the weights of M)."""
@@ -74,7 +75,10 @@ class ExperienceModel:
 
 
 class Foresight:
-    """A batch of episodes under way: predict steps, and say which of them came true."""
+    """A batch of episodes under way: predict steps, and say which of them came true.
+
+    The session's rows behind those of the episodes are spare: further tries of an answer are written there.
+    """
 
     def __init__(self, model: ExperienceModel, tasks: Sequence[Task], session: Session) -> None:
         self._model, self._tasks, self._session = model, list(tasks), session
@@ -91,13 +95,11 @@ class Foresight:
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
         first = {row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}
-        found = self._ask(first, self._model.config.temperature, accept)
-        for _ in range(self._model.config.resamples):
-            failed = [row for row, answer in found.items() if answer is None]
-            if not failed:
-                break
-            self._session.rewind({row: trunks[row] for row in failed})
-            found |= self._ask({row: prompts[row] for row in failed}, max(self._model.config.temperature, RETRY_TEMPERATURE), accept)
+        found = self._read(self._write(first, self._model.config.temperature))
+        found = {row: self._accepted(row, answer, accept) for row, answer in found.items()}
+        failed = [row for row, answer in found.items() if answer is None]
+        self._session.rewind({row: trunks[row] + len(prompts[row]) - 1 for row in failed})
+        found |= self._try_again({row: prompts[row][-1] for row in failed}, accept)
         self._session.rewind(trunks)
         self._pending |= {row: [] for row in queries}
         self._model.unparsable += sum(answer is None for answer in found.values())
@@ -119,13 +121,35 @@ class Foresight:
         memories = recall([*self._states[row][:-1], query.state], query.action, self._model.config.recall)
         return self._model.vocabulary.encode(turn(self._tasks[row], query.state, query.action, query.demonstrations, memories))
 
-    def _ask(
-        self, prompts: Mapping[int, list[int]], temperature: float, accept: Callable[[int, Answer], bool] | None
-    ) -> dict[int, Answer | None]:
-        config, vocabulary = self._model.config, self._model.vocabulary
-        written = self._session.generate(prompts, stop=self._stop, max_new_tokens=config.max_new_tokens, temperature=temperature)
+    def _try_again(self, last: Mapping[int, int], accept: Callable[[int, Answer], bool] | None) -> dict[int, Answer | None]:
+        """Up to `resamples` further answers of each row, whose prompt but its last token stands in the session; the first accepted."""
+        found: dict[int, Answer | None] = dict.fromkeys(last)
+        tries = [row for _ in range(self._model.config.resamples) for row in last]
+        temperature = max(self._model.config.temperature, RETRY_TEMPERATURE)
+        while tries:
+            spare = dict(zip(range(len(self._tasks), self._session.rows), tries, strict=False))
+            self._session.copy(spare)
+            written = self._write({place: [last[row]] for place, row in spare.items()}, temperature)
+            for place, answer in self._read(written).items():
+                row = spare[place]
+                if found[row] is None:
+                    found[row] = self._accepted(row, answer, accept)
+            self._session.rewind(dict.fromkeys(spare, 0))
+            tries = [row for row in tries[len(spare) :] if found[row] is None]
+        return found
+
+    def _accepted(self, row: int, answer: Answer | None, accept: Callable[[int, Answer], bool] | None) -> Answer | None:
+        if answer is None or accept is None or accept(row, answer):
+            return answer
+        self._model.refused += 1
+        return None
+
+    def _write(self, prompts: Mapping[int, list[int]], temperature: float) -> dict[int, Generation]:
+        limit = self._model.config.max_new_tokens
+        written = self._session.generate(prompts, stop=self._stop, max_new_tokens=limit, temperature=temperature)
         self._model.tokens += sum(len(generation.tokens) for generation in written.values())
-        answers = {row: parse_answer(vocabulary.pieces(g.tokens), reasoning=config.reasoning) for row, g in written.items()}
-        refused = [row for row, answer in answers.items() if answer is not None and accept is not None and not accept(row, answer)]
-        self._model.refused += len(refused)
-        return answers | dict.fromkeys(refused)
+        return written
+
+    def _read(self, written: Mapping[int, Generation]) -> dict[int, Answer | None]:
+        vocabulary, reasoning = self._model.vocabulary, self._model.config.reasoning
+        return {row: parse_answer(vocabulary.pieces(generation.tokens), reasoning=reasoning) for row, generation in written.items()}

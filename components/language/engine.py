@@ -66,14 +66,14 @@ class KeptCacheEngine:
 class Session:
     """Rows 0 to `rows - 1`, each a growing sequence of tokens.
 
-    `lengths[row]` counts the row's tokens. The last generated token of a row is counted but computed only with the next ones
-    (`_pending`). Inside, a row lives in a slot of the cache; slots are swapped so that the rows at work are neighbours.
+    `rows` counts them; `lengths[row]` counts the row's tokens. The last generated token of a row is counted but computed only with
+    the next ones (`_pending`). Inside, a row lives in a slot of the cache; slots are swapped so that the rows at work are neighbours.
     """
 
     def __init__(self, model: PreTrainedModel, rows: int, capacity: int, seed: int) -> None:
         if rows < 1:
             raise ValueError(f"a session of {rows} rows; expected at least one")
-        self.model = model
+        self.model, self.rows = model, rows
         self.device = model.device
         self.longest = _longest(model.config)
         self._cache = KeptCache(model.config.num_hidden_layers, rows, min(capacity, self.longest))
@@ -145,6 +145,23 @@ class Session:
                 raise ValueError(f"row {row} has {now} tokens and cannot be rewound to {length}")
             self._pending[row] = self._pending[row][: max(0, length - self._cached[row])]
             self._cached[row] = min(self._cached[row], length)
+
+    def copy(self, sources: Mapping[int, int]) -> None:
+        """Make each row named the same as another: `sources[row]` is the row whose tokens it takes in place of its own.
+
+        Raises:
+            ValueError: a row was dropped, or is both taken from and given to.
+        """
+        both = set(sources) & set(sources.values())
+        gone = (set(sources) | set(sources.values())) - self._active
+        if both or gone:
+            raise ValueError(f"rows {sorted(both | gone)} cannot be copied: dropped, never opened, or both source and target")
+        if sources:
+            longest = max(self._cached[source] for source in sources.values())
+            with torch.inference_mode():
+                self._cache.move([self._slot[source] for source in sources.values()], [self._slot[row] for row in sources], longest)
+        for row, source in sources.items():
+            self._cached[row], self._pending[row] = self._cached[source], list(self._pending[source])
 
     def drop(self, rows: Iterable[int]) -> None:
         """Forget finished rows for good; they cost nothing any more and take no tokens."""

@@ -59,7 +59,7 @@ def test_without_history_advance_adds_nothing(learnt, lessons):
     before = foresight.predict({0: Query(step.state, step.action)})
     foresight.advance({0: (step.action, step.next_state)})
     assert foresight.predict({0: Query(step.state, step.action)}) == before
-    assert foresight._session.lengths == [len(VOCABULARY.encode(opening(lessons[0].task)))]
+    assert foresight._session.lengths[0] == len(VOCABULARY.encode(opening(lessons[0].task)))
 
 
 def test_predicting_leaves_the_trunk_as_it_was(learnt, untrained, lessons):
@@ -69,7 +69,7 @@ def test_predicting_leaves_the_trunk_as_it_was(learnt, untrained, lessons):
         foresight = model.begin([episode.task, episode.task])
         for _ in range(3):
             foresight.predict({1: Query(episode.steps[0].state, episode.steps[0].action, [make_transition()])})
-            assert foresight._session.lengths == [0, len(trunk)]
+            assert foresight._session.lengths[:2] == [0, len(trunk)]
         foresight.advance({1: ("go to desk 1", "At desk 1: mug 1.")})
         foresight.predict({1: Query("s", "a")})
         assert foresight._session.lengths[1] == len(trunk) + len(VOCABULARY.encode(growth("go to desk 1", "At desk 1: mug 1.")))
@@ -126,6 +126,26 @@ def test_an_unreadable_answer_is_tried_again_then_given_up_and_counted(untrained
     once = ExperienceModel(untrained.model, VOCABULARY, ExperienceModelConfig(max_new_tokens=8, resamples=0))
     once.begin(tasks).predict({0: Query("s", "a")})
     assert (once.unparsable, once.tokens) == (1, 8)
+
+
+def test_the_first_further_try_that_is_accepted_counts_and_leaves_nothing_behind(learnt, lessons):
+    step, tasks = lessons[0].steps[0], [lessons[0].task] * 3
+    question = {row: Query(step.state, step.action) for row in range(3)}
+    asked: dict[int, int] = {0: 0, 1: 0, 2: 0}
+
+    def accept(row, answer):
+        """Row 0 believes at once, row 1 the third answer, row 2 none."""
+        asked[row] += 1
+        return row == 0 or (row == 1 and asked[row] == 3)
+
+    before, foresight = learnt.refused, learnt.begin(tasks)
+    answers = foresight.predict(question, accept)
+    assert answers[0] == answers[1] == expected(step) and answers[2] is None
+    assert asked[0] == 1 and asked[1] == 3 and 1 < asked[2] <= 1 + learnt.config.resamples
+    assert learnt.refused - before == asked[1] - 1 + asked[2]
+    trunk = len(VOCABULARY.encode(opening(tasks[0])))
+    assert foresight._session.lengths == [trunk] * 3 + [0] * (foresight._session.rows - 3)
+    assert foresight.predict(question)[2] == expected(step)
 
 
 def test_a_strange_question_beside_it_does_not_change_an_answer(learnt, lessons):

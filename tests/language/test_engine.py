@@ -138,6 +138,19 @@ def test_long_ragged_prefill_over_a_full_cache_is_exact():
         assert out[row].tokens == plain_generate(model, history[row] + prompt, {299}, 3)
 
 
+def test_a_copied_row_goes_on_as_its_source_would():
+    engine = KeptCacheEngine(make_model(), VOCABULARY)
+    session, alone = engine.open(5), engine.open(1)
+    session.append({0: [5, 6, 7], 3: [9]})
+    session.generate({1: [4, 4]}, stop=set(), max_new_tokens=2, temperature=0.0)  # its last token is pending
+    session.copy({2: 1, 4: 1, 3: 0})
+    assert session.lengths == [3, 4, 4, 3, 4]
+    said = session.generate({1: [8], 2: [8], 4: [8], 3: [8], 0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)
+    assert said[1].tokens == said[2].tokens == said[4].tokens and said[0].tokens == said[3].tokens
+    alone.append({0: [5, 6, 7]})
+    assert alone.generate({0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)[0].tokens == said[3].tokens
+
+
 def test_training_is_unaffected_by_the_engine():
     model = make_model().train()
     KeptCacheEngine(model, VOCABULARY).open(1).generate({0: [20]}, stop=set(), max_new_tokens=2, temperature=0.0)
@@ -187,3 +200,6 @@ def test_misuse_is_refused():
     session.drop([1])
     with pytest.raises(ValueError, match="dropped"):
         session.append({1: [20]})
+    for sources in ({1: 0}, {0: 1}, {0: 2, 2: 3}):
+        with pytest.raises(ValueError, match="cannot be copied"):
+            session.copy(sources)
