@@ -188,20 +188,26 @@ class GRPOConfig(Section):
     tasks: int = Field(8, ge=1, description="Tasks an iteration.")
     group: int = Field(8, ge=2, description="Rollouts a task: the group that shares a baseline.")
     temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
-    learning_rate: float = Field(2e-4, gt=0, description="Of AdamW, at the first iteration.")
+    learning_rate: float = Field(5e-4, gt=0, description="Of AdamW, at the first iteration.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Rate falling to zero over the iterations, or staying.")
     step_weight: float = Field(
         2.0, ge=0, description="Weight of GiGPO's advantage of single steps, among replies to the same state; 0: GRPO alone."
     )
     discount: float = Field(0.95, gt=0, le=1, description="Of the return in the steps' advantages, a step.")
     idle_penalty: float = Field(0.5, ge=0, description="Taken from the advantage of a reply that left the state as it was.")
+    negative_weight: float = Field(
+        0.0, ge=0, description="Weight of advantages below zero; 1: GRPO's own, 0: only what beats its group is learnt."
+    )
     loss_mean: Literal["episode", "token"] = Field(
         "episode", description="Mean of the episodes' means, or over all tokens, where long episodes, mostly lost ones, weigh more."
     )
     clip: float = Field(0.2, gt=0, description="Half-width of the probability ratio's clip range.")
-    epochs: int = Field(1, ge=1, description="Passes over an iteration's rollouts.")
+    epochs: int = Field(3, ge=1, description="Passes over an iteration's rollouts.")
     batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; gradients of an epoch's half are summed.")
-    updates: int = Field(2, ge=1, description="Optimiser steps a pass.")
+    updates: int = Field(8, ge=1, description="Optimiser steps a pass.")
+    interpolation: float = Field(
+        0.5, gt=0, le=1, description="Weights in the end: this share of the way from those at the start (WiSE-FT); 1: the last ones."
+    )
     normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
     max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step, in tokens.")
 
@@ -211,8 +217,7 @@ class SyntheticRLConfig(GRPOConfig):
 
     iterations: int = Field(8, ge=0, description="Iterations of rollouts and an update.")
     tasks: int = Field(16, ge=1, description="Tasks an iteration.")
-    learning_rate: float = Field(5e-4, gt=0, description="Of AdamW, at the first iteration.")
-    updates: int = Field(4, ge=1, description="Optimiser steps a pass.")
+    updates: int = Field(16, ge=1, description="Optimiser steps a pass.")
     processes: int = Field(2, ge=1, description="Processes that dream side by side; the split of the rollouts is part of the result.")
 
 
@@ -220,7 +225,6 @@ class SimToRealConfig(GRPOConfig):
     """GRPO in the real environment, started from the dreamed policy."""
 
     iterations: int = Field(4, ge=0, description="Most iterations; the budget may end them sooner.")
-    learning_rate: float = Field(1e-4, gt=0, description="Of AdamW, at the first iteration.")
     budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
 
 
@@ -230,8 +234,8 @@ class CurriculumConfig(Section):
     enabled: bool = Field(True, description="False samples the training tasks evenly and generates none (ablation).")
     seeds: int = Field(8, ge=1, description="m: tasks of the highest return variance that are varied.")
     candidates: int = Field(4, ge=1, description="Variations the experience model proposes for each seed task.")
-    share: float = Field(0.5, ge=0, le=1, description="lambda: largest share of generated tasks in a batch.")
-    explore: float = Field(0.3, ge=0, le=1, description="Share of a batch drawn evenly from the training tasks.")
+    share: float = Field(0.25, ge=0, le=1, description="lambda: largest share of generated tasks in a batch.")
+    explore: float = Field(0.75, ge=0, le=1, description="Share of a batch drawn evenly from the training tasks.")
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> CurriculumConfig:
@@ -244,7 +248,7 @@ class EvaluationConfig(Section):
     """Success on held-out real games."""
 
     tasks: int = Field(64, ge=1, description="Held-out real games each policy plays once.")
-    temperature: float = Field(0.0, ge=0, description="Of the evaluated policy; 0 is greedy.")
+    temperature: float = Field(1.0, ge=0, description="Of the evaluated policy: 1 as it was trained, 0 greedy.")
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
 
 

@@ -204,7 +204,9 @@ def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = 
         )
 
     with decoding():
-        return loop.run(budget=budget, on_rollouts=keep, on_iteration=say)
+        state = loop.run(budget=budget, on_rollouts=keep, on_iteration=say)
+    loop.interpolate()
+    return state
 
 
 def rl_outcome(stage: str, state: LoopState, details: dict[str, Any]) -> Outcome:

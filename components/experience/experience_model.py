@@ -2,8 +2,8 @@
 
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
 An answer that does not parse, or that the caller does not accept, is sampled again at most `resamples` times (greedy decoding
-would repeat itself, so these tries sample at temperature 1.0, side by side) and then given up: None. Differs from the paper: M is a small model
-fine-tuned for one environment, its weights are never shared with the policy.
+would repeat itself, so these tries sample at temperature 1.0, side by side) and then given up: None. Differs from the paper: M is
+a small model fine-tuned for one environment, its weights are never shared with the policy.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ end. Positions at or behind a row's end may hold anything finite: the mask hides
 from __future__ import annotations
 
 from typing import Any
+from weakref import proxy
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ class KeptLayer(CacheLayerMixin):
 
     def __init__(self, cache: KeptCache) -> None:
         super().__init__()
-        self.cache = cache
+        self.cache = proxy(cache)  # no cycle: a session's memory goes with it, without waiting for the garbage collector
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate, once the widths are known. Zeros: what lies behind the mask must be finite."""

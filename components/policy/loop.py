@@ -111,6 +111,7 @@ class Loop:
         policy.max_new_tokens = config.max_new_tokens
         self.optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
         self.state = LoopState()
+        self._start = {name: weight.detach().clone() for name, weight in policy.model.state_dict().items()}
 
     def run(
         self,
@@ -137,6 +138,15 @@ class Loop:
             if on_iteration:
                 on_iteration(self.state.iteration, figures)
         return self.state
+
+    def interpolate(self) -> None:
+        """Call once, when all is run: the policy becomes `interpolation` of the way from its first to its last weights.
+
+        WiSE-FT (Wortsman et al. 2022, arXiv 2109.01903), which averages a model before and after fine-tuning: what few tasks taught
+        stays, what was unlearnt beside it comes back.
+        """
+        last = self.policy.model.state_dict()
+        self.policy.model.load_state_dict({name: torch.lerp(self._start[name], last[name], self.config.interpolation) for name in last})
 
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
         number = self.seed * 10_007 + self.state.iteration
@@ -182,10 +192,11 @@ class Loop:
         config = self.config
         whole = group_advantages([r.reward for r in group], normalise=config.normalise) if group else []
         steps = step_advantages(group, discount=config.discount)
-        return [
+        values = [
             [value + config.step_weight * step - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]
             for rollout, value, row in zip(group, whole, steps, strict=True)
         ]
+        return [[value if value > 0 else config.negative_weight * value for value in row] for row in values]
 
     def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
         steps = [step for r in rollouts for step in r.trajectory.steps]

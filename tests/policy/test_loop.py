@@ -63,7 +63,7 @@ def never(row, action):
 
 def make_loop(world, *, tasks=None, policy=None, checkpoint=None, max_steps=3, seed=0, **settings):
     defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
-    defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0}
+    defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0, "negative_weight": 1.0, "epochs": 1, "updates": 2}
     policy = policy or Policy(make_model(), VOCABULARY)
     return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
                 max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
@@ -110,6 +110,33 @@ def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(loss_
     weights = lengths if loss_mean == "token" else [1] * 8
     by_hand = -sum(weight * value for weight, value in zip(weights, advantages, strict=True)) / sum(weights)
     assert sorted(set(lengths)) == [6, 18] and loop.state.series["loss"][0] == pytest.approx(by_hand, abs=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_the_weights_in_the_end_lie_between_the_first_and_the_last(share):
+    loop = make_loop(Rewarding(even_rows), iterations=2, interpolation=share)
+    first = weights(loop)
+    loop.run()
+    last = weights(loop)
+    loop.interpolate()
+    assert not same(first, last)
+    for name, weight in weights(loop).items():
+        torch.testing.assert_close(weight, first[name] + share * (last[name] - first[name]))
+
+
+def test_what_went_worse_than_its_group_counts_as_little_as_configured():
+    def learnt(weight, penalty=0.0):
+        world = Rewarding(lambda row, action: row in (0, 4), length=2)
+        loop = make_loop(world, iterations=1, normalise=False, negative_weight=weight, idle_penalty=penalty)
+        seen = []
+        loop._update = lambda kept, advantages, seed: seen.extend(advantages) or dict.fromkeys(("loss", "logprob_gap"), 0.0)
+        loop.run()
+        return sorted((round(min(values), 3), round(max(values), 3)) for values in seen)
+
+    assert learnt(1.0) == [(-0.25, -0.25)] * 6 + [(0.75, 0.75)] * 2
+    assert learnt(0.5) == [(-0.125, -0.125)] * 6 + [(0.75, 0.75)] * 2
+    assert learnt(0.0) == [(0.75, 0.75)] * 2
+    assert {low for low, _ in learnt(0.0, penalty=1.0)} <= {0.0}  # a reply of a won episode that changed nothing is not imitated
 
 
 def test_groups_without_variance_are_left_out():
