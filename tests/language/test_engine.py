@@ -1,4 +1,6 @@
+import gc
 import random
+from weakref import ref
 
 import pytest
 import torch
@@ -149,6 +151,19 @@ def test_a_copied_row_goes_on_as_its_source_would():
     assert said[1].tokens == said[2].tokens == said[4].tokens and said[0].tokens == said[3].tokens
     alone.append({0: [5, 6, 7]})
     assert alone.generate({0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)[0].tokens == said[3].tokens
+
+
+def test_a_sessions_memory_goes_with_it():
+    """Without waiting for the garbage collector: a process that dreams opens one after the other and would grow by each."""
+    session = KeptCacheEngine(make_model(), VOCABULARY).open(2)
+    session.append({0: [5, 6, 7]})
+    keys = ref(session._cache.layers[0].keys)
+    gc.disable()
+    try:
+        del session
+        assert keys() is None
+    finally:
+        gc.enable()
 
 
 def test_training_is_unaffected_by_the_engine():
