@@ -21,6 +21,7 @@ from components.records import Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
+from flows.progress import telling
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -66,6 +67,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
         record = supervised_finetune(
             model, examples, epochs=settings.epochs, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens,
             seed=config.seed, optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt",
+            on_step=telling(settings.epochs * sum(map(len, examples))),
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
     (work / "checkpoint.pt").unlink(missing_ok=True)
