@@ -25,7 +25,7 @@ from flows.preflight import has_identity, missing_data, not_in_snapshot, require
 from flows.services import port_is_free
 
 INSTALL = "pip install -c constraints.txt -e '.[alfworld]'"
-_FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 4_000_000_000
+_FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 5_000_000_000
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def check_room(_config: Config, root: Path) -> Rung:
     if disk < _FREE_DISK_BYTES:
         return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace, or rm -r .dreamgym/stages")
     if memory < _FREE_MEMORY_BYTES:
-        return doubt(f"{found}; configs/quick.yaml takes up to 4 GB of memory", "close what else runs, or set environment.workers=1")
+        return doubt(f"{found}; configs/quick.yaml takes up to 5 GB of memory", "close what else runs, or set environment.workers=1")
     return ok(found)
 
 
