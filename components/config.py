@@ -203,7 +203,7 @@ class GRPOConfig(Section):
     )
     clip: float = Field(0.2, gt=0, description="Half-width of the probability ratio's clip range.")
     epochs: int = Field(3, ge=1, description="Passes over an iteration's rollouts.")
-    batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; gradients of an epoch's half are summed.")
+    batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; the gradients of an update are summed.")
     updates: int = Field(8, ge=1, description="Optimiser steps a pass.")
     interpolation: float = Field(
         0.5, gt=0, le=1, description="Weights in the end: this share of the way from those at the start (WiSE-FT); 1: the last ones."
