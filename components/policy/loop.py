@@ -111,7 +111,8 @@ class Loop:
         policy.max_new_tokens = config.max_new_tokens
         self.optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
         self.state = LoopState()
-        self._start = {name: weight.detach().clone() for name, weight in policy.model.state_dict().items()}
+        aside = policy.model.state_dict() if config.interpolation < 1 else {}
+        self._start = {name: weight.detach().clone() for name, weight in aside.items()}
 
     def run(
         self,
@@ -145,8 +146,8 @@ class Loop:
         WiSE-FT (Wortsman et al. 2022, arXiv 2109.01903), which averages a model before and after fine-tuning: what few tasks taught
         stays, what was unlearnt beside it comes back.
         """
-        last = self.policy.model.state_dict()
-        self.policy.model.load_state_dict({name: torch.lerp(self._start[name], last[name], self.config.interpolation) for name in last})
+        last, share = self.policy.model.state_dict(), self.config.interpolation
+        self.policy.model.load_state_dict(last | {name: torch.lerp(first, last[name], share) for name, first in self._start.items()})
 
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
         number = self.seed * 10_007 + self.state.iteration

@@ -124,6 +124,17 @@ def test_the_weights_in_the_end_lie_between_the_first_and_the_last(share):
         torch.testing.assert_close(weight, first[name] + share * (last[name] - first[name]))
 
 
+def test_a_resumed_loop_goes_half_way_back_to_where_the_first_one_started(tmp_path):
+    whole = make_loop(Rewarding(even_rows), iterations=2)
+    whole.run()
+    make_loop(Rewarding(even_rows), iterations=1, checkpoint=tmp_path / "c.pt").run()
+    resumed = make_loop(Rewarding(even_rows), iterations=2, checkpoint=tmp_path / "c.pt")
+    resumed.run()
+    for loop in (whole, resumed):
+        loop.interpolate()
+    assert same(weights(whole), weights(resumed)) and not same(weights(whole), weights(make_loop(Rewarding(even_rows))))
+
+
 def test_what_went_worse_than_its_group_counts_as_little_as_configured():
     def learnt(weight, penalty=0.0):
         world = Rewarding(lambda row, action: row in (0, 4), length=2)
