@@ -57,6 +57,9 @@ class DataConfig(Section):
 
     train_tasks: int = Field(300, ge=1, description="Training tasks played for the offline data.")
     fidelity_tasks: int = Field(40, ge=1, description="Further training-split tasks held out to measure fidelity on.")
+    fidelity_worlds: int = Field(
+        20, ge=0, description="Test-split tasks in worlds (floor plans, sites) where no training task plays, to measure fidelity on, too."
+    )
     expert: int = Field(1, ge=0, description="Expert episodes a task.")
     noisy: int = Field(1, ge=0, description="Episodes a task of an expert that errs.")
     near_miss: int = Field(2, ge=0, description="Episodes a task full of near misses: what teaches the dream to refuse.")
@@ -83,6 +86,11 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
+    scales: list[float] = Field(
+        default_factory=lambda: [1.0],
+        min_length=1,
+        description="Sizes of its worlds as shares of environment.receptacles and .objects, in equal parts: one backbone for all.",
+    )
     copy_tokens: int = Field(
         2_000_000, ge=0, description="Tokens of random sequences that come again, trained on first, to learn to copy; 0: none."
     )
@@ -119,7 +127,7 @@ class ExperienceModelConfig(Section):
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
     history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
     recall: int = Field(
-        4, ge=0, description="Earlier states of the episode that name what the action names, shown again beside it (our choice); 0: none."
+        6, ge=0, description="Earlier states of the episode that name what the action names, shown again beside it (our choice); 0: none."
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
     max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
@@ -145,13 +153,16 @@ class RetrievalConfig(Section):
         "exact", description="Exact search (comes back to the bit) or Chroma (for hundreds of thousands of transitions; approximate)."
     )
     encoder: Literal["hashing", "minilm"] = Field("hashing", description="Encoder of (state, action): hashed n-grams or all-MiniLM-L6-v2.")
-    dimensions: int = Field(256, ge=16, description="Dimensions of the hashing encoder.")
+    dimensions: int = Field(256, ge=16, description="Dimensions of the hashing encoder, for the state and for the action each.")
+    action_weight: float = Field(
+        0.7, ge=0, le=1, description="Share of the action in the similarity of two steps; the rest is the state's (our choice)."
+    )
     capacity: int = Field(200_000, ge=1, description="Most transitions kept; the oldest synthetic ones leave first, real ones never.")
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> RetrievalConfig:
         if self.k == 0:
-            self._refuse_dead(["index", "encoder", "dimensions"], "k: 0", "k, for example k: 1")
+            self._refuse_dead(["index", "encoder", "dimensions", "action_weight"], "k: 0", "k, for example k: 1")
         if self.encoder != "hashing":
             self._refuse_dead(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
         return self

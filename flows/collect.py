@@ -31,6 +31,9 @@ ROWS = 64
 TEST_TASKS = 200
 """Held-out games listed in the data: more than an evaluation plays, so that it may play more without new data."""
 
+SPARE_TEST = 4
+"""Test tasks looked at for each one wanted in an unseen world."""
+
 STAGED = ".new.tmp"
 """Directory under `data/` that new files are written to; DVC never looks at *.tmp, so one that a power cut left is in no version."""
 
@@ -54,7 +57,7 @@ def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None =
         EnvironmentFailure: a game cannot be made, loaded or played.
         DataError: the disk refuses, or `root` is no git repository.
     """
-    # 1. Choose the tasks: those of the fidelity set follow those of the training set, and are other games.
+    # 1. Choose the tasks: those of the fidelity set follow those of the training set (and of the test set), and are other games.
     tasks = choose_tasks(config)
     # 2. Play every behaviour on them.
     played = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
@@ -73,8 +76,13 @@ def choose_tasks(config: Config) -> dict[str, list[Task]]:
     """Tasks of `train`, `fidelity` and `test`."""
     adapter, data = make_adapter(config.environment), config.data
     train = adapter.tasks(TRAIN, data.train_tasks + data.fidelity_tasks, data.seed)
-    test = adapter.tasks(TEST, max(TEST_TASKS, config.evaluation.tasks), data.seed)
-    return {"train": train[: data.train_tasks], "fidelity": train[data.train_tasks :], "test": test}
+    listed = max(TEST_TASKS, config.evaluation.tasks)
+    test = adapter.tasks(TEST, listed + SPARE_TEST * data.fidelity_worlds, data.seed)
+    strange = [task for task in test[listed:] if adapter.unseen(task)][: data.fidelity_worlds]
+    if len(strange) < data.fidelity_worlds:
+        found = f"The test split has {len(strange)} tasks in unseen worlds beside the {listed} that policies are evaluated on."
+        raise EnvironmentFailure(found, f"data.fidelity_worlds={data.fidelity_worlds} are wanted.", "Lower data.fidelity_worlds.")
+    return {"train": train[: data.train_tasks], "fidelity": [*train[data.train_tasks :], *strange], "test": test[:listed]}
 
 
 @task(cache_policy=NO_CACHE)

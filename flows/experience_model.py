@@ -17,7 +17,7 @@ from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
 from components.language.training import supervised_finetune
-from components.records import Trajectory
+from components.records import TEST, TRAIN, Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
@@ -80,7 +80,9 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
 
 
 def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:
-    measured = list(dict.fromkeys(episode.task.id for episode in episodes))[: config.fidelity.tasks]
+    tasks = list({episode.task.id: episode.task for episode in episodes}.values())
+    parts = ([task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST))
+    measured = {name for part in parts for name in part}
     model = ExperienceModel.load(work / "model", config.experience_model, seed=config.seed)
     began = time.monotonic()
     with decoding():

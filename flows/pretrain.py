@@ -53,7 +53,7 @@ AGENT_BEHAVIOURS = ("noisy",)
 SINGLE_WORDS, LONGEST_LIST = 0.25, 10
 """Share of the comparing exercise with single words, and the longest list of the rest."""
 POOL_EPISODES = 500
-"""Episodes whose transitions serve as demonstrations in pretraining."""
+"""Episodes, of all sizes, whose transitions serve as demonstrations in pretraining."""
 
 
 @flow(name="pretrain", validate_parameters=False)
@@ -76,20 +76,31 @@ def _whole(value: T) -> T:
 @task(cache_policy=NO_CACHE)
 def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
-    settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "seed"})}
+    settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "scales", "seed"})}
     settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
     settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
     note = work / "settings.json"
     if note.is_file() and json.loads(note.read_text()) == settings:
         return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
     adapter = make_adapter(config.environment)
-    tasks = [task for task in adapter.tasks(TRAIN, config.pretrain.tasks, config.pretrain.seed + SEED_OFFSET) if task.id not in hidden]
+    tasks = [task for task in choose_tasks(config) if task.id not in hidden]
     episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.environment.max_steps, rows=64, on_batch=_say)
     work.mkdir(parents=True, exist_ok=True)
     write_tasks(work / "tasks.parquet", tasks)
     write_transitions(work / "transitions.parquet", [step for episode in episodes for step in episode.steps])
     note.write_text(json.dumps(settings))
     return episodes
+
+
+def choose_tasks(config: Config) -> list[Task]:
+    """The pretraining games, an equal part of each size."""
+    settings, chosen = config.pretrain, []
+    for number, scale in enumerate(settings.scales):
+        sizes = {name: max(3, round(scale * getattr(config.environment, name))) for name in ("receptacles", "objects")}
+        adapter = make_adapter(config.environment.model_copy(update=sizes if config.environment.games == "generated" else {}))
+        part = len(range(number, settings.tasks, len(settings.scales)))
+        chosen += adapter.tasks(TRAIN, part, settings.seed + SEED_OFFSET + number) if part else []
+    return list({task.id: task for task in chosen}.values())
 
 
 @task(cache_policy=NO_CACHE)
@@ -109,7 +120,7 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -
     """The examples of both roles."""
     adapter = make_adapter(config.environment)
     buffer = ReplayBuffer(config.retrieval)
-    buffer.add([step for episode in episodes[:POOL_EPISODES] for step in episode.steps])
+    buffer.add([step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)

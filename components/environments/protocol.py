@@ -111,6 +111,10 @@ class Adapter(Protocol):
         """
         ...
 
+    def unseen(self, task: Task) -> bool:
+        """True if the world of `task` (its floor plan, its site) is one in which no training task plays."""
+        ...
+
     def feasible(self, task: Task) -> str:
         """Why a generated task is malformed or can never be solved, by what its text says; empty if it can."""
         ...

@@ -25,6 +25,8 @@ def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
         metrics |= _metrics_of([j for j in judgements if least <= j.changed <= most], "fidelity", f"/{name}")
     metrics |= _metrics_of([j for j in judgements if not j.revealing], "fidelity", "/determined")
     metrics |= _metrics_of([j for j in judgements if j.revealing], "fidelity", "/revealing")
+    metrics |= _metrics_of([j for j in judgements if not j.unseen], "fidelity", "/held_out_tasks")
+    metrics |= _metrics_of([j for j in judgements if j.unseen], "fidelity", "/held_out_worlds")
     for behaviour in sorted({j.transition.behaviour for j in judgements}):
         metrics |= _reward_metrics([j for j in judgements if j.transition.behaviour == behaviour], "fidelity/reward", f"/{behaviour}")
     return metrics

@@ -13,6 +13,9 @@ from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
 
 _WORD = re.compile(r"\w+|[^\w\s]")
+_DIGIT = re.compile(r"\d")
+NUMBER_WEIGHT = 0.5
+"""What a gram with a digit counts: that a fridge takes no pen is known from any pen and any fridge, whatever their numbers."""
 
 
 class Encoder(Protocol):
@@ -26,13 +29,19 @@ class Encoder(Protocol):
         ...
 
 
-def query_text(state: str, action: str) -> str:
-    """What is encoded: the action first, since it decides most of what happens."""
-    return f"{action} | {state}"
+def encode_steps(encoder: Encoder, steps: Sequence[tuple[str, str]], action_weight: float) -> np.ndarray:
+    """phi(s, a) of (state, action) pairs: unit vectors [n, 2 * dimensions], float32.
+
+    State and action are encoded apart and set side by side, so that the cosine of two steps is the weighted mean of the cosines
+    of their actions and of their states. As one text, the long state would drown the few words that decide what happens.
+    """
+    actions = encoder([action for _, action in steps]) * np.float32(np.sqrt(action_weight))
+    states = encoder([state for state, _ in steps]) * np.float32(np.sqrt(1 - action_weight))
+    return np.concatenate([actions, states], axis=1)
 
 
 class HashingEncoder:
-    """Hashed word uni- and bigrams with signs, scaled to length one: fast, needs no model, the same on every machine."""
+    """Hashed word uni- and bigrams with signs, those with a digit at half weight, to length one: needs no model, same on every machine."""
 
     def __init__(self, dimensions: int = 256) -> None:
         self.dimensions = dimensions
@@ -51,15 +60,16 @@ class HashingEncoder:
             words = _WORD.findall(text.lower())
             vector = np.zeros(self.dimensions, np.float32)
             for gram in [*words, *(f"{a} {b}" for a, b in zip(words, words[1:], strict=False))]:
-                place, sign = self._place(gram)
-                vector[place] += sign
+                place, weight = self._place(gram)
+                vector[place] += weight
             self._vectors[text] = vector / (float(np.linalg.norm(vector)) or 1.0)
         return self._vectors[text]
 
     def _place(self, gram: str) -> tuple[int, float]:
         if gram not in self._places:
             number = int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "little")
-            self._places[gram] = (number // 2 % self.dimensions, 1.0 if number % 2 else -1.0)
+            weight = NUMBER_WEIGHT if _DIGIT.search(gram) else 1.0
+            self._places[gram] = (number // 2 % self.dimensions, weight if number % 2 else -weight)
         return self._places[gram]
 
 

@@ -24,7 +24,7 @@ class Judgement:
     `claims` are the facts that the prediction asserts, `right` those that the real state asserts too, `truths` those of the
     real state, `contradicted` the claims that it denies; `incoherent` says that the prediction contradicts its own history.
     `changed` counts the facts that the real step changed; `revealing` says that the history could not determine the outcome.
-    Rewards are 0 or 1.
+    `unseen` says that no training task plays in its world. Rewards are 0 or 1.
     """
 
     transition: Transition
@@ -38,6 +38,7 @@ class Judgement:
     incoherent: bool
     changed: int
     revealing: bool
+    unseen: bool
     reward: float
     predicted_reward: float
 
@@ -84,6 +85,7 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
         incoherent=answer is not None and bool(adapter.contradiction(history, predicted)),
         changed=len({fact for fact in truth - before if fact[0] != "event"}),
         revealing=adapter.revealing(history, real.action, real.next_state),
+        unseen=adapter.unseen(history.task),
         reward=real.reward,
         predicted_reward=answer.reward if answer else 0.0,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
-from components.experience.encoders import make_encoder, query_text
+from components.experience.encoders import encode_steps, make_encoder
 from components.experience.index import ChromaIndex, ExactIndex, VectorIndex
 from components.records import REAL, Transition
 
@@ -62,13 +62,13 @@ class ReplayBuffer:
         """For each (state, action), its k demonstrations, the most similar first; `episodes` names each query's own episode."""
         if not self.config.k or self._index is None or not queries:
             return [[] for _ in queries]
-        vectors = self.encoder([query_text(state, action) for state, action in queries])
+        vectors = encode_steps(self.encoder, queries, self.config.action_weight)
         rows = self._index.nearest(vectors, self.config.k + _SPARE)
         return [self._others(row, own) for row, own in zip(rows, episodes, strict=True)]
 
     def vectors(self) -> np.ndarray:
         """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index from."""
-        return self.encoder(list(self._number_of))
+        return encode_steps(self.encoder, list(self._number_of), self.config.action_weight)
 
     def close(self) -> None:
         """Free the index."""
@@ -83,28 +83,28 @@ class ReplayBuffer:
         if index is not None:
             index.close()
         self._index: VectorIndex | None = None
-        self._number_of: dict[str, int] = {}
+        self._number_of: dict[tuple[str, str], int] = {}
         self._followers: list[list[int]] = []
         self._indexed = 0
 
     def _extend(self, numbers: Iterable[int]) -> None:
         """Index transitions of the log by their numbers there."""
         if self._index is None:
-            self._index = ChromaIndex() if self.config.index == "chroma" else ExactIndex(self.encoder.dimensions)
-        fresh: list[str] = []
+            self._index = ChromaIndex() if self.config.index == "chroma" else ExactIndex(2 * self.encoder.dimensions)
+        fresh: list[tuple[str, str]] = []
         for number in numbers:
             transition = self.transitions[number]
-            text = query_text(transition.state, transition.action)
-            if text not in self._number_of:
-                self._number_of[text] = len(self._number_of)
+            asked = (transition.state, transition.action)
+            if asked not in self._number_of:
+                self._number_of[asked] = len(self._number_of)
                 self._followers.append([])
-                fresh.append(text)
-            followers = self._followers[self._number_of[text]]
+                fresh.append(asked)
+            followers = self._followers[self._number_of[asked]]
             # A few episodes each, so that a query's own episode never hides all of them.
             if sum(self.transitions[other].next_state == transition.next_state for other in followers) < 2:
                 followers.append(number)
                 self._indexed += 1
-        self._index.add(self.encoder(fresh))
+        self._index.add(encode_steps(self.encoder, fresh, self.config.action_weight))
 
     def _evict(self) -> None:
         """Rebuild the index without the oldest synthetic transitions once it exceeds its capacity."""

@@ -16,7 +16,7 @@ from components.experience.fidelity import Judgement
 GOOD = Judgement(
     transition=make_transition(behaviour="expert"), predicted="s", parsed=True, exact=True, claims=4, right=4, truths=4, contradicted=0,
     incoherent=False,
-    changed=1, revealing=False, reward=0.0, predicted_reward=0.0,
+    changed=1, revealing=False, unseen=False, reward=0.0, predicted_reward=0.0,
 )  # fmt: skip
 
 
@@ -65,6 +65,9 @@ def test_the_splits_part_the_judgements():
         (0.4, 5),
         (round(1 / 13, 6), 13),
     ]
+    strange = fidelity_metrics([*MIXED, make_judgement(unseen=True, exact=False)])
+    names = [f"fidelity/next_state_exact/held_out_{what}" for what in ("tasks", "worlds")]
+    assert pairs(strange, *names) == [(round(2 / 6, 6), 6), (0.0, 1)]
     assert pairs(metrics, "fidelity/reward_precision/expert", "fidelity/reward_precision/near_miss") == [(1.0, 1), (0.0, 1)]
     assert pairs(metrics, "fidelity/reward_recall/expert", "fidelity/reward_recall/near_miss") == [(0.5, 2), (0.0, 0)]
 

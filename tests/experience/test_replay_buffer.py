@@ -12,7 +12,7 @@ from builders import make_transition
 
 from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
-from components.experience.encoders import HashingEncoder, make_encoder, query_text
+from components.experience.encoders import HashingEncoder, encode_steps, make_encoder
 from components.experience.index import ChromaIndex, ExactIndex, recall
 from components.experience.replay_buffer import ReplayBuffer
 from components.records import SYNTHETIC
@@ -62,7 +62,27 @@ def test_similar_texts_are_nearer_than_others():
 def test_word_order_and_action_count():
     a, b = HashingEncoder(256)(["move mug 1 to desk 2", "move desk 2 to mug 1"])
     assert 0.3 < a @ b < 0.999
-    assert query_text("state", "action").startswith("action")
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 0.75, 1.0])
+def test_the_similarity_of_steps_is_the_weighted_mean_of_those_of_their_parts(weight):
+    encoder = HashingEncoder(64)
+    steps = [("At desk 1: mug 1.", "take mug 1 from desk 1"), ("At desk 2: mug 1, pen 1.", "take pen 1 from desk 2")]
+    one, other = encode_steps(encoder, steps, weight)
+    states, actions = encoder([state for state, _ in steps]), encoder([action for _, action in steps])
+    assert one.shape == (128,) and abs(one @ one - 1) < 1e-5
+    assert one @ other == pytest.approx(weight * actions[0] @ actions[1] + (1 - weight) * states[0] @ states[1], abs=1e-5)
+    assert encode_steps(encoder, [], weight).shape == (0, 128)
+
+
+def test_the_action_decides_between_a_like_state_and_a_like_action():
+    """What fails with one thing fails with it elsewhere: that is what a demonstration is for."""
+    buffer = ReplayBuffer(RetrievalConfig(k=1))
+    same_state = make_transition(episode="a", state="At fridge 1: open, egg 1. Holding pen 1.", action="go to desk 1")
+    same_action = make_transition(episode="b", state="Nothing happens at fridge 2. Holding pen 2.", action="move pen 2 to fridge 2")
+    buffer.add([same_state, same_action])
+    ((found,),) = buffer.retrieve([("At fridge 1: open, egg 1. Holding pen 1.", "move pen 1 to fridge 1")], [""])
+    assert found == same_action
 
 
 def test_the_config_names_the_encoder():
@@ -248,7 +268,7 @@ def test_a_buffer_rebuilt_from_the_log_answers_the_same():
 def test_another_index_can_be_built_from_the_vectors():
     buffer = ReplayBuffer(RetrievalConfig(k=2, dimensions=64))
     buffer.add(make_log(20))
-    exact, chroma = ExactIndex(64), ChromaIndex()
+    exact, chroma = ExactIndex(128), ChromaIndex()
     exact.add(buffer.vectors())
     chroma.add(buffer.vectors())
     assert exact.size == len(buffer._followers)

@@ -144,6 +144,11 @@ class AlfworldAdapter:
         """See `embody.embody`."""
         return embody(dreamed)
 
+    def unseen(self, task: Task) -> bool:
+        """True if no training game has this floor plan."""
+        parts = task.id.split("/")
+        return "valid_unseen" in parts or (len(parts) > 2 and parts[2].isdigit() and unseen_floor(int(parts[2])))
+
     def feasible(self, task: Task) -> str:
         """Why a generated task is malformed or hopeless, judged by its text and its room; "" if it is neither."""
         goal = read_goal(task.instruction)

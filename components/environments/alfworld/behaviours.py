@@ -61,10 +61,32 @@ def think(goal: Goal, known: Knowledge) -> str:
         box mug want mug: yes. mug 1 at desk 1
         mug want mug: yes, plain want hot: no. heat mug 1
         bread want mug: no. drop bread 1
+        note pen 1 at desk 1 placed. pen want pen: yes. pen 2 to desk 1
+        note desklamp 1 at desk 2. bed 1 book 1 want book: yes. book 1 at bed 1
+
+    The notes are repeated from thought to thought, so that what matters later is never far back.
     """
     looks = _looks(goal, known)
     compared = ", ".join(f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}" for got, wanted in looks)
-    return f"{compared}. {_sub_goal(goal, known)}" if compared else _sub_goal(goal, known)
+    return ". ".join(part for part in (_notes(goal, known), compared, _sub_goal(goal, known)) if part)
+
+
+def _notes(goal: Goal, known: Knowledge) -> str:
+    """What the sub-goal at hand does not need and a later one will: where the lamp stands, which target is placed, where the next lies."""
+    if goal.lamp:
+        lamp = _lamp(goal, known)
+        return f"note {lamp}" if lamp and kind(known.holding or "") != goal.target else ""
+    if goal.family != "pick_two_obj_and_place":
+        return ""
+    placed = known.where(goal.target, among=goal.parent)
+    other = known.where(goal.target, outside=goal.parent) if kind(known.holding or "") == goal.target else ""
+    notes = [f"{placed} placed" if placed else "", f"{other} next" if other else ""]
+    return "note " + ", ".join(filter(None, notes)) if any(notes) else ""
+
+
+def _lamp(goal: Goal, known: Knowledge) -> str:
+    """The lamp that the goal asks for and where it stands, if it has been seen."""
+    return next((f"{lamp} at {place}" for lamp, place in known.lamps.items() if kind(lamp) == goal.lamp), "")
 
 
 def _looks(goal: Goal, known: Knowledge) -> list[tuple[list[str], str]]:
@@ -87,11 +109,17 @@ def _sub_goal(goal: Goal, known: Knowledge) -> str:
     if held and kind(held) != goal.target:
         return f"drop {held}"
     if held and goal.lamp:
-        lamp = next((f"{lamp} at {place}" for lamp, place in known.lamps.items() if kind(lamp) == goal.lamp), "")
-        return lamp or _search(goal.lamp, known)
+        return _lamp(goal, known) or _search(goal.lamp, known)
     if held:
-        return f"{goal.verb} {held}" if _untreated(goal, known) else f"{held} to {goal.parent}"
+        return f"{goal.verb} {held}" if _untreated(goal, known) else f"{held} to {_destination(goal, known)}"
     return known.where(goal.target, outside=goal.parent) or _search(goal.target, known)
+
+
+def _destination(goal: Goal, known: Knowledge) -> str:
+    """Which of the places of the kind wanted: where a target already lies, else the first."""
+    options = [r for r in known.receptacles if kind(r) == goal.parent]
+    begun = [r for r in options if any(kind(o) == goal.target for o in known.contents.get(r, ()))]
+    return (begun or options or [known.place])[0]
 
 
 def _search(wanted: str, known: Knowledge) -> str:
@@ -131,9 +159,7 @@ class _Expert:
         return f"use {lamp}" if known.place == place else f"go to {place}"
 
     def deliver(self, known: Knowledge, held: str) -> str:
-        options = [r for r in known.receptacles if kind(r) == self.goal.parent]
-        begun = [r for r in options if any(kind(o) == self.goal.target for o in known.contents.get(r, ()))]
-        return self.put(known, held, (begun or options or [known.place])[0])
+        return self.put(known, held, _destination(self.goal, known))
 
     def put(self, known: Knowledge, held: str, place: str) -> str:
         if known.place != place:

@@ -7,6 +7,7 @@ it. Works on real and dreamed trajectories alike; a state that cannot be read ch
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -110,11 +111,21 @@ class Knowledge:
         now, before = self.contents.get(place, set()), self.listed.get(place, set())
         return sorted(now - before, key=natural), sorted(before - now, key=natural)
 
-    def where(self, wanted: str, *, outside: str = "") -> str:
-        """Name of an object of kind `wanted` that is known to lie somewhere not of the kind `outside`, else ""."""
+    def recounted(self, place: str, *, now: bool = True) -> str:
+        """What lies in `place` as one puts it together: its last listing, what left and what came since, and with `now` the result.
+
+        Examples: `cup 1 pan 2`; `cup 1 pan 2, less cup 1, now pan 2`; `nothing, more mug 1, now mug 1`.
+        """
+        more, less = self.changed(place)
+        changes = (f", less {' '.join(less)}" if less else "") + (f", more {' '.join(more)}" if more else "")
+        result = f", now {_named(self.contents.get(place, ()))}" if changes and now else ""
+        return _named(self.listed.get(place, ())) + changes + result
+
+    def where(self, wanted: str, *, outside: str = "", among: str = "") -> str:
+        """An object of kind `wanted` that is known to lie in a place not of the kind `outside`, or of the kind `among`; else ""."""
         for place, things in self.contents.items():
             for thing in sorted(things):
-                if kind(thing) == wanted and kind(place) != outside:
+                if kind(thing) == wanted and kind(place) != outside and among in ("", kind(place)):
                     return f"{thing} at {place}"
         return ""
 
@@ -127,6 +138,10 @@ class Knowledge:
     def obstacle(self, action: str) -> str:
         """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
         return next((need.no for need in self.needs(action) if not need.holds), "")
+
+
+def _named(things: Iterable[str]) -> str:
+    return " ".join(sorted(things, key=natural)) or "nothing"
 
 
 def learn(trajectory: Trajectory) -> Knowledge:
@@ -197,22 +212,21 @@ class _Needs:
         return f"{self.known.place or 'room'} want {place}"
 
     def _door(self, verb: str, place: str) -> list[Need]:
-        closed = self.known.doors.get(place) == "closed"
-        state = Need(closed, "closed", "open already") if verb == "open" else Need(not closed, "open", "closed already")
-        return [Need(kind(place) in OPENABLE, "a door", "no door"), state]
+        door, wanted = self.known.doors.get(place, "open"), "closed" if verb == "open" else "open"
+        return [Need(kind(place) in OPENABLE, "a door", "no door"), Need(door == wanted, door, f"{door} already", f"{door} want {wanted}")]
 
     def _reach(self, place: str) -> list[Need]:
         door = [Need(self.known.doors.get(place) != "closed", "open", "closed")] if kind(place) in OPENABLE else []
         return [self._there(place), *door]
 
     def _take(self, thing: str, place: str) -> list[Need]:
-        contents = sorted(self.known.contents.get(place, set()), key=natural)
-        inside = Need(thing in contents, "in it", "not in it", f"{' '.join(contents) or 'nothing'} want {thing}")
+        inside = Need(thing in self.known.contents.get(place, ()), "in it", "not in it", f"{self.known.recounted(place)} want {thing}")
         weight = [Need(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
         return [Need(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
 
     def _move(self, thing: str, place: str) -> list[Need]:
-        fits = Need(kind(thing) in HOLDS.get(kind(place), ()), "belongs there", "does not belong there")
+        pair = f"{kind(thing)} in {kind(place)}"
+        fits = Need(kind(thing) in HOLDS.get(kind(place), ()), f"{pair} belongs", f"{pair} does not belong")
         return [self._held(thing), *self._reach(place), fits]
 
     def _held(self, thing: str) -> Need:
@@ -224,13 +238,13 @@ class _Needs:
             self._held(thing),
             Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"{STATIONS[verb]} want {kind(station)}"),
             self._there(station),
-            Need(able, "can be treated", "cannot be treated"),
+            Need(able, f"{verb} {kind(thing)} can be", f"{verb} {kind(thing)} cannot be"),
         ]
 
     def _use(self, thing: str) -> list[Need]:
         lamp = kind(thing) in ("desklamp", "floorlamp")
         where = self.known.lamps.get(thing, "")
-        evidence = f"{where or 'unseen'} want {self.known.place or 'nowhere'}"
+        evidence = f"{thing} {where or 'unseen'} want {self.known.place or 'nowhere'}"
         return [Need(lamp, "a switch", "no switch"), Need(bool(where) and where == self.known.place, "here", "not here", evidence)]
 
     def _examine(self, what: str) -> list[Need]:

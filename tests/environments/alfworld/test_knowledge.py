@@ -59,7 +59,7 @@ def play_anything(world, tasks, steps, seed):
                 played[row] = Trajectory(tasks[row], (*played[row].steps, made))
     return played
 
-PAIR = re.compile(r"(\w+) want (\w+): (yes|no)")
+PAIR = re.compile(r"([a-z]+(?: \d+)?) want ([a-z]+(?: \d+)?): (yes|no)")
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +73,10 @@ def test_an_obstacle_is_seen_exactly_where_the_engine_refuses(played, wild):
     for history, step in everything(played) + moments(wild):
         obstacle = learn(history).obstacle(step.action)
         assert bool(obstacle) == (read_state(step.next_state).event == "failed"), (history.states, step.action, obstacle, step.next_state)
-        seen[obstacle] += 1
+        seen[obstacle if "belong" not in obstacle else "does not belong"] += 1
     wanted = {
         "", "no such command", "no such place", "already there", "not there", "no door", "open already", "closed already", "not in it",
-        "hand full", "closed", "not held", "does not belong there", "wrong station", "not here", "no switch",
+        "hand full", "closed", "not held", "does not belong", "wrong station", "not here", "no switch",
     }  # fmt: skip
     assert wanted <= seen.keys(), wanted - seen.keys()
 
@@ -87,7 +87,7 @@ def test_a_pen_cannot_be_heated_and_no_mug_lies_in_a_fridge_that_is_closed(world
     body = embody(make_episode(task, ("go to shelf 1", "At shelf 1: mug 1, pen 1." + H)))
     world.reset([body])
     episode = Trajectory(body)
-    wanted = ["", "", "", "cannot be treated", "wrong station", "", "closed", "", "does not belong there", ""]
+    wanted = ["", "", "", "heat pen cannot be", "wrong station", "", "closed", "", "pen in fridge does not belong", ""]
     actions = [
         "go to shelf 1",
         "take pen 1 from shelf 1",
@@ -116,12 +116,12 @@ def test_going_to_a_lamp_that_shines_may_be_the_last_step(world):
         said.append(reason(episode, action, answer.state, answer.reward).partition(". ")[2])
         made = Transition("t", "e", len(said), "", action, answer.state, answer.reward, answer.done)
         episode = Trajectory(body, (*episode.steps, made))
-    assert said[1] == "a switch, desk 1 want desk 1: yes. works. nothing want book: no. not done"
-    taken = "works. book want book: yes, nothing want desklamp: no. not done"
+    assert said[1] == "a switch, desklamp 1 desk 1 want desk 1: yes. works. nothing want book: no. not done"
+    taken = "works. book want book: yes, desk 1 want bed 1: no. not done"
     assert said[3] == "hand free, bed 1 want bed 1: yes, book 1 want book 1: yes. " + taken
     went = "bed 1 desk 1 dresser 1 want {0} 1: yes, {1} 1 want {0} 1: no. works, "
-    assert said[4] == went.format("dresser", "bed") + "new"
-    assert said[5] == went.format("desk", "dresser") + "known. book want book: yes, desklamp want desklamp: yes. done"
+    assert said[4] == went.format("dresser", "bed") + "new. book want book: yes, desk 1 want dresser 1: no. not done"
+    assert said[5] == went.format("desk", "dresser") + "known desklamp 1. book want book: yes, desk 1 want desk 1: yes. done"
     assert episode.success
 
 
@@ -148,7 +148,7 @@ def test_the_reasoning_concludes_what_the_engine_decides(played, wild):
     for history, step in everything(played) + moments(wild):
         text = reason(history, step.action, step.next_state, step.reward)
         failed = read_state(step.next_state).event == "failed"
-        form = r"(?:at|in the) ([a-z]+(?: \d+)?), hold ([a-z]+(?: \d+)?)\. (?:([a-z0-9:, ]+)\. )?(works|fails)\b"
+        form = r"(?:at|in the) ([a-z]+(?: \d+)?), hold (?:(?:clean|cool|hot) )*([a-z]+(?: \d+)?)\. (?:([a-z0-9:, ]+)\. )?(works|fails)\b"
         place, held, needs, verdict = re.match(form, text).groups()
         assert (verdict == "fails") == failed and "no effect" not in text
         denial = re.compile(r"\b(?:not|no|full|already|wrong|cannot)\b|^closed$|heavy")
@@ -176,7 +176,8 @@ def test_near_misses_fail_at_every_condition(played):
     for history, step in moments(played["near_miss"]):
         text = reason(history, step.action, step.next_state, step.reward)
         missed.update(wanted for got, wanted, _ in PAIR.findall(text.partition("works")[2]) if got != wanted)
-    assert {"hot", "cool", "clean", "two", "desklamp"} <= missed.keys()
+    assert {"hot", "cool", "clean", "two"} <= missed.keys()
+    assert any(" " in wanted for wanted in missed)  # the place where the lamp should shine
     assert len(missed) > 10 and missed.total() > 30
 
 
@@ -256,7 +257,7 @@ def test_the_thoughts_of_the_expert_lead_to_its_actions(adapter, played):
         if verb in ("heat", "cool", "clean"):
             assert aim == f"{verb} {learn(history).holding}" and compared.endswith(f"plain want {RESULT[verb]}: no")
         if verb == "move":
-            assert aim == f"{learn(history).holding} to {kind(step.action.split(' to ')[1])}" and ": no" not in compared
+            assert aim == f"{learn(history).holding} to {step.action.split(' to ')[1]}" and ": no" not in compared
         if verb == "take":
             assert aim == step.action.removeprefix("take ").replace(" from ", " at ") and compared.endswith(": yes")
         if verb == "go" and aim.startswith("find") and not learn(history).holding:
