@@ -122,6 +122,12 @@ class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
     epochs: float = Field(1.0, gt=0, description="Passes over the offline transitions.")
+    behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
+        default_factory=list, description="Whose offline episodes it learns from and retrieves (ablation); empty: everybody's."
+    )
+    transitions: int = Field(
+        0, ge=0, description="Most offline transitions that it learns from and retrieves (data-size curve), in whole episodes; 0: all."
+    )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
@@ -172,6 +178,7 @@ class FidelityConfig(Section):
     """The gate between the experience model and RL: below one of these floors the run stops before RL."""
 
     tasks: int = Field(40, ge=1, description="Held-out tasks whose real transitions the model is measured on.")
+    open_loop_tasks: int = Field(48, ge=1, description="Held-out tasks that each examined policy dreams once, replayed in the real engine.")
     policy_tasks: int = Field(48, ge=1, description="Training tasks on which the policy at hand is checked, dreamed and real.")
     min_next_state_exact: float = Field(
         0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history."

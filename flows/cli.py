@@ -241,6 +241,90 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
 
 
 @app.command()
+def fidelity(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Examine an experience model: may its dream be trusted, and where not? What is not there yet is made, the policies too.
+
+    Single steps of held-out data and of an untrained, a cloned and a dream-trained policy, and whole dreams replayed in the real engine.
+
+    Example:
+
+        dreamgym fidelity --config configs/quick.yaml
+    """
+    with reported(debug, resumes=True):
+        settings, place = _prepared(config, overrides, root)
+        from flows.fidelity import examine
+        from flows.summary import print_fidelity
+
+        _quiet(debug)
+        run = examine(settings, place)
+        print_fidelity(out, run.directory)
+
+
+ablations = typer.Typer(help="What each part is worth: the same measurement of models that lack one thing each.", no_args_is_help=True)
+app.add_typer(ablations, name="ablate")
+
+
+@ablations.command("fidelity")
+def ablate(
+    overrides: Overrides = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
+    variants: Annotated[str, typer.Option(help="Variants, separated by commas; default: all of them.")] = "",
+    sizes: Annotated[str, typer.Option(help="Offline transitions of the data-size curve; empty: no curve.")] = "500,2000,5000,10000",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where the metrics go, one object a variant.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Where the figure of the bars goes (.png or .svg).")] = None,
+    curve: Annotated[Path | None, typer.Option(help="Where the data-size curve goes (.png or .svg).")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Experience models without history, retrieval, reasoning, with expert data only, and with less data, over several seeds.
+
+    Finished cells are kept: an interrupted study goes on where it was.
+
+    Examples:
+
+        dreamgym ablate fidelity --config configs/cpu.yaml --json docs/results/fidelity.json --figure docs/fidelity.png
+
+        dreamgym ablate fidelity --seeds 0 --variants full,no-reasoning --sizes ""
+    """
+    with reported(debug, resumes=True):
+        settings, place = _prepared(config, overrides, root)
+        from flows.ablate import ablate_fidelity, chosen_variants, write_ablation
+
+        wanted = chosen_variants(variants, sizes)
+        numbers = _numbers(seeds, "--seeds")
+        _quiet(debug)
+        found = ablate_fidelity(settings, place, numbers, wanted)
+        from flows.summary import print_ablation
+
+        print_ablation(out, found)
+        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, root=place):
+            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    from components.errors import ConfigError
+
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() for part in parts):
+        raise ConfigError(f"{option} is {text!r}.", "Expected whole numbers separated by commas.", f"Type {option} 0,1,2.")
+    return [int(part) for part in parts]
+
+
+def _prepared(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
+    """The config and the repository, with the data there and the settings checked."""
+    settings, place = _begin(config, overrides, root)
+    from flows.preflight import check_settings, ensure_data, require_repository, require_room
+
+    require_repository(place)
+    require_room(place)
+    ensure_data(place, _say, backbone=not settings.backbone.path)
+    check_settings(place, settings, config)
+    _say("Starting (the libraries take some seconds to load) ...")
+    return settings, place
+
+
+@app.command()
 def ui(
     overrides: Overrides = None,
     mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow UI.")] = 5000,

@@ -11,7 +11,8 @@ from components.config import Config
 from components.environments import make_adapter
 from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
-from components.experience.dataset import transition_examples, variation_examples
+from components.evaluation.judgements import write_judgements
+from components.experience.dataset import chosen, transition_examples, variation_examples
 from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
@@ -38,6 +39,11 @@ def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
     return trajectories(read_tasks(run.data.tasks(name)), read_transitions(run.results["validate"].outputs[name]))
 
 
+def lessons_of(run: Workspace) -> list[Trajectory]:
+    """The training episodes that the experience model learns from and retrieves, by its config."""
+    return chosen(episodes_of(run, "train"), run.config.experience_model, run.config.seed)
+
+
 def buffer_of(run: Workspace, episodes: list[Trajectory]) -> ReplayBuffer:
     """A replay buffer seeded with the offline training transitions; held-out tasks are refused."""
     buffer = ReplayBuffer(run.config.retrieval, hidden=held_out(run.data))
@@ -55,7 +61,7 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
 
 
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
-    config, adapter, episodes = run.config, make_adapter(run.config.environment), episodes_of(run, "train")
+    config, adapter, episodes = run.config, make_adapter(run.config.environment), lessons_of(run)
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(backbone_of(run))
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
@@ -87,6 +93,7 @@ def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Tr
     began = time.monotonic()
     with decoding():
         judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in measured])
+    write_judgements(work / "judgements.parquet", judgements)
     metrics = fidelity_metrics(judgements)
     metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
-    return Outcome({"model": "model"}, metrics, costs={"tokens_generated": model.tokens})
+    return Outcome({"model": "model", "judgements": "judgements.parquet"}, metrics, costs={"tokens_generated": model.tokens})

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from prefect import flow, get_run_logger
+from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
 from components.config import Config
@@ -76,7 +76,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         _finish(run, decision)
         progress.after(decision)
     except BaseException as error:
-        _fail(run, error)
+        run.fail(error)
         raise
     return Finished(run.directory, decision)
 
@@ -146,15 +146,6 @@ def _report(run: Workspace, decision: Decision) -> ReportData:
         [*steps, "make ui"],
         run.config.evaluation.confidence,
     )
-
-
-def _fail(run: Workspace, error: BaseException) -> None:
-    """Leave a truthful record: manifest and MLflow say failed, with the reason and the metrics so far."""
-    run.manifest.status = "failed"
-    run.manifest.save(run.directory)
-    run.tracker.set_tags(run.parent, {"dreamgym.failure": f"{type(error).__name__}: {error}"})
-    run.tracker.finish(run.parent, "FAILED")
-    get_run_logger().error("run %s failed; finished stages are kept and reused by the next run", run.manifest.run_id)
 
 
 class _Progress:

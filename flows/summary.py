@@ -47,6 +47,67 @@ def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -
     return table
 
 
+FIDELITY_ROWS = {
+    "next state exact, where determined": "fidelity/next_state_exact/determined",
+    "  the worst class of change": "worst",
+    "  in worlds never seen": "fidelity/next_state_exact/held_out_worlds",
+    "facts that reality contradicts": "fidelity/hallucination_rate",
+    "  where determined": "fidelity/hallucination_rate/determined",
+    "reward precision, near misses": "fidelity/reward_precision/near_miss",
+    "reward recall": "fidelity/reward_recall",
+    "reward precision, policies' steps": "fidelity/policy_reward_precision",
+    "reward recall, policies' steps": "fidelity/policy_reward_recall",
+    "answers that cannot be read": "fidelity/unparsable_rate",
+    "dreamed successes confirmed, 20 steps": "fidelity/rollout_agreement/20",
+    "10th dreamed state exact": "fidelity/open_loop_exact/10",
+}
+"""What a fidelity table shows -> the metric behind it."""
+
+
+def print_fidelity(console: Console, directory: Path) -> None:
+    """The examination of an experience model in one table, and where the rest is."""
+    from components.tracking.runs import read_metrics
+
+    metrics = read_metrics(directory)
+    table = Table(title="The experience model on held-out tasks", title_justify="left")
+    for name in ("", "value", level(0.95), "n"):
+        table.add_column(name, justify="left" if not name else "right")
+    for label, entry in _fidelity_rows(metrics):
+        table.add_row(label, share(entry), interval(entry), f"{entry.get('n', 0):,}")
+    console.print(table)
+    denied = metrics.get("fidelity/denied_successes", {}).get("value", 0)
+    console.print(f"Dreamed successes that the real engine denies: {denied:.0f} (transcripts: denied.json of the stage `fidelity`).")
+    console.print(f"All metrics: {directory / 'metrics.json'}", soft_wrap=True, highlight=False)
+
+
+def _fidelity_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    classes = [metrics.get(f"fidelity/next_state_exact/determined/changed_{name}", {}) for name in ("0", "1_2", "3_plus")]
+    worst = min((entry for entry in classes if entry.get("n")), key=lambda entry: entry["value"], default={})
+    return [(label, worst if name == "worst" else metrics.get(name, {})) for label, name in FIDELITY_ROWS.items()]
+
+
+def print_ablation(console: Console, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """One column a variant, one row a metric; a star where the paired difference from the full model has an interval without zero."""
+    table = Table(title="Ablations of the experience model", title_justify="left")
+    table.add_column("")
+    for name in found:
+        table.add_column(name, justify="right")
+    plain = {name: {metric: entry.to_json() for metric, entry in metrics.items()} for name, metrics in found.items()}
+    for label, _ in _fidelity_rows({}):
+        rows = {name: dict(_fidelity_rows(metrics))[label] for name, metrics in plain.items()}
+        table.add_row(label, *(share(entry) for entry in rows.values()))
+    for score in dict.fromkeys(metric for metrics in plain.values() for metric in metrics if metric.startswith("difference/")):
+        table.add_row(f"{score.removeprefix('difference/')}, minus full", *(_signed(metrics.get(score)) for metrics in plain.values()))
+    console.print(table)
+    console.print("* the 95 % interval of the paired difference over tasks leaves out zero", highlight=False)
+
+
+def _signed(entry: Mapping[str, Any] | None) -> str:
+    if not entry or not entry.get("n"):
+        return ""
+    return f"{entry['value']:+.3f}{'*' if entry['low'] > 0 or entry['high'] < 0 else ' '}"
+
+
 def level(confidence: float) -> str:
     """Head of a column of intervals, such as `95 % interval`."""
     return f"{100 * confidence:.6g} % interval"

@@ -29,7 +29,7 @@ from components.records import SYNTHETIC, Task, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import append_transitions, held_out, read_log, read_tasks
-from flows.experience_model import backbone_of, buffer_of, episodes_of
+from flows.experience_model import backbone_of, buffer_of, episodes_of, lessons_of
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -115,7 +115,7 @@ def _as_example(found: Replay) -> dict[str, Any]:
 
 def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
     """The dream of this run's experience model and offline data."""
-    buffer = buffer_of(run, episodes_of(run, "train"))
+    buffer = buffer_of(run, lessons_of(run))
     model = ExperienceModel.load(run.results["experience_model"].outputs["model"], run.config.experience_model, seed=run.config.seed)
     return model, buffer, _dream(run.config, model, buffer)
 
@@ -136,7 +136,7 @@ def train_in_dream(run: Workspace) -> StageResult:
 def _dream_rl(run: Workspace, work: Path) -> Outcome:
     config, log_dir = run.config, work / "replay"
     directory = run.results["experience_model"].outputs["model"]
-    known = [step for episode in episodes_of(run, "train") for step in episode.steps]
+    known = [step for episode in lessons_of(run) for step in episode.steps]
     known += read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
     with Processes(config.synthetic_rl.processes, partial(dream_of, directory, config, known, held_out(run.data))) as dreams:
         return _learn(run, work, dreams, ExperienceModel.load(directory, config.experience_model, seed=config.seed))

@@ -6,6 +6,7 @@ config and the code it depends on; a key seen before is reused if its outputs st
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from components.tracking.environment import collect_environment
 from components.tracking.hashes import file_hash, with_imports
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
-from components.tracking.runs import new_run_id, start_run_directory
+from components.tracking.runs import new_run_id, start_run_directory, write_metrics
 from components.tracking.stages import StageResult, StageStore
 from components.trajectories.snapshots import data_hash
 from components.trajectories.store import DataLayout
@@ -97,6 +98,11 @@ class Workspace:
         self._note(result, child)
         return result
 
+    def adopt(self, result: StageResult) -> None:
+        """Take a finished stage of another run as this run's own, with an MLflow run of its own below the parent run."""
+        child = self.tracker.start_stage(self.parent, result.name, {"dreamgym.stage_key": result.key})
+        self._note(dataclasses.replace(result, reused=True), child)
+
     def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
         directory, began = self.store.begin(name, key), time.monotonic()
         outcome = work(directory)
@@ -120,6 +126,24 @@ class Workspace:
         for name, value in result.details.get("costs", {}).items():
             setattr(costs, name, getattr(costs, name) + value)
         self.manifest.save(self.directory)
+
+    def finish(self) -> None:
+        """Write the metrics, and leave a record that says finished, in the directory and in MLflow."""
+        write_metrics(self.directory, self.metrics)
+        self.manifest.status = "finished"
+        self.manifest.save(self.directory)
+        self.tracker.log_estimates(self.parent, self.metrics)
+        for name in ("manifest", "metrics", "config"):
+            self.tracker.log_artifact(self.parent, self.directory / f"{name}.json")
+        self.tracker.finish(self.parent)
+
+    def fail(self, error: BaseException) -> None:
+        """Leave a truthful record: manifest and MLflow say failed, with the reason and the metrics so far."""
+        self.manifest.status = "failed"
+        self.manifest.save(self.directory)
+        self.tracker.set_tags(self.parent, {"dreamgym.failure": f"{type(error).__name__}: {error}"})
+        self.tracker.finish(self.parent, "FAILED")
+        get_run_logger().error("run %s failed; finished stages are kept and reused by the next run", self.manifest.run_id)
 
     def count(self, name: str, value: float) -> None:
         """Add a number without uncertainty to the run's metrics."""

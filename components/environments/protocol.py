@@ -96,6 +96,14 @@ class Adapter(Protocol):
         """True if `next_state` shows something that the history could not determine (what lies in the cabinet)."""
         ...
 
+    def well_formed(self, action: str) -> bool:
+        """True if `action` follows the grammar of the world's commands, whether it is possible or not."""
+        ...
+
+    def refused(self, next_state: str) -> bool:
+        """True if `next_state` is the feedback for an action that the world did not carry out."""
+        ...
+
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """What in `next_state` cannot be true if all states of `trajectory` are, in words; empty if nothing.
 

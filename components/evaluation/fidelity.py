@@ -1,55 +1,91 @@
-"""From judgements to the `fidelity/*` metrics, each with its n and interval, and the gate before RL.
+"""From judgements and replays to the `fidelity/*` metrics, each with its n and interval, and the gates before and after RL.
 
-Splits: by how many facts the real step changed (0, 1-2, 3+), and by whether the history determined the outcome or the step
-revealed something new (what lies in a cabinet cannot be known: there only the form can be right).
+Splits of the single steps: by how many facts the real step changed (0, 1-2, 3+); by whether the history determined the outcome or the
+step revealed something new (what lies in a cabinet cannot be known: there only the form can be right); by held-out tasks
+of known worlds or held-out worlds; by whether the real world carried the action out, refused it, or could not read it; and by
+who acted. Steps of one task resemble each other, so all intervals are those of clusters by task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from components.config import FidelityConfig
 from components.errors import FidelityGateClosed
-from components.evaluation.intervals import Estimate, proportion
+from components.evaluation.intervals import Estimate, clustered_proportion, proportion
 from components.experience.agreement import Replay
 from components.experience.fidelity import Judgement
 
-CLASSES = {"changed_0": (0, 0), "changed_1_2": (1, 2), "changed_3_plus": (3, 10**9)}
+CHANGE_CLASSES = ("changed_0", "changed_1_2", "changed_3_plus")
 Metrics = dict[str, Estimate]
+
+SPLITS: dict[str, Callable[[Judgement], bool]] = {
+    "changed_0": lambda j: j.changed == 0,
+    "changed_1_2": lambda j: 1 <= j.changed <= 2,
+    "changed_3_plus": lambda j: j.changed >= 3,
+    "determined": lambda j: not j.revealing,
+    "revealing": lambda j: j.revealing,
+    "held_out_tasks": lambda j: not j.unseen,
+    "held_out_worlds": lambda j: j.unseen,
+    "possible": lambda j: not j.refused,
+    "impossible": lambda j: j.refused and not j.malformed,
+    "malformed": lambda j: j.malformed,
+}
+"""Name of a split -> which judgements are in it."""
 
 
 def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
-    """All single-step metrics of held-out real transitions."""
-    metrics = _metrics_of(judgements, "fidelity")
-    for name, (least, most) in CLASSES.items():
-        metrics |= _metrics_of([j for j in judgements if least <= j.changed <= most], "fidelity", f"/{name}")
-    metrics |= _metrics_of([j for j in judgements if not j.revealing], "fidelity", "/determined")
-    metrics |= _metrics_of([j for j in judgements if j.revealing], "fidelity", "/revealing")
-    metrics |= _metrics_of([j for j in judgements if not j.unseen], "fidelity", "/held_out_tasks")
-    metrics |= _metrics_of([j for j in judgements if j.unseen], "fidelity", "/held_out_worlds")
+    """All single-step metrics of held-out real transitions: in all, by split, by who acted, and of determined steps by change."""
+    metrics = _metrics_of(judgements)
+    for name, belongs in SPLITS.items():
+        metrics |= _metrics_of([j for j in judgements if belongs(j)], f"/{name}")
+    for name in CHANGE_CLASSES:
+        chosen = [j for j in judgements if SPLITS[name](j) and not j.revealing]
+        metrics |= _shares({"next_state_exact": [j.exact for j in chosen]}, chosen, f"/determined/{name}")
     for behaviour in sorted({j.transition.behaviour for j in judgements}):
-        metrics |= _reward_metrics([j for j in judgements if j.transition.behaviour == behaviour], "fidelity/reward", f"/{behaviour}")
+        metrics |= _metrics_of([j for j in judgements if j.transition.behaviour == behaviour], f"/{behaviour}")
     return metrics
 
 
-def _metrics_of(judgements: Sequence[Judgement], prefix: str, suffix: str = "") -> Metrics:
-    claims, truths = sum(j.claims for j in judgements), sum(j.truths for j in judgements)
-    right, wrong = sum(j.right for j in judgements), sum(j.contradicted for j in judgements)
-    return {
-        f"{prefix}/next_state_exact{suffix}": proportion(sum(j.exact for j in judgements), len(judgements)),
-        f"{prefix}/fact_precision{suffix}": proportion(right, claims),
-        f"{prefix}/fact_recall{suffix}": proportion(right, truths),
-        f"{prefix}/hallucination_rate{suffix}": proportion(wrong, claims),
-        f"{prefix}/inconsistency_rate{suffix}": proportion(sum(j.incoherent for j in judgements), len(judgements)),
-        f"{prefix}/unparsable_rate{suffix}": proportion(sum(not j.parsed for j in judgements), len(judgements)),
-    } | _reward_metrics(judgements, f"{prefix}/reward", suffix)
+def _metrics_of(judgements: Sequence[Judgement], suffix: str = "") -> Metrics:
+    shares = {
+        "next_state_exact": [j.exact for j in judgements],
+        "inconsistency_rate": [j.incoherent for j in judgements],
+        "unparsable_rate": [not j.parsed for j in judgements],
+    }
+    tasks, claims = _tasks(judgements), [j.claims for j in judgements]
+    facts = {
+        "fact_precision": ([j.right for j in judgements], claims),
+        "fact_recall": ([j.right for j in judgements], [j.truths for j in judgements]),
+        "hallucination_rate": ([j.contradicted for j in judgements], claims),
+    }
+    counted = {f"fidelity/{name}{suffix}": clustered_proportion(n, tasks, weights=of) for name, (n, of) in facts.items()}
+    return _shares(shares, judgements, suffix) | counted | _reward_metrics(judgements, "reward", suffix)
 
 
-def _reward_metrics(judgements: Sequence[Judgement], prefix: str, suffix: str = "") -> Metrics:
+def _shares(values: dict[str, list[bool]], judgements: Sequence[Judgement], suffix: str) -> Metrics:
+    return {f"fidelity/{name}{suffix}": clustered_proportion(found, _tasks(judgements)) for name, found in values.items()}
+
+
+def _tasks(judgements: Sequence[Judgement]) -> list[str]:
+    return [j.transition.task_id for j in judgements]
+
+
+def _reward_metrics(judgements: Sequence[Judgement], name: str, suffix: str = "") -> Metrics:
     claimed = [j for j in judgements if j.predicted_reward > 0.5]
     earned = [j for j in judgements if j.reward > 0.5]
-    both = sum(j.reward > 0.5 for j in claimed)
-    return {f"{prefix}_precision{suffix}": proportion(both, len(claimed)), f"{prefix}_recall{suffix}": proportion(both, len(earned))}
+    return {
+        f"fidelity/{name}_precision{suffix}": clustered_proportion([j.reward > 0.5 for j in claimed], _tasks(claimed)),
+        f"fidelity/{name}_recall{suffix}": clustered_proportion([j.predicted_reward > 0.5 for j in earned], _tasks(earned)),
+    }
+
+
+def examined_policies(judgements: Sequence[Judgement]) -> Metrics:
+    """Single steps of policies' real episodes (the behaviour is the policy's name): of each, and the rewards of all together."""
+    metrics = _reward_metrics(judgements, "policy_reward")
+    for policy in dict.fromkeys(j.transition.behaviour for j in judgements):
+        metrics |= _metrics_of([j for j in judgements if j.transition.behaviour == policy], f"/{policy}")
+    return metrics
 
 
 def policy_metrics(judgements: Sequence[Judgement], replays: Sequence[Replay], dreamed: int, wins: int, *, suffix: str) -> Metrics:
@@ -61,7 +97,7 @@ def policy_metrics(judgements: Sequence[Judgement], replays: Sequence[Replay], d
         dreamed: dreamed episodes in all; wins: real episodes won (of as many).
     """
     agreeing, compared = sum(r.agreeing for r in replays), sum(r.compared for r in replays)
-    return _reward_metrics(judgements, "fidelity/policy_reward", f"/{suffix}") | {
+    return _reward_metrics(judgements, "policy_reward", f"/{suffix}") | {
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
         f"fidelity/rollout_state_agreement/{suffix}": proportion(agreeing, compared),
         f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed),

@@ -1,8 +1,9 @@
 """Numbers that carry their n and an interval: proportions, means, and differences of success on the same games.
 
-Sources: Wilson (1927) for a proportion; Student's t for a mean; Newcombe (1998), Statistics in Medicine 17:2635, method 10,
-for a difference of paired proportions; the exact (binomial) test of McNemar (1947) for its p-value. No resampling and no
-random numbers: the same input always gives the same interval.
+Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters; Student's t for a
+mean; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a difference of paired proportions; the exact
+(binomial) test of McNemar (1947) for its p-value. No resampling and no random numbers: the same input always gives the
+same interval.
 """
 
 from __future__ import annotations
@@ -59,10 +60,44 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
         raise ValueError(f"{successes} successes of {n}; expected 0 <= successes <= n")
     if n == 0:
         return Estimate(0.0, 0, 0.0, 1.0)
-    z, p = _normal_quantile(confidence), successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return Estimate(p, n, 0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
+    return _wilson(successes / n, n, n, confidence)
+
+
+def _wilson(p: float, n: int, effective: float, confidence: float) -> Estimate:
+    z = _normal_quantile(confidence)
+    centre = (p + z * z / (2 * effective)) / (1 + z * z / effective)
+    half = z / (1 + z * z / effective) * math.sqrt(p * (1 - p) / effective + z * z / (4 * effective * effective))
+    return Estimate(p, n, 0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
+
+
+def clustered_proportion(
+    successes: Sequence[int], clusters: Sequence[str], confidence: float = 0.95, weights: Sequence[int] | None = None
+) -> Estimate:
+    """Share of successes where observations of one cluster (the steps of a task's episodes) resemble each other.
+
+    The Wilson interval at the effective sample size n / d, where d is the design effect: the variance of the ratio estimator
+    between clusters (Cochran 1977, section 9A.1) over that of independent observations, at least 1. The n given back is the
+    number of observations.
+
+    Args:
+        weights: observations behind each entry (facts of a state), of which `successes` count; None: one each.
+
+    Raises:
+        ValueError: sequences of different lengths.
+    """
+    sizes = [1] * len(successes) if weights is None else list(weights)
+    if not len(successes) == len(clusters) == len(sizes):
+        raise ValueError(f"{len(successes)} outcomes, {len(clusters)} clusters, {len(sizes)} weights; expected as many")
+    total, won = sum(sizes), int(sum(successes))
+    plain = proportion(won, total, confidence)
+    residuals: dict[str, float] = {}
+    for success, cluster, size in zip(successes, clusters, sizes, strict=True):
+        residuals[cluster] = residuals.get(cluster, 0.0) + success - plain.value * size
+    groups, independent = len(residuals), total * plain.value * (1 - plain.value)
+    if groups < 2 or independent == 0:
+        return plain
+    effect = max(1.0, groups / (groups - 1) * math.fsum(r * r for r in residuals.values()) / independent)
+    return _wilson(plain.value, total, total / effect, confidence)
 
 
 def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:

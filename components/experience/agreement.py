@@ -1,8 +1,8 @@
-"""Is a dreamed success a real one? Dreamed episodes are replayed action by action in the real engine.
+"""Is a dreamed episode a real one? It is replayed action by action in the real engine.
 
 The real world of the replay is the one that the dream described (`Adapter.embody`), so a dream may invent what no one has
-seen yet, but must draw the right conclusions from it. A dream that contradicts itself has no such world and counts as not
-confirmed. The real steps spent here are check interactions: counted, but not training.
+seen yet, but must draw the right conclusions from it. A dream that contradicts itself has no such world: none of its states counts as
+confirmed, and neither does its success. The real steps spent here are check interactions: counted, but not training.
 """
 
 from __future__ import annotations
@@ -19,27 +19,38 @@ from components.records import Task, Trajectory
 class Replay:
     """One dreamed episode in the real engine.
 
-    `confirmed`: the real engine rewarded the last action, as the dream did (for a dreamed success), and nothing before it.
-    `agreeing` of `compared` states were the same text. `reason` says why a success was denied.
+    `confirmed`: the real engine rewarded the last action and nothing before it where the dream ended in success, and nothing where it
+    did not. `same` tells of each dreamed state whether the real one is the same text. `reason` says why the end was denied.
+    `playable` is False where no world could be built.
     """
 
     dreamed: Trajectory
     confirmed: bool
-    agreeing: int
-    compared: int
+    same: tuple[bool, ...]
     reason: str = ""
     real_states: tuple[str, ...] = ()
+    playable: bool = True
+
+    @property
+    def agreeing(self) -> int:
+        """States that are the same text."""
+        return sum(self.same)
+
+    @property
+    def compared(self) -> int:
+        """States in all."""
+        return len(self.same)
 
 
 def replay(adapter: Adapter, dreamed: Sequence[Trajectory]) -> tuple[list[Replay], int]:
-    """Replay each dreamed success; the replays in the same order, and the real steps spent."""
+    """Replay each dreamed episode; the replays in the same order, and the real steps spent."""
     worlds: dict[int, Task] = {}
     results: dict[int, Replay] = {}
     for number, episode in enumerate(dreamed):
         try:
             worlds[number] = adapter.embody(episode)
         except EnvironmentFailure as failure:
-            results[number] = Replay(episode, False, 0, len(episode.steps), f"contradicts itself: {failure}")
+            results[number] = Replay(episode, False, (False,) * len(episode.steps), f"contradicts itself: {failure}", playable=False)
     environment = adapter.open()
     try:
         results |= _replay_in(environment, {number: dreamed[number] for number in worlds}, worlds)
@@ -68,8 +79,9 @@ def _replay_in(environment: object, episodes: dict[int, Trajectory], worlds: dic
 
 
 def _judge(dreamed: Trajectory, states: list[str], rewards: list[float]) -> Replay:
-    agreeing = sum(step.next_state == state for step, state in zip(dreamed.steps, states, strict=False))
+    padded = [*states, *[""] * (len(dreamed.steps) - len(states))]
+    same = tuple(step.next_state == state for step, state in zip(dreamed.steps, padded, strict=True))
     won_at = next((place for place, reward in enumerate(rewards) if reward > 0.5), None)
-    last = len(dreamed.steps) - 1
-    reason = "" if won_at == last else "the real engine denies it" if won_at is None else f"was won at step {won_at}, not {last}"
-    return Replay(dreamed, won_at == last, agreeing, len(dreamed.steps), reason, tuple(states))
+    last = len(dreamed.steps) - 1 if dreamed.success else None
+    denied = "the real engine denies it" if won_at is None else f"was won at step {won_at}, not {'at all' if last is None else last}"
+    return Replay(dreamed, won_at == last, same, "" if won_at == last else denied, tuple(states))

@@ -7,11 +7,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from components.config import ExperienceModelConfig
+from components.errors import DataError
 from components.experience.prompts import render_trajectory, render_variation
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory
+
+
+def chosen(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int) -> list[Trajectory]:
+    """The offline episodes that the config lets a model learn from and retrieve: those of `behaviours`, at most `transitions` steps.
+
+    A limit takes whole tasks, with all their episodes, in an order drawn from `seed`: a smaller set is part of every larger one.
+
+    Raises:
+        DataError: none is left.
+    """
+    kept = [e for e in episodes if not config.behaviours or e.steps[0].behaviour in config.behaviours]
+    if config.transitions:
+        names = list(dict.fromkeys(episode.task.id for episode in kept))
+        random.Random(seed).shuffle(names)
+        kept = _up_to(kept, names, config.transitions)
+    if not kept:
+        found = f"No offline episode is left of {len(episodes)} with behaviours {config.behaviours} and {config.transitions} transitions."
+        raise DataError(found, "Expected at least one.", "Raise experience_model.transitions or name other behaviours.")
+    return kept
+
+
+def _up_to(episodes: Sequence[Trajectory], tasks: Sequence[str], most: int) -> list[Trajectory]:
+    """Episodes of the first tasks, until the next would exceed `most` transitions."""
+    steps: dict[str, int] = {}
+    for episode in episodes:
+        steps[episode.task.id] = steps.get(episode.task.id, 0) + len(episode.steps)
+    inside, total = set(), 0
+    for task in tasks:
+        total += steps[task]
+        if total > most:
+            break
+        inside.add(task)
+    return [episode for episode in episodes if episode.task.id in inside]
 
 
 def transition_examples(

@@ -24,7 +24,8 @@ class Judgement:
     `claims` are the facts that the prediction asserts, `right` those that the real state asserts too, `truths` those of the
     real state, `contradicted` the claims that it denies; `incoherent` says that the prediction contradicts its own history.
     `changed` counts the facts that the real step changed; `revealing` says that the history could not determine the outcome.
-    `unseen` says that no training task plays in its world. Rewards are 0 or 1.
+    `unseen` says that no training task plays in its world, `refused` that the real world did not carry the action out, `malformed`
+    that it is no command at all. Rewards are 0 or 1.
     """
 
     transition: Transition
@@ -39,8 +40,11 @@ class Judgement:
     changed: int
     revealing: bool
     unseen: bool
+    refused: bool
+    malformed: bool
     reward: float
     predicted_reward: float
+    reasoning: str = ""
 
 
 def measure(
@@ -86,8 +90,11 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
         changed=len({fact for fact in truth - before if fact[0] != "event"}),
         revealing=adapter.revealing(history, real.action, real.next_state),
         unseen=adapter.unseen(history.task),
+        refused=adapter.refused(real.next_state),
+        malformed=not adapter.well_formed(real.action),
         reward=real.reward,
         predicted_reward=answer.reward if answer else 0.0,
+        reasoning=answer.reasoning if answer else "",
     )
 
 

@@ -16,7 +16,7 @@ from components.experience.fidelity import Judgement
 GOOD = Judgement(
     transition=make_transition(behaviour="expert"), predicted="s", parsed=True, exact=True, claims=4, right=4, truths=4, contradicted=0,
     incoherent=False,
-    changed=1, revealing=False, unseen=False, reward=0.0, predicted_reward=0.0,
+    changed=1, revealing=False, unseen=False, refused=False, malformed=False, reward=0.0, predicted_reward=0.0,
 )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def test_of_nothing_nothing_is_known():
 
 def test_the_policys_metrics_count_dreamed_successes_and_real_ones():
     episode = make_episode(make_task(), ("go", "s"), ("go", "s"), won=True)
-    replays = [Replay(episode, True, 2, 2), Replay(episode, False, 1, 2, "denied"), Replay(episode, False, 0, 2, "contradicts itself")]
+    replays = [Replay(episode, won, same) for won, same in ((True, (True, True)), (False, (True, False)), (False, (False, False)))]
     metrics = policy_metrics(MIXED, replays, dreamed=8, wins=2, suffix="cloned")
     names = ["rollout_agreement", "rollout_state_agreement", "dreamed_success_rate", "real_success_rate", "policy_reward_precision"]
     assert pairs(metrics, *(f"fidelity/{name}/cloned" for name in names)) == [
@@ -129,7 +129,7 @@ def test_a_gate_without_one_claimed_success_is_closed():
 
 def agreement(confirmed, count):
     episode = make_episode(make_task(), ("go", "s"), won=True)
-    return policy_metrics([], [Replay(episode, n < confirmed, 1, 1) for n in range(count)], dreamed=20, wins=0, suffix="dreamed")
+    return policy_metrics([], [Replay(episode, n < confirmed, (True,)) for n in range(count)], dreamed=20, wins=0, suffix="dreamed")
 
 
 def test_denied_dreams_close_the_gate_of_the_policy():

@@ -1,10 +1,11 @@
 """Intervals against values worked out by hand or printed in their sources."""
 
 import math
+import random
 
 import pytest
 
-from components.evaluation.intervals import Estimate, exact, mcnemar, mean, paired_difference, proportion
+from components.evaluation.intervals import Estimate, clustered_proportion, exact, mcnemar, mean, paired_difference, proportion
 
 
 def outcomes(both, gained, lost, neither):
@@ -107,3 +108,43 @@ def test_equal_outcomes_differ_by_nothing():
 def test_json_has_the_four_keys():
     assert exact(12).to_json() == {"value": 12.0, "n": 1, "low": 12.0, "high": 12.0}
     assert set(paired_difference([True], [False]).to_json()) == {"value", "n", "low", "high"}
+
+
+def test_observations_of_one_cluster_that_agree_count_as_one():
+    """Ten clusters of ten equal outcomes: as wide as ten observations (times the small-sample factor 10/9), n is still 100."""
+    outcomes = [cluster < 5 for cluster in range(10) for _ in range(10)]
+    names = [str(cluster) for cluster in range(10) for _ in range(10)]
+    found = clustered_proportion(outcomes, names)
+    assert (found.value, found.n) == (0.5, 100)
+    assert found.high - found.low > 0.9 * (proportion(5, 10).high - proportion(5, 10).low)
+
+
+def test_independent_clusters_change_nothing():
+    outcomes = [n % 4 != 0 for n in range(400)]
+    each = clustered_proportion(outcomes, [str(n) for n in range(400)])
+    plain = proportion(300, 400)
+    assert (each.value, each.n) == (plain.value, plain.n)
+    assert each.low == pytest.approx(plain.low, abs=1e-3) and each.high == pytest.approx(plain.high, abs=1e-3)
+    assert clustered_proportion(outcomes, ["one"] * 400) == plain
+
+
+def test_weights_count_observations_and_ends_are_kept():
+    assert clustered_proportion([3, 1], ["a", "b"], weights=[4, 4]).value == 0.5
+    assert clustered_proportion([3, 1], ["a", "b"], weights=[4, 4]).n == 8
+    assert clustered_proportion([], []) == proportion(0, 0)
+    assert clustered_proportion([True] * 5, list("abcab")) == proportion(5, 5)
+    with pytest.raises(ValueError, match="expected as many"):
+        clustered_proportion([True], [])
+
+
+def test_clustered_intervals_cover_what_they_should():
+    """400 samples of 20 clusters of 15 with rates from a Beta(2, 2): nearly all intervals hold the mean, of the plain ones too few."""
+    rng = random.Random(0)
+    inside = {"clustered": 0, "plain": 0}
+    for _ in range(400):
+        rates = [rng.betavariate(2, 2) for _ in range(20)]
+        outcomes = [rng.random() < rate for rate in rates for _ in range(15)]
+        names = [str(n) for n in range(20) for _ in range(15)]
+        for name, found in (("clustered", clustered_proportion(outcomes, names)), ("plain", proportion(sum(outcomes), 300))):
+            inside[name] += found.low <= 0.5 <= found.high
+    assert inside["clustered"] >= 0.92 * 400 > 0.85 * 400 > inside["plain"]

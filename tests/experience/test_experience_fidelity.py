@@ -98,6 +98,7 @@ def test_forged_successes_are_denied_with_a_reason(adapter, won):
     assert replays[1].reason == "the real engine denies it" and replays[1].agreeing == replays[1].compared
     assert replays[2].reason.startswith("contradicts itself: The dream's world has no")
     assert (replays[2].agreeing, replays[2].compared, replays[2].real_states) == (0, len(won[1].steps), ())
+    assert [r.playable for r in replays] == [True, True, False, True]
     assert spent == sum(len(r.real_states) for r in replays)
 
 
@@ -120,6 +121,16 @@ def test_a_dream_that_shows_the_wrong_conclusion_is_denied(adapter):
     plain = make_episode(make_task(parent="t9"), *steps, won=True)  # a made-up task: its dream is its world
     replays, _ = replay(adapter, [cold, plain])
     assert [(r.confirmed, r.agreeing, r.compared) for r in replays] == [(False, 4, 4), (True, 4, 4)]
+
+
+def test_an_episode_without_success_is_compared_state_by_state(adapter, played):
+    """Real episodes that did not find what they sought: in the world that they described every state is theirs again."""
+    lost = [e for name in ("noisy", "near_miss", "random") for e in played[name] if not e.success]
+    replays, _ = replay(adapter, lost)
+    assert len(lost) > 5 and all(r.playable and r.confirmed and all(r.same) for r in replays), [(r.reason, r.same) for r in replays]
+    liar = replace(lost[0], steps=(*lost[0].steps[:2], replace(lost[0].steps[2], next_state="At desk 1: lies." + H)))
+    (found,), _ = replay(adapter, [liar])
+    assert (found.confirmed, found.same) == (True, (True, True, False))
 
 
 def test_dreams_without_a_world_spend_nothing(adapter):

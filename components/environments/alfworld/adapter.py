@@ -24,7 +24,7 @@ from components.environments.alfworld.games import (
     kind,
     make_world,
 )
-from components.environments.alfworld.knowledge import learn, read_goal
+from components.environments.alfworld.knowledge import learn, read_goal, well_formed
 from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
 from components.environments.alfworld.workers import Workers
 from components.environments.protocol import Behaviour, Environment, Fact, Step
@@ -135,6 +135,14 @@ class AlfworldAdapter:
             return False
         known = learn(trajectory)
         return seen.place not in known.contents if seen.door != "closed" else not known.known(seen.place)
+
+    def well_formed(self, action: str) -> bool:
+        """See `knowledge.well_formed`."""
+        return well_formed(action)
+
+    def refused(self, next_state: str) -> bool:
+        """True if the engine said that nothing happens."""
+        return read_state(next_state).event == "failed"
 
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """See `coherence.contradiction`."""

@@ -3,14 +3,15 @@
 A dream may rightly invent what no one has seen yet. So a dreamed episode is judged in the game in which everything it
 revealed is true from the start: replaying the dreamed actions there tells whether the dream drew the right conclusions. Of
 an object that the dream shows in two places without anyone having moved it, the first mention counts; what it said later is
-then a state that the real engine does not confirm, and an action that relied on it fails there.
+then a state that the real engine does not confirm, and an action that relied on it fails there. What the goal needs and an
+episode without success never came across lies where it never looked.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from components.environments.alfworld.games import AFFORDS, HOLDS, LAMPS, PORTABLE, TREATMENTS, World, kind, natural
+from components.environments.alfworld.games import AFFORDS, HOLDS, LAMPS, OPENABLE, PORTABLE, TREATMENTS, World, kind, natural
 from components.environments.alfworld.knowledge import Goal, read_goal
 from components.environments.alfworld.states import read_state
 from components.errors import EnvironmentFailure
@@ -21,8 +22,8 @@ def embody(dreamed: Trajectory) -> Task:
     """The task of the real game that `dreamed` described.
 
     Raises:
-        EnvironmentFailure: no such game exists: the dream never shows what its goal needs (the engine loads no game whose
-            goal is out of reach from the start), or starts with its goal reached.
+        EnvironmentFailure: no such game exists: the dream has looked everywhere and not shown what its goal needs (the engine
+            loads no game whose goal is out of reach from the start), or starts with its goal reached.
     """
     goal = read_goal(dreamed.task.instruction)
     if goal is None:
@@ -31,6 +32,8 @@ def embody(dreamed: Trajectory) -> Task:
         raise EnvironmentFailure(f"The dreamed task {dreamed.task.instruction!r} asks for what no game has.")
     room = read_state(dreamed.task.initial_state)
     placement = _initial_placement(dreamed, set(room.contents))
+    if not dreamed.success:
+        _hide(goal, dreamed, room.contents, placement)
     if lacking := _lacking(goal, {kind(name) for name in room.contents}, [kind(thing) for thing in placement]):
         raise EnvironmentFailure(f"The dream's world has no {lacking} for {dreamed.task.instruction!r}.")
     if _solved(goal, placement):
@@ -40,6 +43,23 @@ def embody(dreamed: Trajectory) -> Task:
         tuple(sorted(room.contents, key=natural)), dict(sorted(placement.items(), key=lambda item: natural(item[0]))),
     )  # fmt: skip
     return replace(dreamed.task, id=f"{dreamed.task.id}/embodied", split=TRAIN, spec=world.to_json(), parent="")
+
+
+def _hide(goal: Goal, dreamed: Trajectory, receptacles: tuple[str, ...], placement: dict[str, str]) -> None:
+    """Put what the goal needs and the dream never showed where it never looked, so that an episode without success has a world too."""
+    looked = {seen.place for seen in map(read_state, dreamed.states) if seen.event == "at" and seen.door != "closed"}
+    for wanted, count in ((goal.target, 2 if goal.family == "pick_two_obj_and_place" else 1), (goal.lamp, 1 if goal.lamp else 0)):
+        number = 0
+        while sum(kind(thing) == wanted for thing in placement) < count:
+            number += 1
+            holds = [r for r in receptacles if r not in looked and _keeps(r, wanted) and kind(r) != goal.parent]
+            if not holds or number > 9:
+                return
+            placement.setdefault(f"{wanted} {number}", holds[0])
+
+
+def _keeps(receptacle: str, wanted: str) -> bool:
+    return kind(receptacle) not in OPENABLE if wanted in LAMPS else wanted in HOLDS[kind(receptacle)]
 
 
 def _lacking(goal: Goal, places: set[str], things: list[str]) -> str:

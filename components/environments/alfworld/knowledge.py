@@ -159,6 +159,11 @@ _ACTIONS = re.compile(
 )
 
 
+def well_formed(action: str) -> bool:
+    """True if `action` has the form of one of the engine's commands."""
+    return bool(_ACTIONS.match(action.strip()))
+
+
 class Need(NamedTuple):
     """Whether it holds, how one says that it does or does not, and the comparison that shows it ("" if that stands beside it anyway)."""
 

@@ -1,0 +1,122 @@
+"""Ablations: what each part of the experience model is worth, over several seeds, as a table and a figure.
+
+    dreamgym ablate fidelity --seeds 0,1,2 --json docs/results/fidelity.json
+
+A cell is one variant with one seed: an MLflow run with its manifest, made of stages that are kept, so that a study that was
+interrupted goes on where it was, and a cell that is finished is read back in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger
+
+from components.config import Config
+from components.errors import ConfigError
+from components.evaluation.ablation import FULL, differences, pooled, variants, varied
+from components.evaluation.ablation_figure import draw_ablation, draw_data_curve
+from components.evaluation.intervals import Estimate
+from components.evaluation.judgements import read_judgements
+from components.evaluation.open_loop import Rehearsal, read_rehearsals
+from components.experience.fidelity import Judgement
+from components.tracking.atomic import write_json
+from components.tracking.runs import checked_metrics
+from components.trajectories.store import DataLayout, read_transitions
+from flows.experience_model import fine_tune_experience_model
+from flows.fidelity import examine, examine_dream
+from flows.validate import validate_data
+from flows.workspace import Workspace
+
+BORROWED = ("clone", "synthetic_rl", "policy_episodes")
+"""Stages that every variant of a seed takes from the full model: the policies, and what they did in reality."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one variant with one seed was measured to be."""
+
+    judgements: list[Judgement]
+    rehearsals: list[Rehearsal]
+
+
+@flow(name="ablate-fidelity", validate_parameters=False)
+def ablate_fidelity(
+    config: Config, root: Path, seeds: Sequence[int], wanted: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> dict[str, dict[str, Estimate]]:
+    """Metrics of each variant (name -> changes of the config) over all seeds, and its paired differences from the full model."""
+    cells: dict[str, list[Cell]] = {name: [] for name in wanted}
+    for seed in seeds:
+        full = examine(varied(config, {}, seed), root)
+        for name, changes in wanted.items():
+            get_run_logger().info("%s, seed %d", name, seed)
+            run = full if name == FULL else _variant(varied(config, changes, seed), root, full, name)
+            cells[name].append(_cell(run))
+    return summarise(cells)
+
+
+def chosen_variants(names: str, sizes: str) -> dict[str, Any]:
+    """The variants named, separated by commas (none: all), and one of each size; the full model is always among them.
+
+    Raises:
+        ConfigError: a name that there is not, or a size that is no number.
+    """
+    known, asked = variants(()), [name.strip() for name in names.split(",") if name.strip()]
+    numbers = [size.strip() for size in sizes.split(",") if size.strip()]
+    wrong = [name for name in asked if name not in known] + [size for size in numbers if not size.isdigit()]
+    if wrong:
+        raise ConfigError(f"There is no variant {wrong[0]!r}.", f"Expected some of {', '.join(known)}, and sizes as whole numbers.")
+    chosen = {name: known[name] for name in known if name == FULL or not asked or name in asked}
+    return chosen | {name: changes for name, changes in variants([int(size) for size in numbers]).items() if name not in known}
+
+
+def write_ablation(
+    found: Mapping[str, Mapping[str, Estimate]], *, json_file: Path | None, figure: Path | None, curve: Path | None, root: Path
+) -> list[Path]:
+    """The files asked for; their paths."""
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        values = {name: checked_metrics({metric: e.to_json() for metric, e in metrics.items()}) for name, metrics in found.items()}
+        write_json(json_file, values)
+    if figure is not None:
+        draw_ablation(found, figure)
+    if curve is not None:
+        total = len(read_transitions(DataLayout(root / "data").trajectories("train")))
+        draw_data_curve(found, curve, total)
+    return [path for path in (json_file, figure, curve) if path is not None]
+
+
+def _variant(config: Config, root: Path, full: Workspace, name: str) -> Workspace:
+    """Another experience model before the same questions."""
+    run = Workspace(config, root.resolve())
+    run.start(f"fidelity {name}")
+    try:
+        validate_data(run)
+        fine_tune_experience_model(run)
+        for stage in BORROWED:
+            run.adopt(full.results[stage])
+        examine_dream(run)
+        run.finish()
+    except BaseException as error:
+        run.fail(error)
+        raise
+    return run
+
+
+def _cell(run: Workspace) -> Cell:
+    outputs = run.results["fidelity"].outputs
+    return Cell(read_judgements(outputs["judgements"]), read_rehearsals(outputs["rehearsals"]))
+
+
+def summarise(cells: dict[str, list[Cell]]) -> dict[str, dict[str, Estimate]]:
+    """Pooled metrics of each variant; those other than the full model with their differences from it."""
+    judged = {name: [j for cell in found for j in cell.judgements] for name, found in cells.items()}
+    dreamed = {name: [r for cell in found for r in cell.rehearsals] for name, found in cells.items()}
+    metrics = {name: pooled(judged[name], dreamed[name]) for name in cells}
+    for name in cells:
+        if FULL in cells and name != FULL:
+            metrics[name] |= differences(judged[FULL], judged[name])
+    return metrics
