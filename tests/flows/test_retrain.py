@@ -15,14 +15,14 @@ SMALL = [
     *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2"),
     *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
-    "fidelity.min_rollout_agreement=0",
+    *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
 ]
 
 
-def run(clone, *overrides):
-    """`dreamgym retrain` in the clone: (exit code, output, seconds)."""
+def run(clone, *overrides, verb=("retrain",)):
+    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds)."""
     environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "retrain", *SMALL, *overrides]
+    command = [sys.executable, "-c", "from flows.cli import main; main()", *verb, *SMALL, *overrides]
     began = time.monotonic()
     done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=560)
     return done.returncode, done.stdout + done.stderr, time.monotonic() - began
@@ -109,3 +109,30 @@ def test_a_refused_promotion_is_a_normal_outcome(clone, first):
     code, output, _ = run(clone, "promotion.threshold=1")
     assert code == 4
     assert "floor" in output
+
+
+def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
+    """What the first run made is reused; each variant has a run of its own, and its differences are paired by task."""
+    files = [clone / name for name in ("fidelity.json", "fidelity.png", "curve.svg")]
+    options = ["--seeds", "0", "--variants", "no-reasoning", "--sizes", "500", "--json", files[0], "--figure", files[1], "--curve", files[2]]
+    code, output, _ = run(clone, verb=("ablate", "fidelity", *map(str, options)))
+    assert code == 0, output
+    found = json.loads(files[0].read_text())
+    assert list(found) == ["full", "no-reasoning", "data-500"]
+    names = {"fidelity/next_state_exact/determined", "fidelity/policy_reward_precision", "fidelity/open_loop_exact/5"}
+    assert all(names <= metrics.keys() for metrics in found.values())
+    assert found["full"]["fidelity/next_state_exact"]["n"] == found["data-500"]["fidelity/next_state_exact"]["n"]
+    assert "difference/next_state_exact/determined" in found["no-reasoning"] and "difference/fact_recall" not in found["full"]
+    assert files[1].stat().st_size > 5000 and files[2].read_text().startswith("<?xml")
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    stages = {stage["name"]: stage["reused"] for stage in manifest["stages"]}
+    assert stages == {
+        "validate": True, "experience_model": False, "clone": True, "synthetic_rl": True, "policy_episodes": True, "fidelity": False
+    }  # fmt: skip
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert {"bound/value", "fidelity/denied_successes", "fidelity/next_state_exact/untrained"} <= metrics.keys()
+
+
+def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone, first):
+    code, output, seconds = run(clone, verb=("ablate", "fidelity", "--variants", "no-reasonning"))
+    assert code == 2 and "no-reasonning" in output and "no-reasoning" in output and seconds < 60
