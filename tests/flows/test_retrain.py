@@ -114,8 +114,9 @@ def test_a_refused_promotion_is_a_normal_outcome(clone, first):
 def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
     """What the first run made is reused; each variant has a run of its own, and its differences are paired by task."""
     files = [clone / name for name in ("fidelity.json", "fidelity.png", "curve.svg")]
-    options = ["--seeds", "0", "--variants", "no-reasoning", "--sizes", "500", "--json", files[0], "--figure", files[1], "--curve", files[2]]
-    code, output, _ = run(clone, verb=("ablate", "fidelity", *map(str, options)))
+    options = ["--seeds=0", "--variants=no-reasoning", "--sizes=500"]
+    options += [f"--{name}={file}" for name, file in zip(("json", "figure", "curve"), files, strict=True)]
+    code, output, _ = run(clone, verb=("ablate", "fidelity", *options))
     assert code == 0, output
     found = json.loads(files[0].read_text())
     assert list(found) == ["full", "no-reasoning", "data-500"]
