@@ -94,8 +94,15 @@ def play_episodes(config: Config, name: str, tasks: list[Task], on_batch: OnBatc
         raise EnvironmentFailure(
             "No behaviour has an episode.", "Expected at least one.", "Set data.expert=1 and data.near_miss=2, for example."
         )
-    get_run_logger().info("%s: playing %d episodes of %d tasks", name, len(episodes), len(tasks))
-    report = None if on_batch is None else (lambda done, count: on_batch(name, done, count))
+    log = get_run_logger()
+    log.info("%s: playing %d episodes of %d tasks", name, len(episodes), len(tasks))
+
+    def report(done: int, count: int) -> None:
+        if on_batch is not None:
+            on_batch(name, done, count)
+        if 10 * done // count > 10 * max(0, done - ROWS) // count:
+            log.info("%s: %d of %d episodes", name, done, count)
+
     played = collect(adapter, episodes, config.environment.max_steps, rows=ROWS, on_batch=report)
     if len(played) < len(episodes):
         found = f"The engine broke {len(episodes) - len(played)} of {len(episodes)} episodes of {name}."
