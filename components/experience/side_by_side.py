@@ -1,0 +1,193 @@
+"""A person's episode in the dream and, if wanted, the same actions in the real world beside it; what in the two states disagrees.
+
+A dream may invent what no one has seen yet, so a difference is an error only where the episode so far determined the
+outcome: a step at which both worlds reveal something is marked `revealing`. Its marks are of the step, not of each fact, and
+from the first difference on the two are different worlds. The fair question is then the one of `confirm`: whether the real
+engine, in the world that the dream described, answers the same actions with the same states. What a fact is, and what denies
+it, the adapter alone knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from components.environments.protocol import Adapter, Environment, Fact, Step
+from components.experience.agreement import replay
+from components.records import Task, Trajectory, Transition
+
+
+class End(StrEnum):
+    """Why an episode is over."""
+
+    WON = "success"
+    LOST = "failure"
+    NO_ANSWER = "no answer"
+    LIMIT = "step limit"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The facts of a dreamed state held against those of the real one after the same actions.
+
+    `contradicted` are the dream's that the real state denies, `unsaid` those on which it is silent, `missing` those that it
+    alone asserts. `revealing`: both states showed what no one had seen, and the dream did not contradict itself.
+    """
+
+    same_text: bool
+    agreed: frozenset[Fact]
+    contradicted: frozenset[Fact]
+    unsaid: frozenset[Fact]
+    missing: frozenset[Fact]
+    revealing: bool
+
+    @property
+    def differing(self) -> int:
+        """How many facts one of the two states asserts alone."""
+        return len(self.contradicted) + len(self.unsaid) + len(self.missing)
+
+    @property
+    def same_facts(self) -> bool:
+        """True if both states assert the same."""
+        return not self.differing
+
+
+def compare(adapter: Adapter, dreamed: Trajectory, real: Trajectory) -> Comparison:
+    """The last state of `dreamed` beside the last one of `real`; both hold at least one step, the last actions are the same."""
+    claims, truth = adapter.facts(dreamed), adapter.facts(real)
+    denied = frozenset(claim for claim in claims if adapter.contradicts(claim, truth))
+    before, last = dreamed.up_to(len(dreamed.steps) - 1), dreamed.steps[-1]
+    revealing = _reveals(adapter, real) and _reveals(adapter, dreamed) and not adapter.contradiction(before, last.next_state)
+    same_text = last.next_state == real.steps[-1].next_state
+    return Comparison(
+        same_text, frozenset(claims & truth), denied, frozenset(claims - truth - denied), frozenset(truth - claims), revealing
+    )
+
+
+def _reveals(adapter: Adapter, trajectory: Trajectory) -> bool:
+    last = trajectory.steps[-1]
+    return adapter.revealing(trajectory.up_to(len(trajectory.steps) - 1), last.action, last.next_state)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One action and what followed; `number` counts from 1. `real` and `comparison` are None where there is nothing to hold against."""
+
+    number: int
+    action: str
+    dreamed: Step
+    real: Step | None = None
+    comparison: Comparison | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """True if the dream had no answer that could be read and believed."""
+        return bool(self.dreamed.info.get("unparsable"))
+
+    @property
+    def same_outcome(self) -> bool:
+        """True if both worlds gave the same reward and both went on or both ended."""
+        return self.real is None or (self.dreamed.reward, self.dreamed.done) == (self.real.reward, self.real.done)
+
+    @property
+    def agrees(self) -> bool:
+        """True if facts, reward and end are the same in both worlds; False as well where there is nothing to compare."""
+        return self.comparison is not None and self.comparison.same_facts and self.same_outcome
+
+
+class Playthrough:
+    """One episode of `task` in the dream, and in the real world if one is given; both are worlds of one row."""
+
+    def __init__(self, adapter: Adapter, dream: Environment, task: Task, max_steps: int, real: Environment | None = None) -> None:
+        self.adapter, self.task, self.max_steps = adapter, task, max_steps
+        self._dream, self._real = dream, real
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin the task anew in both worlds. Raises EnvironmentFailure if the real one cannot be loaded."""
+        self.turns: list[Turn] = []
+        self.dreamed, self.real = Trajectory(self.task), None if self._real is None else Trajectory(self.task)
+        self._dream.reset([self.task])
+        if self._real is not None:
+            self.real = Trajectory(replace(self.task, initial_state=self._real.reset([self.task])[0]))
+        self.real_over = False
+
+    def act(self, action: str) -> Turn:
+        """Play one action in both worlds; in the real one only while its episode goes on."""
+        assert not self.end, "the episode is over: restart comes first"
+        dreamed = _answered(self._dream, action)
+        real = None if self._real is None or self.real_over else _answered(self._real, action)
+        if not dreamed.info.get("unparsable"):
+            self.dreamed = _grown(self.dreamed, action, dreamed)
+        if real is not None and self.real is not None:
+            self.real_over = real.done
+            self.real = self.real if real.info.get("failed") else _grown(self.real, action, real)
+        comparable = real is not None and not real.info.get("failed") and not dreamed.info.get("unparsable")
+        found = compare(self.adapter, self.dreamed, self.real) if comparable and self.real is not None else None
+        self.turns.append(Turn(len(self.turns) + 1, action, dreamed, real, found))
+        return self.turns[-1]
+
+    @property
+    def side_by_side(self) -> bool:
+        """True if the real world is played too."""
+        return self._real is not None
+
+    @property
+    def end(self) -> End | None:
+        """Why the dreamed episode is over; None while it goes on."""
+        if not self.turns:
+            return None
+        last = self.turns[-1]
+        if last.unanswered:
+            return End.NO_ANSWER
+        if last.dreamed.done:
+            return End.WON if last.dreamed.reward > 0.5 else End.LOST
+        return End.LIMIT if len(self.turns) >= self.max_steps else None
+
+    @property
+    def parted(self) -> Turn | None:
+        """The first step at which the two worlds did not agree: from there on they are different ones."""
+        return next((turn for turn in self.turns if turn.comparison is not None and not turn.agrees), None)
+
+
+def _answered(world: Environment, action: str) -> Step:
+    step = world.step([action])[0]
+    assert step is not None, "a row with an action has an answer"
+    return step
+
+
+def _grown(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
+    transition = Transition(
+        trajectory.task.id, "", len(trajectory.steps), trajectory.states[-1], action, step.state, step.reward, step.done
+    )
+    return replace(trajectory, steps=(*trajectory.steps, transition))
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A dreamed episode in the real world that it described.
+
+    `comparisons` holds one for each step that the real engine played, none if no such world can be built. `agrees`: a dreamed
+    success is rewarded there at the same step (as the fidelity gate asks), any other episode is not rewarded there either.
+    `reason` says why not. `interactions` are the real steps spent.
+    """
+
+    dreamed: Trajectory
+    comparisons: Sequence[Comparison]
+    agrees: bool
+    reason: str
+    interactions: int
+
+
+def confirm(adapter: Adapter, dreamed: Trajectory) -> Confirmation:
+    """Ask the real engine about `dreamed`, which holds at least one step: see `agreement.replay`."""
+    (found,), spent = replay(adapter, [dreamed])
+    steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, found.real_states, strict=False))
+    real = Trajectory(dreamed.task, steps)
+    comparisons = [compare(adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
+    if dreamed.success or not steps:
+        return Confirmation(dreamed, comparisons, found.confirmed, found.reason, spent)
+    early = len(steps) < len(dreamed.steps)
+    reason = "the real engine rewards the last action" if found.confirmed else found.reason if early else ""
+    return Confirmation(dreamed, comparisons, not reason, reason, spent)

@@ -1,0 +1,325 @@
+"""What `dreamgym play` shows: one renderable for a task, a step, a list or a verdict, and the screen that they go to.
+
+Red is what the real state denies, yellow what the dream left out, cyan what it had to invent. Everything is said in words
+too, so nothing is lost where there are no colours.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from components.environments.protocol import Fact, Step
+from components.errors import ConfigError, DataError
+from components.experience.side_by_side import Comparison, Confirmation, End, Playthrough, Turn
+from components.records import Task, Transition
+from components.tracking.atomic import write_text
+
+DENIED, LEFT_OUT, INVENTED, FINE, QUIET = "red", "yellow", "cyan", "green", "dim"
+NARROW = 80
+"""Columns below which the two worlds stand below one another."""
+_TRANSCRIPT_COLUMNS = 100
+_WHY_LINES, _FACT_LINES = 2, 6
+_FORMATS = (".txt", ".md", ".html", ".svg")
+
+
+class Screen:
+    """The terminal, and beside it the transcript if one is wanted: `.txt` and `.md` hold the text, `.html` and `.svg` the colours."""
+
+    def __init__(self, console: Console, transcript: Path | None = None) -> None:
+        """Raises ConfigError for another ending, DataError if there is no folder to write to."""
+        self._console, self._path = console, transcript
+        self._record = Console(file=io.StringIO(), record=True, width=_TRANSCRIPT_COLUMNS, highlight=False) if transcript else None
+        if transcript and transcript.suffix not in _FORMATS:
+            raise ConfigError(f"The transcript {transcript} ends in {transcript.suffix!r}.", f"Expected one of {', '.join(_FORMATS)}.")
+        if transcript and (transcript.is_dir() or not transcript.absolute().parent.is_dir()):
+            problem = "is a directory" if transcript.is_dir() else f"cannot be written: there is no directory {transcript.parent}"
+            raise DataError(f"The transcript {transcript} {problem}.", next_step="Name a file in a directory that is there.")
+
+    def show(self, *things: RenderableType) -> None:
+        """Print each thing; a string is taken as it is, not as markup."""
+        for console in (self._console, self._record):
+            for thing in things if console else ():
+                console.print(thing, highlight=False, markup=False)  # type: ignore[union-attr]
+
+    def echo(self, prompt: str, line: str, typed: bool) -> None:
+        """What was entered; in the terminal only where nobody typed it there."""
+        for console in (None if typed else self._console, self._record):
+            if console:
+                console.print(Text.assemble((prompt, QUIET), (line, "bold")))
+
+    def save(self) -> None:
+        """Write the transcript. Raises DataError if the disk refuses."""
+        if self._record and self._path:
+            form = self._path.suffix
+            if form == ".html":
+                write_text(self._path, self._record.export_html())
+            elif form == ".svg":
+                write_text(self._path, self._record.export_svg(title="dreamgym play"))
+            else:
+                text = self._record.export_text()
+                write_text(self._path, f"```\n{text}```\n" if form == ".md" else text)
+
+
+def task_view(task: Task, number: int, count: int, split: str) -> RenderableType:
+    """What is to be done and where one stands."""
+    body = Group(Text(task.instruction, style="bold"), Text(task.initial_state))
+    return Panel(body, title=Text(f"task {number} of {count} ({split})"), subtitle=Text(task.id, style=QUIET), title_align="left",
+                 subtitle_align="left", border_style="blue")  # fmt: skip
+
+
+def turn_view(turn: Turn, play: Playthrough) -> RenderableType:
+    """One step: the state of each world, whether they agree, the reasoning in short, the demonstrations in a line each."""
+    parts: list[RenderableType] = [_Worlds(turn, play)] if not turn.unanswered else []
+    if turn.unanswered:
+        parts.append(Text("The dream has no answer: every try was unreadable or contradicted the episode so far.", style=DENIED))
+    parts += _verdict(turn, play)
+    reasoning = str(turn.dreamed.info.get("reasoning", ""))
+    if reasoning:
+        parts.append(_Shortened("why  ", reasoning))
+    for demo in turn.dreamed.info.get("demonstrations", ()):
+        parts.append(Text.assemble(("like ", QUIET), (f"{demo.action} -> {demo.next_state}", QUIET), overflow="ellipsis", no_wrap=True))
+    return Group(*parts)
+
+
+class _Worlds:
+    """Dream and real state beside each other, below one another in a narrow terminal."""
+
+    def __init__(self, turn: Turn, play: Playthrough) -> None:
+        left, right = _styles(turn.comparison)
+        self._panels = [_world("dream", turn.dreamed, left)]
+        if play.side_by_side:
+            over = Panel(Text("its episode is over", style=QUIET), title="real", title_align="left", border_style=QUIET)
+            self._panels.append(_world("real", turn.real, right) if turn.real else over)
+
+    def __rich_console__(self, console: Console, options: object) -> Iterable[RenderableType]:
+        """One row of panels of the same width, or a panel a row."""
+        if len(self._panels) == 1 or console.width < NARROW:
+            yield from self._panels
+            return
+        row = Table.grid(expand=True)
+        for _ in self._panels:
+            row.add_column(ratio=1)
+        row.add_row(*self._panels)
+        yield row
+
+
+class _Shortened:
+    """A text in at most two lines; whoever wants all of it asks `:why`."""
+
+    def __init__(self, head: str, text: str) -> None:
+        self._head, self._text = head, text
+
+    def __rich_console__(self, console: Console, options: object) -> Iterable[RenderableType]:
+        """The head, then what fits."""
+        lines = Text(self._text, style=QUIET).wrap(console, max(20, console.width - len(self._head)))
+        if len(lines) > _WHY_LINES:
+            last = lines[_WHY_LINES - 1].plain[: console.width - len(self._head) - 12].rstrip()
+            lines[_WHY_LINES - 1] = Text(f"{last} ... (:why)", style=QUIET)
+        for place, line in enumerate(lines[:_WHY_LINES]):
+            yield Text.assemble((self._head if place == 0 else " " * len(self._head), QUIET), line)
+
+
+def _world(name: str, step: Step, styles: Mapping[str, str]) -> RenderableType:
+    if failed := step.info.get("failed"):
+        return Panel(Text(f"the engine failed: {failed}", style=DENIED), title=name, title_align="left")
+    return Panel(Group(_marked(step.state, styles), Text(_outcome(step), style=QUIET)), title=name, title_align="left", padding=(0, 1))
+
+
+def _outcome(step: Step) -> str:
+    return f"reward {step.reward:g}, {'the end' if step.done else 'it goes on'}"
+
+
+def _styles(found: Comparison | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The phrases that only one side's differing facts name -> their colour, for the dream and for the real state."""
+    if found is None:
+        return {}, {}
+    same = {part for fact in found.agreed for part in fact[1:]}
+    dream = {part: INVENTED if found.revealing else DENIED for fact in found.contradicted for part in fact[1:]}
+    dream |= {part: INVENTED for fact in found.unsaid for part in fact[1:] if part not in dream}
+    real = {part: INVENTED if found.revealing else LEFT_OUT for fact in found.missing for part in fact[1:]}
+    return ({part: style for part, style in side.items() if part and part not in same} for side in (dream, real))  # type: ignore[return-value]
+
+
+def _marked(state: str, styles: Mapping[str, str]) -> Text:
+    text = Text(state)
+    for part, style in styles.items():
+        text.highlight_regex(rf"(?<!\w){re.escape(part)}(?!\w)", f"bold {style}")
+    return text
+
+
+def _verdict(turn: Turn, play: Playthrough) -> list[RenderableType]:
+    found, parted = turn.comparison, play.parted
+    if found is None:
+        return []
+    lines = [_facts_verdict(found)] + _fact_lines(found)
+    if not turn.same_outcome and turn.real is not None:
+        lines.append(Text(f"!! dream: {_outcome(turn.dreamed)}; real: {_outcome(turn.real)}", style=f"bold {DENIED}"))
+    if parted is turn:
+        why = "the dream invented what no one had seen" if found.revealing else "the dream was wrong"
+        lines.append(Text(f"From here on these are two worlds: {why}. What differs later may be no error (:check).", style=LEFT_OUT))
+    elif parted is not None:
+        lines.append(Text(f"(two worlds since step {parted.number})", style=QUIET))
+    return list(lines)
+
+
+def _facts_verdict(found: Comparison) -> Text:
+    if found.same_text:
+        return Text("== same text", style=FINE)
+    if found.same_facts:
+        return Text("=~ same facts in other words", style=FINE)
+    many = f"{found.differing} fact{'s differ' if found.differing > 1 else ' differs'}"
+    if found.revealing:
+        return Text(f"?? {many}, newly revealed: no one could know", style=f"bold {INVENTED}")
+    counts = [(len(found.contradicted), "contradicted"), (len(found.missing), "missing"), (len(found.unsaid), "not said by the real state")]
+    return Text(f"!! {many}: {', '.join(f'{count} {what}' for count, what in counts if count)}", style=f"bold {DENIED}")
+
+
+def _fact_lines(found: Comparison) -> list[Text]:
+    lines = []
+    for facts, what, style in (
+        (found.contradicted, "dreamed, not so", DENIED), (found.unsaid, "dreamed alone", INVENTED), (found.missing, "real alone", LEFT_OUT)
+    ):  # fmt: skip
+        lines += [Text(f"   {what:15}  {in_words(fact)}", style=INVENTED if found.revealing else style) for fact in sorted(facts)]
+    more = len(lines) - _FACT_LINES
+    return lines if more <= 1 else [*lines[:_FACT_LINES], Text(f"   and {more} more (:facts)", style=QUIET)]
+
+
+def in_words(fact: Fact) -> str:
+    """`in: mug 1, shelf 2`."""
+    return f"{fact[0]}: {', '.join(part or '-' for part in fact[1:])}"
+
+
+def facts_view(turn: Turn | None, facts: Collection[Fact]) -> RenderableType:
+    """What the present state asserts, and beside it what the real one says of each, where it is played."""
+    table = Table(title="Facts", title_justify="left")
+    table.add_column("fact")
+    found = turn.comparison if turn else None
+    if found is None:
+        for fact in sorted(facts):
+            table.add_row(in_words(fact))
+        return table
+    table.add_column("dream and real")
+    for group, what, style in (
+        (found.agreed, "both", FINE), (found.contradicted, "dreamed, not so", DENIED),
+        (found.unsaid, "dreamed alone", INVENTED), (found.missing, "real alone", LEFT_OUT),
+    ):  # fmt: skip
+        for fact in sorted(group):
+            revealed = found.revealing and group is not found.agreed
+            what_of_it = f"{what}, newly revealed" if revealed else what
+            table.add_row(Text(in_words(fact)), Text(what_of_it, style=INVENTED if revealed else style))
+    return table
+
+
+def history_view(play: Playthrough) -> RenderableType:
+    """The steps so far."""
+    table = Table(title="Steps", title_justify="left", show_lines=False)
+    for name in ("step", "action", "dreamed state", "reward", *(["agrees"] if play.side_by_side else [])):
+        table.add_column(name, justify="right" if name in ("step", "reward") else "left")
+    table.add_row("0", "", Text(play.task.initial_state), "")
+    for turn in play.turns:
+        cells = [str(turn.number), Text(turn.action), Text("no answer" if turn.unanswered else turn.dreamed.state)]
+        agrees = "" if turn.comparison is None else "yes" if turn.agrees else "revealed" if turn.comparison.revealing else "no"
+        table.add_row(*cells, f"{turn.dreamed.reward:g}", *([agrees] if play.side_by_side else []))
+    return table
+
+
+def demonstrations_view(turn: Turn) -> RenderableType:
+    """The retrieved transitions in full, the most similar first."""
+    demos: Sequence[Transition] = turn.dreamed.info.get("demonstrations", ())
+    if not demos:
+        return Text("The dream was shown no demonstration (retrieval.k is 0, or the buffer is empty).", style=QUIET)
+    table = Table(title=f"Demonstrations shown to the dream at step {turn.number}", title_justify="left", show_lines=True)
+    for name in ("in this state", "this action", "led to", "from"):
+        table.add_column(name)
+    for demo in demos:
+        table.add_row(Text(demo.state), Text(demo.action), Text(demo.next_state), Text(f"{demo.source}, {demo.task_id}"))
+    return table
+
+
+def confirmation_view(found: Confirmation) -> RenderableType:
+    """Step by step, whether the real engine says the same in the world that the dream described; then the verdict."""
+    if not found.comparisons:
+        return Text(f"No real world can be built from what this dream has shown so far: {found.reason}", style=LEFT_OUT)
+    table = Table(title="The real engine in the world that the dream described", title_justify="left")
+    for name in ("step", "action", "the real engine says"):
+        table.add_column(name, justify="right" if name == "step" else "left")
+    for number, (step, one) in enumerate(zip(found.dreamed.steps, found.comparisons, strict=False), 1):
+        table.add_row(str(number), Text(step.action), _confirmed(one))
+    return Group(table, _conclusion(found))
+
+
+def _confirmed(one: Comparison) -> Text:
+    if one.same_text or one.same_facts:
+        return Text("the same" if one.same_text else "the same in other words", style=FINE)
+    differing = [f"not {in_words(fact)}" for fact in sorted(one.contradicted)] + [in_words(fact) for fact in sorted(one.missing)]
+    return Text("; ".join(differing) or "nothing of what the dream adds", style=DENIED)
+
+
+def _conclusion(found: Confirmation) -> Text:
+    same = sum(one.same_facts for one in found.comparisons)
+    steps = f"{same} of {len(found.dreamed.steps)} states confirmed"
+    if not found.agrees:
+        return Text(f"Denied: {found.reason} ({steps}).", style=f"bold {DENIED}")
+    what = "the success is real there" if found.dreamed.success else "there is no reward there either"
+    return Text(f"Confirmed: {what} ({steps}).", style=f"bold {FINE if same == len(found.dreamed.steps) else LEFT_OUT}")
+
+
+_ENDINGS = {
+    End.WON: ("The dream says: success.", FINE),
+    End.LOST: ("The dream says: failure.", LEFT_OUT),
+    End.NO_ANSWER: ("The episode ends without an answer: a failure, which training would count and not learn from.", DENIED),
+}
+
+
+def end_view(play: Playthrough) -> RenderableType:
+    """Why the episode is over."""
+    if play.end in _ENDINGS:
+        words, style = _ENDINGS[play.end]
+        return Text(words, style=f"bold {style}")
+    return Text(f"{play.max_steps} steps are the limit (environment.max_steps): the episode is cut off.", style=f"bold {LEFT_OUT}")
+
+
+def summary_view(play: Playthrough, confirmation: Confirmation | None) -> RenderableType:
+    """The episode in numbers."""
+    table = Table(title="Summary", title_justify="left", show_header=False)
+    rewards = sum(turn.dreamed.reward for turn in play.turns)
+    table.add_row("steps", f"{len(play.turns)} of at most {play.max_steps}")
+    table.add_row("the dream", f"reward {rewards:g}, {play.end or 'left before its end'}")
+    if play.side_by_side:
+        _add_agreement(table, play)
+    if confirmation is not None:
+        same = sum(one.same_facts for one in confirmation.comparisons)
+        verdict = "cannot be played" if not confirmation.comparisons else "confirmed" if confirmation.agrees else "denied"
+        table.add_row("real engine, dream's world", f"{verdict}; {same} of {len(confirmation.dreamed.steps)} states the same")
+    return table
+
+
+def _add_agreement(table: Table, play: Playthrough) -> None:
+    compared = [turn for turn in play.turns if turn.comparison is not None]
+    found = [turn.comparison for turn in compared if turn.comparison is not None]
+    alike, exact = sum(one.same_facts for one in found), sum(one.same_text for one in found)
+    real = play.real.steps[-1].reward if play.real and play.real.steps else 0.0
+    table.add_row("the real world", f"reward {real:g}, {'over' if play.real_over else 'not over'}")
+    table.add_row("states that agree", f"{alike} of {len(found)} in their facts, {exact} to the letter")
+    table.add_row("facts contradicted", _contradicted(compared, play.parted))
+    if play.parted is not None:
+        table.add_row("two worlds", f"since step {play.parted.number}")
+
+
+def _contradicted(compared: Sequence[Turn], parted: Turn | None) -> str:
+    """How many, and how many of them cannot be held against the dream: newly revealed ones, and those of another world."""
+    counts = {"": 0, "newly revealed": 0, "since these are two worlds": 0}
+    for turn in compared:
+        if turn.comparison is not None:
+            later = parted is not None and turn.number > parted.number
+            kind = "since these are two worlds" if later else "newly revealed" if turn.comparison.revealing else ""
+            counts[kind] += len(turn.comparison.contradicted)
+    return ", ".join(f"{count} {kind}".rstrip() for kind, count in counts.items() if count or not kind)
