@@ -236,6 +236,7 @@ def play(
     """
     with reported(debug):
         settings, place = _begin(config, overrides, root)
+        _say("Falling asleep (the libraries take some seconds to load) ...")
         from flows.play import Wishes
         from flows.play import play as play_task
         from flows.preflight import check_settings, ensure_data

@@ -78,7 +78,8 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
         dream = dream_of(directory, config, known, held_out(layout))
         real = adapter.open() if wishes.side_by_side else None
         try:
-            screen.show(Text(f"Dream of {directory}, {len(known):,} transitions to remember. :help lists the commands.", style=QUIET))
+            shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
+            screen.show(Text(f"The dream of {shown} remembers {len(known):,} transitions. `:help` lists the commands.", style=QUIET))
             worlds = Worlds(adapter, dream, real, config.environment.max_steps)
             Player(worlds, screen, wishes.split, tasks, examples(known)).play(task, lines(script))
         finally:

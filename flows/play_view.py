@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -26,7 +27,7 @@ DENIED, LEFT_OUT, INVENTED, FINE, QUIET = "red", "yellow", "cyan", "green", "dim
 NARROW = 80
 """Columns below which the two worlds stand below one another."""
 _TRANSCRIPT_COLUMNS = 100
-_WHY_LINES, _FACT_LINES = 2, 6
+_WHY_LINES, _FACTS_A_LINE = 2, 4
 _FORMATS = (".txt", ".md", ".html", ".svg")
 
 
@@ -99,14 +100,17 @@ class _Worlds:
             over = Panel(Text("its episode is over", style=QUIET), title="real", title_align="left", border_style=QUIET)
             self._panels.append(_world("real", turn.real, right) if turn.real else over)
 
-    def __rich_console__(self, console: Console, options: object) -> Iterable[RenderableType]:
-        """One row of panels of the same width, or a panel a row."""
-        if len(self._panels) == 1 or console.width < NARROW:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        """One row of panels of the same size, or a panel a row."""
+        if len(self._panels) == 1 or options.max_width < NARROW:
             yield from self._panels
             return
+        half = options.update(width=options.max_width // 2)
+        tallest = max(len(console.render_lines(panel, half)) for panel in self._panels)
         row = Table.grid(expand=True)
-        for _ in self._panels:
+        for panel in self._panels:
             row.add_column(ratio=1)
+            panel.height = tallest
         row.add_row(*self._panels)
         yield row
 
@@ -117,7 +121,7 @@ class _Shortened:
     def __init__(self, head: str, text: str) -> None:
         self._head, self._text = head, text
 
-    def __rich_console__(self, console: Console, options: object) -> Iterable[RenderableType]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         """The head, then what fits."""
         lines = Text(self._text, style=QUIET).wrap(console, max(20, console.width - len(self._head)))
         if len(lines) > _WHY_LINES:
@@ -127,7 +131,7 @@ class _Shortened:
             yield Text.assemble((self._head if place == 0 else " " * len(self._head), QUIET), line)
 
 
-def _world(name: str, step: Step, styles: Mapping[str, str]) -> RenderableType:
+def _world(name: str, step: Step, styles: Mapping[str, str]) -> Panel:
     if failed := step.info.get("failed"):
         return Panel(Text(f"the engine failed: {failed}", style=DENIED), title=name, title_align="left")
     return Panel(Group(_marked(step.state, styles), Text(_outcome(step), style=QUIET)), title=name, title_align="left", padding=(0, 1))
@@ -142,10 +146,16 @@ def _styles(found: Comparison | None) -> tuple[dict[str, str], dict[str, str]]:
     if found is None:
         return {}, {}
     same = {part for fact in found.agreed for part in fact[1:]}
-    dream = {part: INVENTED if found.revealing else DENIED for fact in found.contradicted for part in fact[1:]}
-    dream |= {part: INVENTED for fact in found.unsaid for part in fact[1:] if part not in dream}
-    real = {part: INVENTED if found.revealing else LEFT_OUT for fact in found.missing for part in fact[1:]}
-    return ({part: style for part, style in side.items() if part and part not in same} for side in (dream, real))  # type: ignore[return-value]
+
+    def coloured(groups: Sequence[tuple[Collection[Fact], str]]) -> dict[str, str]:
+        ranked = [(part, _style(found, fact, style)) for facts, style in groups for fact in facts for part in fact[1:]]
+        return {part: style for part, style in sorted(ranked, key=lambda one: one[1] != INVENTED) if part and part not in same}
+
+    return coloured([(found.unsaid, DENIED), (found.contradicted, DENIED)]), coloured([(found.missing, LEFT_OUT)])
+
+
+def _style(found: Comparison, fact: Fact, style: str) -> str:
+    return INVENTED if fact in found.revealed else style
 
 
 def _marked(state: str, styles: Mapping[str, str]) -> Text:
@@ -159,11 +169,11 @@ def _verdict(turn: Turn, play: Playthrough) -> list[RenderableType]:
     found, parted = turn.comparison, play.parted
     if found is None:
         return []
-    lines = [_facts_verdict(found)] + _fact_lines(found)
+    lines = [_facts_verdict(found), *_fact_lines(found)]
     if not turn.same_outcome and turn.real is not None:
         lines.append(Text(f"!! dream: {_outcome(turn.dreamed)}; real: {_outcome(turn.real)}", style=f"bold {DENIED}"))
     if parted is turn:
-        why = "the dream invented what no one had seen" if found.revealing else "the dream was wrong"
+        why = "the dream invented what no one had seen" if found.invented and turn.same_outcome else "the dream was wrong"
         lines.append(Text(f"From here on these are two worlds: {why}. What differs later may be no error (:check).", style=LEFT_OUT))
     elif parted is not None:
         lines.append(Text(f"(two worlds since step {parted.number})", style=QUIET))
@@ -175,31 +185,42 @@ def _facts_verdict(found: Comparison) -> Text:
         return Text("== same text", style=FINE)
     if found.same_facts:
         return Text("=~ same facts in other words", style=FINE)
-    many = f"{found.differing} fact{'s differ' if found.differing > 1 else ' differs'}"
-    if found.revealing:
+    many = f"{len(found.differing)} fact{'s differ' if len(found.differing) > 1 else ' differs'}"
+    if found.invented:
         return Text(f"?? {many}, newly revealed: no one could know", style=f"bold {INVENTED}")
-    counts = [(len(found.contradicted), "contradicted"), (len(found.missing), "missing"), (len(found.unsaid), "not said by the real state")]
+    counts = [(len(facts - found.revealed), what) for facts, what, _ in _groups(found)] + [(len(found.revealed), "newly revealed")]
     return Text(f"!! {many}: {', '.join(f'{count} {what}' for count, what in counts if count)}", style=f"bold {DENIED}")
 
 
+def _groups(found: Comparison) -> list[tuple[frozenset[Fact], str, str]]:
+    return [(found.contradicted, "contradicted", DENIED), (found.unsaid, "dreamed alone", DENIED), (found.missing, "missing", LEFT_OUT)]
+
+
 def _fact_lines(found: Comparison) -> list[Text]:
+    """A line for each kind of difference, first what the dream is to blame for."""
     lines = []
-    for facts, what, style in (
-        (found.contradicted, "dreamed, not so", DENIED), (found.unsaid, "dreamed alone", INVENTED), (found.missing, "real alone", LEFT_OUT)
-    ):  # fmt: skip
-        lines += [Text(f"   {what:15}  {in_words(fact)}", style=INVENTED if found.revealing else style) for fact in sorted(facts)]
-    more = len(lines) - _FACT_LINES
-    return lines if more <= 1 else [*lines[:_FACT_LINES], Text(f"   and {more} more (:facts)", style=QUIET)]
+    for revealed in (False, True):
+        for facts, what, style in _groups(found):
+            if chosen := sorted(fact for fact in facts if (fact in found.revealed) is revealed):
+                shown = [in_words(fact) for fact in chosen[:_FACTS_A_LINE]]
+                shown += [f"and {len(chosen) - _FACTS_A_LINE} more (:facts)"] * (len(chosen) > _FACTS_A_LINE)
+                lines.append(Text(f"   {_so(what, revealed):13} {'; '.join(shown)}", style=_style(found, chosen[0], style)))
+    return lines
+
+
+def _so(what: str, revealed: bool) -> str:
+    """What is newly revealed is no error of the dream: only whose it is is said."""
+    return what if not revealed else "real" if what == "missing" else "invented"
 
 
 def in_words(fact: Fact) -> str:
-    """`in: mug 1, shelf 2`."""
-    return f"{fact[0]}: {', '.join(part or '-' for part in fact[1:])}"
+    """`in mug 1, shelf 2`."""
+    return f"{fact[0]} {', '.join(part or '-' for part in fact[1:])}"
 
 
 def facts_view(turn: Turn | None, facts: Collection[Fact]) -> RenderableType:
     """What the present state asserts, and beside it what the real one says of each, where it is played."""
-    table = Table(title="Facts", title_justify="left")
+    table = Table(box=box.ROUNDED, title="Facts", title_justify="left")
     table.add_column("fact")
     found = turn.comparison if turn else None
     if found is None:
@@ -207,27 +228,25 @@ def facts_view(turn: Turn | None, facts: Collection[Fact]) -> RenderableType:
             table.add_row(in_words(fact))
         return table
     table.add_column("dream and real")
-    for group, what, style in (
-        (found.agreed, "both", FINE), (found.contradicted, "dreamed, not so", DENIED),
-        (found.unsaid, "dreamed alone", INVENTED), (found.missing, "real alone", LEFT_OUT),
-    ):  # fmt: skip
-        for fact in sorted(group):
-            revealed = found.revealing and group is not found.agreed
-            what_of_it = f"{what}, newly revealed" if revealed else what
-            table.add_row(Text(in_words(fact)), Text(what_of_it, style=INVENTED if revealed else style))
+    for fact in sorted(found.agreed):
+        table.add_row(Text(in_words(fact)), Text("both", style=FINE))
+    for facts, what, style in _groups(found):
+        for fact in sorted(facts):
+            newly = ", newly revealed" if fact in found.revealed else ""
+            table.add_row(Text(in_words(fact)), Text(_so(what, bool(newly)) + newly, style=_style(found, fact, style)))
     return table
 
 
 def history_view(play: Playthrough) -> RenderableType:
     """The steps so far."""
-    table = Table(title="Steps", title_justify="left", show_lines=False)
+    table = Table(box=box.ROUNDED, title="Steps", title_justify="left", show_lines=False)
     for name in ("step", "action", "dreamed state", "reward", *(["agrees"] if play.side_by_side else [])):
         table.add_column(name, justify="right" if name in ("step", "reward") else "left")
     table.add_row("0", "", Text(play.task.initial_state), "")
     for turn in play.turns:
-        cells = [str(turn.number), Text(turn.action), Text("no answer" if turn.unanswered else turn.dreamed.state)]
-        agrees = "" if turn.comparison is None else "yes" if turn.agrees else "revealed" if turn.comparison.revealing else "no"
-        table.add_row(*cells, f"{turn.dreamed.reward:g}", *([agrees] if play.side_by_side else []))
+        state = Text("no answer" if turn.unanswered else turn.dreamed.state)
+        agrees = "" if turn.comparison is None else "yes" if turn.agrees else "invented" if turn.comparison.invented else "no"
+        table.add_row(str(turn.number), Text(turn.action), state, f"{turn.dreamed.reward:g}", *([agrees] if play.side_by_side else []))
     return table
 
 
@@ -236,7 +255,7 @@ def demonstrations_view(turn: Turn) -> RenderableType:
     demos: Sequence[Transition] = turn.dreamed.info.get("demonstrations", ())
     if not demos:
         return Text("The dream was shown no demonstration (retrieval.k is 0, or the buffer is empty).", style=QUIET)
-    table = Table(title=f"Demonstrations shown to the dream at step {turn.number}", title_justify="left", show_lines=True)
+    table = Table(box=box.ROUNDED, title=f"Demonstrations shown to the dream at step {turn.number}", title_justify="left", show_lines=True)
     for name in ("in this state", "this action", "led to", "from"):
         table.add_column(name)
     for demo in demos:
@@ -248,7 +267,7 @@ def confirmation_view(found: Confirmation) -> RenderableType:
     """Step by step, whether the real engine says the same in the world that the dream described; then the verdict."""
     if not found.comparisons:
         return Text(f"No real world can be built from what this dream has shown so far: {found.reason}", style=LEFT_OUT)
-    table = Table(title="The real engine in the world that the dream described", title_justify="left")
+    table = Table(box=box.ROUNDED, title="The real engine in the world that the dream described", title_justify="left")
     for name in ("step", "action", "the real engine says"):
         table.add_column(name, justify="right" if name == "step" else "left")
     for number, (step, one) in enumerate(zip(found.dreamed.steps, found.comparisons, strict=False), 1):
@@ -289,7 +308,7 @@ def end_view(play: Playthrough) -> RenderableType:
 
 def summary_view(play: Playthrough, confirmation: Confirmation | None) -> RenderableType:
     """The episode in numbers."""
-    table = Table(title="Summary", title_justify="left", show_header=False)
+    table = Table(box=box.ROUNDED, title="Summary", title_justify="left", show_header=False)
     rewards = sum(turn.dreamed.reward for turn in play.turns)
     table.add_row("steps", f"{len(play.turns)} of at most {play.max_steps}")
     table.add_row("the dream", f"reward {rewards:g}, {play.end or 'left before its end'}")
@@ -297,8 +316,8 @@ def summary_view(play: Playthrough, confirmation: Confirmation | None) -> Render
         _add_agreement(table, play)
     if confirmation is not None:
         same = sum(one.same_facts for one in confirmation.comparisons)
-        verdict = "cannot be played" if not confirmation.comparisons else "confirmed" if confirmation.agrees else "denied"
-        table.add_row("real engine, dream's world", f"{verdict}; {same} of {len(confirmation.dreamed.steps)} states the same")
+        verdict = f"{'confirmed' if confirmation.agrees else 'denied'}; {same} of {len(confirmation.dreamed.steps)} states the same"
+        table.add_row("real engine, dream's world", verdict if confirmation.comparisons else "cannot be built")
     return table
 
 
@@ -319,7 +338,8 @@ def _contradicted(compared: Sequence[Turn], parted: Turn | None) -> str:
     counts = {"": 0, "newly revealed": 0, "since these are two worlds": 0}
     for turn in compared:
         if turn.comparison is not None:
+            denied, revealed = turn.comparison.contradicted, turn.comparison.revealed
             later = parted is not None and turn.number > parted.number
-            kind = "since these are two worlds" if later else "newly revealed" if turn.comparison.revealing else ""
-            counts[kind] += len(turn.comparison.contradicted)
+            counts["since these are two worlds" if later else ""] += len(denied - revealed)
+            counts["newly revealed"] += len(denied & revealed)
     return ", ".join(f"{count} {kind}".rstrip() for kind, count in counts.items() if count or not kind)

@@ -1,10 +1,10 @@
 """A person's episode in the dream and, if wanted, the same actions in the real world beside it; what in the two states disagrees.
 
 A dream may invent what no one has seen yet, so a difference is an error only where the episode so far determined the
-outcome: a step at which both worlds reveal something is marked `revealing`. Its marks are of the step, not of each fact, and
-from the first difference on the two are different worlds. The fair question is then the one of `confirm`: whether the real
-engine, in the world that the dream described, answers the same actions with the same states. What a fact is, and what denies
-it, the adapter alone knows.
+outcome. Where both worlds reveal something, the differing facts that did not stand in the state before count as `revealed`. From
+the first difference on the two are different worlds, and differences between them say little. The fair question is then the one of
+`confirm`: whether the real engine, in the world that the dream described, answers the same actions with the same states. What a
+fact is, and what denies it, the adapter alone knows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Comparison:
     """The facts of a dreamed state held against those of the real one after the same actions.
 
     `contradicted` are the dream's that the real state denies, `unsaid` those on which it is silent, `missing` those that it
-    alone asserts. `revealing`: both states showed what no one had seen, and the dream did not contradict itself.
+    alone asserts. Of these, `revealed` are those that no one could know before this step.
     """
 
     same_text: bool
@@ -40,12 +40,17 @@ class Comparison:
     contradicted: frozenset[Fact]
     unsaid: frozenset[Fact]
     missing: frozenset[Fact]
-    revealing: bool
+    revealed: frozenset[Fact]
 
     @property
-    def differing(self) -> int:
-        """How many facts one of the two states asserts alone."""
-        return len(self.contradicted) + len(self.unsaid) + len(self.missing)
+    def differing(self) -> frozenset[Fact]:
+        """The facts that one of the two states asserts alone."""
+        return self.contradicted | self.unsaid | self.missing
+
+    @property
+    def invented(self) -> bool:
+        """True if the two differ in nothing but what no one could know."""
+        return bool(self.differing) and self.differing == self.revealed
 
     @property
     def same_facts(self) -> bool:
@@ -57,17 +62,21 @@ def compare(adapter: Adapter, dreamed: Trajectory, real: Trajectory) -> Comparis
     """The last state of `dreamed` beside the last one of `real`; both hold at least one step, the last actions are the same."""
     claims, truth = adapter.facts(dreamed), adapter.facts(real)
     denied = frozenset(claim for claim in claims if adapter.contradicts(claim, truth))
-    before, last = dreamed.up_to(len(dreamed.steps) - 1), dreamed.steps[-1]
-    revealing = _reveals(adapter, real) and _reveals(adapter, dreamed) and not adapter.contradiction(before, last.next_state)
-    same_text = last.next_state == real.steps[-1].next_state
-    return Comparison(
-        same_text, frozenset(claims & truth), denied, frozenset(claims - truth - denied), frozenset(truth - claims), revealing
-    )
+    unsaid, missing = frozenset(claims - truth - denied), frozenset(truth - claims)
+    revealed: frozenset[Fact] = frozenset()
+    before, last = _split(dreamed)
+    if _reveals(adapter, dreamed) and _reveals(adapter, real) and not adapter.contradiction(before, last.next_state):
+        revealed = ((denied | unsaid) - adapter.facts(before)) | (missing - adapter.facts(_split(real)[0]))
+    return Comparison(last.next_state == real.states[-1], frozenset(claims & truth), denied, unsaid, missing, revealed)
 
 
 def _reveals(adapter: Adapter, trajectory: Trajectory) -> bool:
-    last = trajectory.steps[-1]
-    return adapter.revealing(trajectory.up_to(len(trajectory.steps) - 1), last.action, last.next_state)
+    before, last = _split(trajectory)
+    return adapter.revealing(before, last.action, last.next_state)
+
+
+def _split(trajectory: Trajectory) -> tuple[Trajectory, Transition]:
+    return trajectory.up_to(len(trajectory.steps) - 1), trajectory.steps[-1]
 
 
 @dataclass(frozen=True)
@@ -187,7 +196,7 @@ def confirm(adapter: Adapter, dreamed: Trajectory) -> Confirmation:
     real = Trajectory(dreamed.task, steps)
     comparisons = [compare(adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
     if dreamed.success or not steps:
-        return Confirmation(dreamed, comparisons, found.confirmed, found.reason, spent)
+        return Confirmation(dreamed, comparisons, found.confirmed, found.reason.removeprefix("contradicts itself: "), spent)
     early = len(steps) < len(dreamed.steps)
     reason = "the real engine rewards the last action" if found.confirmed else found.reason if early else ""
     return Confirmation(dreamed, comparisons, not reason, reason, spent)
