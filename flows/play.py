@@ -23,7 +23,7 @@ from components.config import Config
 from components.environments import make_adapter
 from components.environments.protocol import Adapter, Environment
 from components.errors import ConfigError, DataError
-from components.experience.side_by_side import Confirmation, Playthrough, confirm
+from components.experience.side_by_side import Confirmation, Playthrough, Turn, Witness
 from components.records import Task, Transition
 from components.tracking.stages import RECORD
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions
@@ -76,16 +76,16 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
     known = read_transitions(layout.trajectories("train"))
     with decoding():
         dream = dream_of(directory, config, known, held_out(layout))
-        real = adapter.open() if wishes.side_by_side else None
+        real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
         try:
             shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
             screen.show(Text(f"The dream of {shown} remembers {len(known):,} transitions. `:help` lists the commands.", style=QUIET))
-            worlds = Worlds(adapter, dream, real, config.environment.max_steps)
+            worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
             Player(worlds, screen, wishes.split, tasks, examples(known)).play(task, lines(script))
         finally:
-            dream.close()
-            if real is not None:
-                real.close()
+            for world in (dream, real, witness):
+                if world is not None:
+                    world.close()
             screen.save()
 
 
@@ -198,11 +198,12 @@ def _typed(prompt: str) -> str | None:
 
 @dataclass(frozen=True)
 class Worlds:
-    """The dream, the real world if it is played beside it, and what knows both."""
+    """The dream, the real world if it is played beside it, the one asked about the dream's own world, and what knows them all."""
 
     adapter: Adapter
     dream: Environment
     real: Environment | None
+    witness: Witness
     max_steps: int
 
     def begin(self, task: Task) -> Playthrough:
@@ -254,13 +255,19 @@ class Player:
                 self._say("The episode is over: `:restart`, `:task NUMBER` or `:quit`.")
             return
         turn = self.now.act(action)
-        self.screen.show(view.turn_view(turn, self.now), "")
+        self.screen.show(view.turn_view(turn, self.now), *self._in_its_own_world(turn), "")
         if turn.unanswered and turn.number == 1:
             self._say("Where this happens at every first step, model and config do not fit: experience_model.reasoning and .history "
                       "must be those that it was trained with.")  # fmt: skip
         if self.now.end is not None:
             self.screen.show(view.end_view(self.now))
             self._sum_up()
+
+    def _in_its_own_world(self, turn: Turn) -> list[RenderableType]:
+        """Once these are two worlds a difference between them says little, so the real engine is asked about the dream's own."""
+        parted = self.now.parted
+        later = parted is not None and turn.number > parted.number and not turn.agrees and not turn.unanswered
+        return [view.own_world_view(self.worlds.witness.confirm(self.now.dreamed))] if later else []
 
     def _sum_up(self) -> None:
         """Once an episode; side by side, the real engine is asked about the dream's own world."""
@@ -272,7 +279,7 @@ class Player:
     def _check(self) -> Confirmation | None:
         if not self.now.dreamed.steps:
             return None
-        found = confirm(self.worlds.adapter, self.now.dreamed)
+        found = self.worlds.witness.confirm(self.now.dreamed)
         self.screen.show(view.confirmation_view(found))
         return found
 

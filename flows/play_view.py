@@ -282,6 +282,17 @@ def _confirmed(one: Comparison) -> Text:
     return Text("; ".join(differing) or "nothing of what the dream adds", style=DENIED)
 
 
+def own_world_view(found: Confirmation) -> RenderableType:
+    """What the real engine says of the last step in the world that the dream described, in one line."""
+    if not found.comparisons:
+        return Text(f"own  the dream's own world cannot be built: {found.reason}", style=QUIET)
+    if len(found.comparisons) < len(found.dreamed.steps):
+        return Text("own  in the dream's own world the real episode is over", style=DENIED)
+    last = found.comparisons[-1]
+    words = "the real engine says the same" if last.same_facts else f"the real engine says: {_confirmed(last)}"
+    return Text(f"own  in the dream's own world {words}", style=FINE if last.same_facts else DENIED)
+
+
 def _conclusion(found: Confirmation) -> Text:
     same = sum(one.same_facts for one in found.comparisons)
     steps = f"{same} of {len(found.dreamed.steps)} states confirmed"

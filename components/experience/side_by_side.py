@@ -3,7 +3,7 @@
 A dream may invent what no one has seen yet, so a difference is an error only where the episode so far determined the
 outcome. Where both worlds reveal something, the differing facts that did not stand in the state before count as `revealed`. From
 the first difference on the two are different worlds, and differences between them say little. The fair question is then the one of
-`confirm`: whether the real engine, in the world that the dream described, answers the same actions with the same states. What a
+`Witness`: whether the real engine, in the world that the dream described, answers the same actions with the same states. What a
 fact is, and what denies it, the adapter alone knows.
 """
 
@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from components.environments.protocol import Adapter, Environment, Fact, Step
-from components.experience.agreement import replay
+from components.errors import EnvironmentFailure
+from components.experience.agreement import Replay, replay_in
 from components.records import Task, Trajectory, Transition
 
 
@@ -189,14 +190,36 @@ class Confirmation:
     interactions: int
 
 
-def confirm(adapter: Adapter, dreamed: Trajectory) -> Confirmation:
-    """Ask the real engine about `dreamed`, which holds at least one step: see `agreement.replay`."""
-    (found,), spent = replay(adapter, [dreamed])
-    steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, found.real_states, strict=False))
-    real = Trajectory(dreamed.task, steps)
-    comparisons = [compare(adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
-    if dreamed.success or not steps:
-        return Confirmation(dreamed, comparisons, found.confirmed, found.reason.removeprefix("contradicts itself: "), spent)
-    early = len(steps) < len(dreamed.steps)
-    reason = "the real engine rewards the last action" if found.confirmed else found.reason if early else ""
-    return Confirmation(dreamed, comparisons, not reason, reason, spent)
+class Witness:
+    """The real engine, asked about the worlds that dreams described. It stays open: its start takes far longer than an episode."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._engine: Environment | None = None
+
+    def confirm(self, dreamed: Trajectory) -> Confirmation:
+        """Replay `dreamed`, which holds at least one step, in its own world: see `agreement.replay_in`."""
+        try:
+            world = self._adapter.embody(dreamed)
+        except EnvironmentFailure as failure:
+            return Confirmation(dreamed, [], False, failure.found, 0)
+        self._engine = self._engine or self._adapter.open()
+        before = self._engine.interactions
+        found = replay_in(self._engine, {0: dreamed}, {0: world})[0]
+        steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, found.real_states, strict=False))
+        real = Trajectory(dreamed.task, steps)
+        comparisons = [compare(self._adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
+        reason = found.reason if dreamed.success else _rewarded(found)
+        return Confirmation(dreamed, comparisons, not reason, reason, self._engine.interactions - before)
+
+    def close(self) -> None:
+        """End the engine."""
+        if self._engine is not None:
+            self._engine.close()
+
+
+def _rewarded(found: Replay) -> str:
+    """Where the real engine rewards an episode that the dream did not; "" if it does not either."""
+    if found.confirmed:
+        return "the real engine rewards the last action"
+    return found.reason if len(found.real_states) < found.compared else ""
