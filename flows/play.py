@@ -264,9 +264,9 @@ class Player:
             self._sum_up()
 
     def _in_its_own_world(self, turn: Turn) -> list[RenderableType]:
-        """Once these are two worlds a difference between them says little, so the real engine is asked about the dream's own."""
+        """Once these are two worlds their agreement says little, so the real engine is asked about the dream's own."""
         parted = self.now.parted
-        later = parted is not None and turn.number > parted.number and not turn.agrees and not turn.unanswered
+        later = parted is not None and turn.number > parted.number and not turn.unanswered
         return [view.own_world_view(self.worlds.witness.confirm(self.now.dreamed))] if later else []
 
     def _sum_up(self) -> None:
