@@ -43,7 +43,7 @@ COMMANDS = {
     "restart": "begin this task anew",
     "quit": "leave (so does Ctrl-D)",
 }
-_LISTED = 30
+_LISTED, _LONGEST_ACTION = 30, 500
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
         ConfigError: there is no such split, task, or format of a transcript.
         DataError: model, data or action file are missing, or the transcript cannot be written.
     """
+    for stream in (sys.stdin, sys.stdout):
+        with suppress(AttributeError):  # a stream without an encoding
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     script = None if wishes.actions is None else read_actions(wishes.actions)
     screen, directory = Screen(console, wishes.transcript), find_model(root, wishes.model)
     layout = DataLayout(root / "data")
@@ -79,7 +82,7 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
         real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
         try:
             shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
-            screen.show(Text(f"The dream of {shown} remembers {len(known):,} transitions. `:help` lists the commands.", style=QUIET))
+            screen.show(Text(f"The dream of {shown} remembers {len(known):,} transitions. Commands: `:help`, tasks: `:tasks`.", style=QUIET))
             worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
             Player(worlds, screen, wishes.split, tasks, examples(known)).play(task, lines(script))
         finally:
@@ -254,8 +257,11 @@ class Player:
             if typed:
                 self._say("The episode is over: `:restart`, `:task NUMBER` or `:quit`.")
             return
+        if len(action) > _LONGEST_ACTION:
+            self._say(f"Not played: an action of {len(action):,} characters; expected at most {_LONGEST_ACTION}.")
+            return
         turn = self.now.act(action)
-        self.screen.show(view.turn_view(turn, self.now), *self._in_its_own_world(turn), "")
+        self.screen.show(view.turn_view(turn, self.now, self._in_its_own_world(turn)), "")
         if turn.unanswered and turn.number == 1:
             self._say("Where this happens at every first step, model and config do not fit: experience_model.reasoning and .history "
                       "must be those that it was trained with.")  # fmt: skip
@@ -263,11 +269,11 @@ class Player:
             self.screen.show(view.end_view(self.now))
             self._sum_up()
 
-    def _in_its_own_world(self, turn: Turn) -> list[RenderableType]:
+    def _in_its_own_world(self, turn: Turn) -> Confirmation | None:
         """Once these are two worlds their agreement says little, so the real engine is asked about the dream's own."""
         parted = self.now.parted
         later = parted is not None and turn.number > parted.number and not turn.unanswered
-        return [view.own_world_view(self.worlds.witness.confirm(self.now.dreamed))] if later else []
+        return self.worlds.witness.confirm(self.now.dreamed) if later else None
 
     def _sum_up(self) -> None:
         """Once an episode; side by side, the real engine is asked about the dream's own world."""

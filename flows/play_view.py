@@ -76,12 +76,15 @@ def task_view(task: Task, number: int, count: int, split: str) -> RenderableType
                  subtitle_align="left", border_style="blue")  # fmt: skip
 
 
-def turn_view(turn: Turn, play: Playthrough) -> RenderableType:
-    """One step: the state of each world, whether they agree, the reasoning in short, the demonstrations in a line each."""
-    parts: list[RenderableType] = [_Worlds(turn, play)] if not turn.unanswered else []
-    if turn.unanswered:
-        parts.append(Text("The dream has no answer: every try was unreadable or contradicted the episode so far.", style=DENIED))
+def turn_view(turn: Turn, play: Playthrough, own: Confirmation | None = None) -> RenderableType:
+    """One step: the state of each world, whether they agree, the reasoning in short, the demonstrations in a line each.
+
+    `own` is what the real engine says of the episode up to here in the world that the dream described, where it was asked.
+    """
+    parts: list[RenderableType] = [_Worlds(turn, play)]
     parts += _verdict(turn, play)
+    if own is not None and play.parted is not None:
+        parts.append(_own_world(own, play.parted))
     reasoning = str(turn.dreamed.info.get("reasoning", ""))
     if reasoning:
         parts.append(_Shortened("why  ", reasoning))
@@ -132,6 +135,9 @@ class _Shortened:
 
 
 def _world(name: str, step: Step, styles: Mapping[str, str]) -> Panel:
+    if step.info.get("unparsable"):
+        words = "The dream has no answer: every try was unreadable or contradicted the episode so far."
+        return Panel(Text(words, style=DENIED), title=name, title_align="left")
     if failed := step.info.get("failed"):
         return Panel(Text(f"the engine failed: {failed}", style=DENIED), title=name, title_align="left")
     return Panel(Group(_marked(step.state, styles), Text(_outcome(step), style=QUIET)), title=name, title_align="left", padding=(0, 1))
@@ -169,15 +175,23 @@ def _verdict(turn: Turn, play: Playthrough) -> list[RenderableType]:
     found, parted = turn.comparison, play.parted
     if found is None:
         return []
-    lines = [_facts_verdict(found), *_fact_lines(found)]
+    lines: list[RenderableType] = [_facts_verdict(found)] if found.same_facts else [_facts_verdict(found), _fact_lines(found)]
     if not turn.same_outcome and turn.real is not None:
         lines.append(Text(f"!! dream: {_outcome(turn.dreamed)}; real: {_outcome(turn.real)}", style=f"bold {DENIED}"))
     if parted is turn:
         why = "the dream invented what no one had seen" if found.invented and turn.same_outcome else "the dream was wrong"
-        lines.append(Text(f"From here on these are two worlds: {why}. What differs later may be no error (:check).", style=LEFT_OUT))
-    elif parted is not None:
-        lines.append(Text(f"(two worlds since step {parted.number})", style=QUIET))
-    return list(lines)
+        lines.append(Text(f"From here on these are two worlds: {why}. What differs later may be no error.", style=LEFT_OUT))
+    return lines
+
+
+def _own_world(own: Confirmation, parted: Turn) -> Text:
+    """What the real engine says of the last step in the world that the dream described."""
+    last = own.comparisons[-1] if len(own.comparisons) == len(own.dreamed.steps) else None
+    if last is not None:
+        words, style = ("the real engine says the same", FINE) if last.same_facts else (f"the real engine says: {_confirmed(last)}", DENIED)
+    else:
+        words, style = ("the real episode is over", DENIED) if own.comparisons else (f"cannot be built yet: {own.reason}", QUIET)
+    return Text.assemble((f"Two worlds since step {parted.number}. ", QUIET), (f"The dream's own: {words.rstrip('.')}.", style))
 
 
 def _facts_verdict(found: Comparison) -> Text:
@@ -196,15 +210,16 @@ def _groups(found: Comparison) -> list[tuple[frozenset[Fact], str, str]]:
     return [(found.contradicted, "contradicted", DENIED), (found.unsaid, "dreamed alone", DENIED), (found.missing, "missing", LEFT_OUT)]
 
 
-def _fact_lines(found: Comparison) -> list[Text]:
+def _fact_lines(found: Comparison) -> Table:
     """A line for each kind of difference, first what the dream is to blame for."""
-    lines = []
+    lines = Table.grid(padding=(0, 2))
     for revealed in (False, True):
         for facts, what, style in _groups(found):
             if chosen := sorted(fact for fact in facts if (fact in found.revealed) is revealed):
                 shown = [in_words(fact) for fact in chosen[:_FACTS_A_LINE]]
                 shown += [f"and {len(chosen) - _FACTS_A_LINE} more (:facts)"] * (len(chosen) > _FACTS_A_LINE)
-                lines.append(Text(f"   {_so(what, revealed):13} {'; '.join(shown)}", style=_style(found, chosen[0], style)))
+                style = _style(found, chosen[0], style)
+                lines.add_row("", Text(_so(what, revealed), style=style), Text("; ".join(shown), style=style))
     return lines
 
 
@@ -215,7 +230,7 @@ def _so(what: str, revealed: bool) -> str:
 
 def in_words(fact: Fact) -> str:
     """`in mug 1, shelf 2`."""
-    return f"{fact[0]} {', '.join(part or '-' for part in fact[1:])}"
+    return f"{fact[0]} {', '.join(part for part in fact[1:] if part)}".rstrip()
 
 
 def facts_view(turn: Turn | None, facts: Collection[Fact]) -> RenderableType:
@@ -280,17 +295,6 @@ def _confirmed(one: Comparison) -> Text:
         return Text("the same" if one.same_text else "the same in other words", style=FINE)
     differing = [f"not {in_words(fact)}" for fact in sorted(one.contradicted)] + [in_words(fact) for fact in sorted(one.missing)]
     return Text("; ".join(differing) or "nothing of what the dream adds", style=DENIED)
-
-
-def own_world_view(found: Confirmation) -> RenderableType:
-    """What the real engine says of the last step in the world that the dream described, in one line."""
-    if not found.comparisons:
-        return Text(f"own  the dream's own world cannot be built: {found.reason}", style=QUIET)
-    if len(found.comparisons) < len(found.dreamed.steps):
-        return Text("own  in the dream's own world the real episode is over", style=DENIED)
-    last = found.comparisons[-1]
-    words = "the real engine says the same" if last.same_facts else f"the real engine says: {_confirmed(last)}"
-    return Text(f"own  in the dream's own world {words}", style=FINE if last.same_facts else DENIED)
 
 
 def _conclusion(found: Confirmation) -> Text:

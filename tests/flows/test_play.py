@@ -188,7 +188,7 @@ def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, e
     text = show([step.action for step in expert.steps[:take]] + ["look"], worlds, [expert.task])
     assert re.search(r"!! \d facts differ: .*contradicted", text) and "holding nothing" in text
     assert "From here on these are two worlds: the dream was wrong." in text
-    assert f"(two worlds since step {take})" in text
+    assert f"Two worlds since step {take}. The dream's own: " in text
 
 
 def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(worlds, dream, expert):
@@ -199,12 +199,12 @@ def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(world
     dream.altered[first] = dream.altered[first + 1] = lambda answer: replace(answer, state=f"{listed}, vase 9. {EMPTY}")
     dream.altered[first + 2] = lambda answer: replace(answer, state=f"Nothing happens at {place}. {EMPTY}")
     text = show([s.action for s in expert.steps[:first]] + [f"examine {place}", f"take vase 9 from {place}"], worlds, [expert.task])
-    invented, right, wrong = text.split(f"step {first}> ")[1].split("> ")
-    assert "?? 1 fact differs, newly revealed: no one could know" in invented and "own  " not in invented
-    assert "From here on these are two worlds: the dream invented what no one had seen." in " ".join(invented.split())
-    assert "!! 1 fact differs: 1 contradicted" in right and "own  in the dream's own world the real engine says the same" in right
+    invented, right, wrong = " ".join(text.split()).split(f"step {first}> ")[1].split("> ")
+    assert "?? 1 fact differs, newly revealed: no one could know" in invented and "own:" not in invented
+    assert "From here on these are two worlds: the dream invented what no one had seen." in invented
+    assert "!! 1 fact differs: 1 contradicted" in right and "The dream's own: the real engine says the same." in right
     assert "== same text" in wrong, "in the first world there is no vase either"
-    assert "own  in the dream's own world the real engine says: not event failed, -; not holding nothing; event took" in wrong
+    assert "The dream's own: the real engine says: not event failed; not holding nothing; event took, vase 9" in wrong
     assert f"{first + 1} of {first + 2} states the same" in wrong
 
 
@@ -230,7 +230,7 @@ def test_the_real_episode_may_be_over_first(worlds, dream, expert):
     text = show([step.action for step in expert.steps] + ["look"], worlds, [expert.task])
     assert "!! dream: reward 0, it goes on; real: reward 1, the end" in text
     assert "its episode is over" in text and "left before its end" in text
-    assert "in the dream's own world the real episode is over" in text and "Denied: was won at step" in text
+    assert "The dream's own: the real episode is over." in text and "Denied: was won at step" in text
 
 
 def test_every_command_answers(worlds, expert, tasks):
@@ -245,6 +245,11 @@ def test_every_command_answers(worlds, expert, tasks):
     assert "There is no task number 99: expected 1 to 12." in text and "Which one?" in text
     assert text.count("task 2 of 12") == 2 and "a comment" not in text
     assert text.count("> look") == 1
+
+
+def test_an_action_longer_than_any_model_takes_is_not_played(worlds, expert):
+    text = show(["look " * 200, "look"], worlds, [expert.task])
+    assert "Not played: an action of 999 characters" in text and "1 of at most 30" in text
 
 
 def test_the_step_limit_cuts_the_episode_off(worlds, expert):
@@ -317,9 +322,10 @@ def test_a_model_that_answers_nothing_readable_ends_the_episode_and_says_so(run,
     done = run("--actions", actions, "--transcript", transcript, "--task", "2", "--split", "test")
     assert done.exit_code == 0, done.output
     assert "task 2 of 3 (test)" in done.output and "step 1> look" in done.output
-    assert "The dream has no answer: every try was unreadable or contradicted the episode so far." in " ".join(done.output.split())
+    plain = " ".join(done.output.replace("│", "").split())
+    assert "The dream has no answer: every try was unreadable or contradicted the episode so far." in plain
     assert "The episode ends without an answer" in done.output and "reward 0, no answer" in done.output
-    assert "must be those that it was trained with" in " ".join(done.output.split())
+    assert "must be those that it was trained with" in plain
     assert "1 action came after the end" in done.output
     assert transcript.read_text().startswith("<svg") and "dreamgym" in transcript.read_text()
 
