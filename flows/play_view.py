@@ -1,4 +1,4 @@
-"""What `dreamgym play` shows: one renderable for a task, a step, a list or a verdict, and the screen that they go to.
+"""What `dreamgym play` shows: one renderable for a task, a step, a list or a verdict; `screen.py` prints them.
 
 Red is what the real state denies, yellow what the dream left out, cyan what it had to invent. Everything is said in words
 too, so nothing is lost where there are no colours.
@@ -6,10 +6,8 @@ too, so nothing is lost where there are no colours.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -18,55 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from components.environments.protocol import Fact, Step
-from components.errors import ConfigError, DataError
 from components.experience.side_by_side import Comparison, Confirmation, End, Playthrough, Turn
 from components.records import Task, Transition
-from components.tracking.atomic import write_text
 
 DENIED, LEFT_OUT, INVENTED, FINE, QUIET = "red", "yellow", "cyan", "green", "dim"
 NARROW = 80
 """Columns below which the two worlds stand below one another."""
-_TRANSCRIPT_COLUMNS = 100
 _WHY_LINES, _FACTS_A_LINE = 2, 4
-_FORMATS = (".txt", ".md", ".html", ".svg")
-
-
-class Screen:
-    """The terminal, and beside it the transcript if one is wanted: `.txt` and `.md` hold the text, `.html` and `.svg` the colours."""
-
-    def __init__(self, console: Console, transcript: Path | None = None) -> None:
-        """Raises ConfigError for another ending, DataError if there is no folder to write to."""
-        self._console, self._path = console, transcript
-        self._record = Console(file=io.StringIO(), record=True, width=_TRANSCRIPT_COLUMNS, highlight=False) if transcript else None
-        if transcript and transcript.suffix not in _FORMATS:
-            raise ConfigError(f"The transcript {transcript} ends in {transcript.suffix!r}.", f"Expected one of {', '.join(_FORMATS)}.")
-        if transcript and (transcript.is_dir() or not transcript.absolute().parent.is_dir()):
-            problem = "is a directory" if transcript.is_dir() else f"cannot be written: there is no directory {transcript.parent}"
-            raise DataError(f"The transcript {transcript} {problem}.", next_step="Name a file in a directory that is there.")
-
-    def show(self, *things: RenderableType) -> None:
-        """Print each thing; a string is taken as it is, not as markup."""
-        for console in (self._console, self._record):
-            for thing in things if console else ():
-                console.print(thing, highlight=False, markup=False)  # type: ignore[union-attr]
-
-    def echo(self, prompt: str, line: str, typed: bool) -> None:
-        """What was entered; in the terminal only where nobody typed it there."""
-        for console in (None if typed else self._console, self._record):
-            if console:
-                console.print(Text.assemble((prompt, QUIET), (line, "bold")))
-
-    def save(self) -> None:
-        """Write the transcript. Raises DataError if the disk refuses."""
-        if self._record and self._path:
-            form = self._path.suffix
-            if form == ".html":
-                write_text(self._path, self._record.export_html())
-            elif form == ".svg":
-                write_text(self._path, self._record.export_svg(title="dreamgym play"))
-            else:
-                text = self._record.export_text()
-                write_text(self._path, f"```\n{text}```\n" if form == ".md" else text)
 
 
 def task_view(task: Task, number: int, count: int, split: str) -> RenderableType:
@@ -186,12 +142,15 @@ def _verdict(turn: Turn, play: Playthrough) -> list[RenderableType]:
 
 def _own_world(own: Confirmation, parted: Turn) -> Text:
     """What the real engine says of the last step in the world that the dream described."""
-    last = own.comparisons[-1] if len(own.comparisons) == len(own.dreamed.steps) else None
-    if last is not None:
-        words, style = ("the real engine says the same", FINE) if last.same_facts else (f"the real engine says: {_confirmed(last)}", DENIED)
+    if not own.comparisons:
+        words, style = "cannot be built yet (:check)", QUIET
+    elif len(own.comparisons) < len(own.dreamed.steps):
+        words, style = "the real episode is over", DENIED
+    elif own.comparisons[-1].same_facts:
+        words, style = "the real engine says the same", FINE
     else:
-        words, style = ("the real episode is over", DENIED) if own.comparisons else (f"cannot be built yet: {own.reason}", QUIET)
-    return Text.assemble((f"Two worlds since step {parted.number}. ", QUIET), (f"The dream's own: {words.rstrip('.')}.", style))
+        words, style = f"the real engine says: {_confirmed(own.comparisons[-1])}", DENIED
+    return Text.assemble((f"Two worlds since step {parted.number}. ", QUIET), (f"The dream's own: {words}.", style))
 
 
 def _facts_verdict(found: Comparison) -> Text:

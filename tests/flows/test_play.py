@@ -19,8 +19,9 @@ from components.experience.side_by_side import End, Playthrough, Witness, compar
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows import cli
-from flows.play import Player, Source, Worlds, examples, find_model, find_task, lines, pick, read_actions
-from flows.play_view import Screen
+from flows.play import examples, find_model, find_task, read_actions
+from flows.player import Player, Source, Worlds, lines, pick
+from flows.screen import Screen
 from flows.settings import DEFAULTS
 
 EMPTY = "Holding nothing."
