@@ -214,6 +214,39 @@ def pool(
 
 
 @app.command()
+def play(
+    overrides: Overrides = None,
+    task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",
+    split: Annotated[str, typer.Option(help="fidelity (held out), test (held out) or train.")] = "fidelity",
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the newest finished stage's.")] = None,
+    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")] = False,
+    actions: Annotated[Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")] = None,
+    transcript: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Step into the dream: type actions, see the dreamed states, the model's reasoning and demonstrations.
+
+    Examples:
+
+        dreamgym play
+
+        dreamgym play --side-by-side --task 3 --split test
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        _say("Falling asleep (the libraries take some seconds to load) ...")
+        from flows.play import Wishes
+        from flows.play import play as play_task
+        from flows.preflight import check_settings, ensure_data
+
+        ensure_data(place, _say, backbone=False, versioned=False)
+        check_settings(place, settings, config, training=False)
+        play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), out)
+
+
+@app.command()
 def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
     """Make the small backbone that both models start from (an hour or two of two cores) and version it with the data.
 

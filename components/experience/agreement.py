@@ -53,13 +53,14 @@ def replay(adapter: Adapter, dreamed: Sequence[Trajectory]) -> tuple[list[Replay
             results[number] = Replay(episode, False, (False,) * len(episode.steps), f"contradicts itself: {failure}", playable=False)
     environment = adapter.open()
     try:
-        results |= _replay_in(environment, {number: dreamed[number] for number in worlds}, worlds)
+        results |= replay_in(environment, {number: dreamed[number] for number in worlds}, worlds)
         return [results[number] for number in range(len(dreamed))], environment.interactions
     finally:
         environment.close()
 
 
-def _replay_in(environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]) -> dict[int, Replay]:
+def replay_in(environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]) -> dict[int, Replay]:
+    """Replay each of `episodes` in `environment`, loaded with the world of its number."""
     if not worlds:
         return {}
     numbers = list(worlds)

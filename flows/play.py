@@ -1,0 +1,140 @@
+"""A person steps into the dream: types actions, sees the dreamed states, and what the real world would have said.
+
+    dreamgym play --side-by-side
+    dreamgym play --task 3 --actions actions.txt --transcript transcript.svg
+
+No stage and no run: nothing is recorded, and the real steps of `--side-by-side` and `:check` train nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from components.config import Config
+from components.environments import make_adapter
+from components.errors import ConfigError, DataError
+from components.experience.side_by_side import Witness
+from components.records import Task, Transition
+from components.tracking.stages import RECORD
+from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions
+from flows.play_view import QUIET
+from flows.player import Player, Worlds, lines, pick
+from flows.screen import Screen
+
+SPLITS = ("fidelity", "test", "train")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line asked for; "" and None where it did not."""
+
+    task: str = ""
+    split: str = SPLITS[0]
+    model: Path | None = None
+    side_by_side: bool = False
+    actions: Path | None = None
+    transcript: Path | None = None
+
+
+def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
+    """Find the model and the task, open the worlds, play what is typed or scripted.
+
+    Raises:
+        ConfigError: there is no such split, task, or format of a transcript.
+        DataError: model, data or action file are missing, or the transcript cannot be written.
+    """
+    for stream in (sys.stdin, sys.stdout):
+        with suppress(AttributeError):  # a stream without an encoding
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    script = None if wishes.actions is None else read_actions(wishes.actions)
+    screen, directory = Screen(console, wishes.transcript), find_model(root, wishes.model)
+    layout = DataLayout(root / "data")
+    task, tasks = find_task(layout, wishes.split, wishes.task)
+    from flows.synthetic_rl import dream_of
+    from flows.threads import decoding
+
+    adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
+    known = read_transitions(layout.trajectories("train"))
+    with decoding():
+        dream = dream_of(directory, config, known, held_out(layout))
+        real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
+        try:
+            shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
+            screen.show(Text(f"The dream of {shown} remembers {len(known):,} transitions. `:help` tells more.", style=QUIET))
+            worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
+            Player(worlds, screen, wishes.split, tasks, examples(known)).play(task, lines(script))
+        finally:
+            for world in (dream, real, witness):
+                if world is not None:
+                    world.close()
+            screen.save()
+
+
+def find_model(root: Path, named: Path | None) -> Path:
+    """The directory of the experience model: the one named, else that of the newest finished stage.
+
+    Raises:
+        DataError: the named one holds no weights, or no stage is finished.
+    """
+    if named is None:
+        stages = (root / ".dreamgym" / "stages").glob("experience_model-*")
+        finished = [stage for stage in stages if not stage.suffix and (stage / RECORD).is_file() and _has_weights(stage / "model")]
+        if not finished:
+            next_step = "Type `dreamgym retrain` first, or name a model's directory with --model."
+            raise DataError(f"There is no experience model below {root / '.dreamgym' / 'stages'}.", next_step=next_step)
+        return max(finished, key=lambda stage: (stage / RECORD).stat().st_mtime) / "model"
+    if not _has_weights(named):
+        found = f"{named} holds no experience model: {'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
+        hint = f"Type --model {named / 'model'}." if _has_weights(named / "model") else "Leave --model out to take the newest one."
+        raise DataError(found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint)
+    return named
+
+
+def _has_weights(directory: Path) -> bool:
+    return any(directory.glob("*.safetensors"))
+
+
+def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[Task]]:
+    """The task that a number (from 1) or an id means in `split`, the first one if nothing was said; and all of the split.
+
+    Raises:
+        ConfigError: there is no such split or task.
+    """
+    if split not in SPLITS:
+        raise ConfigError(f"There is no split {split!r}.", f"Expected one of {', '.join(SPLITS)}.")
+    tasks = read_tasks(layout.tasks(split))
+    if not wanted:
+        return tasks[0], tasks
+    found = pick(tasks, wanted)
+    if isinstance(found, Task):
+        return found, tasks
+    for other in SPLITS:
+        if other != split and any(task.id == wanted for task in read_tasks(layout.tasks(other))):
+            raise ConfigError(f"The task {wanted} is none of the split {split}.", next_step=f"Type --split {other} --task {wanted}")
+    raise ConfigError(f"{found} (split {split})")
+
+
+def read_actions(path: Path) -> list[str]:
+    """The lines of an action file: actions, commands with a colon, comments with a #. Raises DataError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+        found = f"The action file {path} cannot be read: {reason}."
+        raise DataError(found, "Expected one action a line.", "Name a text file, or leave --actions out to type.") from None
+
+
+def examples(known: Sequence[Transition], most: int = 12) -> list[str]:
+    """One action of the data for each first word, the most frequent first: what actions look like in this world."""
+    chosen: dict[str, list[str]] = {}
+    for step in known:
+        if step.behaviour in ("expert", "") and step.action.split():
+            chosen.setdefault(step.action.split()[0], []).append(step.action)
+    return [actions[0] for actions in sorted(chosen.values(), key=len, reverse=True)[:most]]
