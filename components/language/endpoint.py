@@ -6,40 +6,28 @@
 
 - **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. One that is not, or that the
   question's own check refuses, is asked for again with what is wrong with it, `corrections` times.
-- **Patient**: transport errors, timeouts, HTTP 408, 429 and 5xx are tried again with exponential backoff, jitter and the endpoint's own
-  Retry-After. Every other refusal (a wrong key, no such model) would meet the next question too and ends all at once.
+- **Patient**: what may pass by itself is tried again (`chat.py`); what would meet the next question too ends all at once.
 - **Cached**: an answer that can be used is on disk before the next is asked (`answer_cache.py`). So a second run, or one that goes on
   after a crash, pays only for what is new; with all answers there it needs neither key nor network.
-- **Silent about the key**: it is read from the environment when a question is really sent, goes into one header, and is taken out of
-  whatever the endpoint says back, before that is kept, shown or logged.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import re
-import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.config import EndpointConfig
 from components.errors import EndpointError
 from components.language.answer_cache import AnswerCache, fingerprint
+from components.language.chat import Chat, Reply, Unanswered, Usage, excerpt
 
-RETRIED = {408, 429}
-"""Client errors that may pass by themselves; 5xx may, too."""
-LONGEST_WAIT_SECONDS = 60.0
-SHORTEST_SECRET = 8
-"""Shorter keys are placeholders, such as the EMPTY that a local vLLM is given: they may stand in a text."""
 _FENCE = re.compile(r"^```(?:json)?\s*\n(.*)\n\s*```$", re.DOTALL)
 
 
@@ -50,10 +38,6 @@ class StrictAnswer(BaseModel):
 
 
 T = TypeVar("T", bound=StrictAnswer)
-
-
-class Unanswered(EndpointError):
-    """One question has no answer after all tries; others may have one."""
 
 
 @dataclass(frozen=True)
@@ -76,44 +60,16 @@ class Question(Generic[T]):
         return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
 
 
-@dataclass
-class Usage:
-    """What an endpoint was paid for: tokens as it counts them, those of answers that could not be used included.
-
-    `unmetered` counts answers that came without a count, `rejected` those that could not be used, `retried` the further tries.
-    """
-
-    calls: int = 0
-    cached_calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    unmetered: int = 0
-    rejected: int = 0
-    retried: int = 0
-
-    def costs(self) -> dict[str, int]:
-        """The part that a run's manifest keeps, under its names there."""
-        kept = ("calls", "cached_calls", "prompt_tokens", "completion_tokens")
-        return {f"endpoint_{name}": value for name, value in asdict(self).items() if name in kept}
-
-
-@dataclass(frozen=True)
-class _Reply:
-    """A text, or what kept it from being one; `cut` says that it reached the limit of tokens."""
-
-    text: str
-    problem: str = ""
-    cut: bool = False
-
-
 class Endpoint:
     """A language model behind an endpoint. May be used from several threads; close it, or use it in a `with`."""
 
     def __init__(self, config: EndpointConfig, cache: Path) -> None:
-        self.config, self.usage = config, Usage()
-        self._cache = AnswerCache(cache)
-        self._client = httpx.Client(timeout=config.timeout_seconds)
-        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self.config, self._chat, self._cache = config, Chat(config), AnswerCache(cache)
+
+    @property
+    def usage(self) -> Usage:
+        """What it was paid for so far."""
+        return self._chat.usage
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +79,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Give the connections back."""
-        self._client.close()
+        self._chat.close()
 
     def ask_all(self, questions: Sequence[Question[T]], *, most_unanswered: int | None = None) -> list[T | Unanswered]:
         """For each question its answer or why there is none, `concurrency` at a time; equal questions are asked once.
@@ -141,13 +97,14 @@ class Endpoint:
         try:
             running = {pool.submit(self._settle, question): key for key, question in dict(zip(keys, questions, strict=True)).items()}
             for done in as_completed(running):
-                settled[running[done]] = done.result()
-                if most_unanswered is not None:
-                    self._allow([result for key in keys if isinstance(result := settled.get(key), Unanswered)], len(keys), most_unanswered)
+                settled[running[done]] = result = done.result()
+                if isinstance(result, Unanswered) and most_unanswered is not None:
+                    failed = sum(isinstance(settled.get(key), Unanswered) for key in keys)
+                    self._allow(failed, len(keys), most_unanswered, result)
         finally:
-            self._stopped.set()
+            self._chat.stopped.set()
             pool.shutdown(cancel_futures=True)
-            self._stopped.clear()
+            self._chat.stopped.clear()
         return [settled[key] for key in keys]
 
     def ask(self, question: Question[T]) -> T:
@@ -161,18 +118,18 @@ class Endpoint:
         key = self._key_of(question)
         kept = self._cache.get(key)
         if kept is not None:
-            value, _ = _read(question, _Reply(kept))
+            value, _ = _read(question, Reply(kept))
             if value is not None:
-                self._count(cached_calls=1)
+                self._chat.count(cached_calls=1)
                 return value
-        messages, reply, problem = question.messages, _Reply(""), ""
+        messages, reply, problem = question.messages, Reply(""), ""
         for _ in range(self.config.corrections + 1):
-            reply = self._reply(messages)
+            reply = self._chat.reply(messages)
             value, problem = _read(question, reply)
             if value is not None:
                 self._cache.put(key, reply.text, model=self.config.model, version=question.version)
                 return value
-            self._count(rejected=1)
+            self._chat.count(rejected=1)
             messages = _corrected(question, reply, problem)
         raise self._unusable(reply, problem)
 
@@ -182,133 +139,26 @@ class Endpoint:
         except Unanswered as failure:
             return failure
 
-    def _allow(self, failures: Sequence[Unanswered], asked: int, most: int) -> None:
-        if len(failures) > most:
+    def _allow(self, failed: int, asked: int, most: int, last: Unanswered) -> None:
+        if failed > most:
             raise EndpointError(
-                f"{len(failures)} of {asked} questions have no usable answer. The last one: {failures[-1].found}",
+                f"{failed} of {asked} questions have no usable answer. The last one: {last.found}",
                 f"At most {most} may stay without.",
-                f"{failures[-1].next_step} What was answered is kept: the same command asks only for the rest.",
+                f"{last.next_step} What was answered is kept: the same command asks only for the rest.",
             )
 
     def _key_of(self, question: Question[T]) -> str:
-        return fingerprint({"version": question.version, **self._body(question.messages)})
+        sampling = {"temperature": self.config.temperature, "max_tokens": self.config.max_tokens, "json_mode": self.config.json_mode}
+        return fingerprint({"model": self.config.model, "version": question.version, "messages": question.messages, **sampling})
 
-    def _body(self, messages: Sequence[dict[str, str]]) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.config.model, "messages": list(messages), "temperature": self.config.temperature}
-        body[self.config.limit_field] = self.config.max_tokens
-        return body | ({"response_format": {"type": "json_object"}} if self.config.json_mode else {})
-
-    def _reply(self, messages: Sequence[dict[str, str]]) -> _Reply:
-        """One answer, after as many tries as it takes."""
-        secret, problem = self._secret(), ""
-        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        for attempt in range(self.config.retries + 1):
-            after = ""
-            try:
-                response = self._post(self._body(messages), headers)
-            except httpx.TimeoutException:
-                problem = f"it did not answer within {self.config.timeout_seconds:g} s"
-            except httpx.RequestError as error:
-                problem = _without(secret, f"{type(error).__name__}: {error}")
-            else:
-                text, after = _without(secret, response.text), response.headers.get("Retry-After", "")
-                if response.status_code == 200:
-                    return self._metered(response, text)
-                problem = f"HTTP {response.status_code}: {_excerpt(text)}"
-                if response.status_code not in RETRIED and response.status_code < 500:
-                    raise self._refused(response.status_code, problem)
-            if attempt < self.config.retries:
-                self._count(retried=1)
-                if self._stopped.wait(self._delay(attempt, after)):
-                    break
-        raise Unanswered(
-            f"{self._place} gave no answer in {attempt + 1} tries: {problem}.",
-            next_step="See that the endpoint runs and answers there (endpoint.url), or be more patient with it: endpoint.timeout_seconds, "
-            "endpoint.retries, or a lower endpoint.concurrency.",
-        )
-
-    def _post(self, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
-        """One try. httpx limits the wait for each part of a reply; here the whole of it has one limit, as a proxy may drip."""
-        until = time.monotonic() + self.config.timeout_seconds
-        with self._client.stream("POST", f"{self.config.url.rstrip('/')}/chat/completions", json=body, headers=headers) as response:
-            parts = []
-            for part in response.iter_bytes():
-                parts.append(part)
-                if time.monotonic() > until:
-                    raise httpx.ReadTimeout("the reply drips")
-            kept = {"Retry-After": response.headers["Retry-After"]} if "Retry-After" in response.headers else {}
-            return httpx.Response(response.status_code, headers=kept, content=b"".join(parts))
-
-    def _metered(self, response: httpx.Response, text: str) -> _Reply:
-        """The text of a completed call; its tokens are counted."""
-        try:
-            body = response.json()
-            choice = body["choices"][0]
-            content, cut = choice["message"]["content"], choice.get("finish_reason") == "length"
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            self._count(calls=1, unmetered=1)
-            return _Reply(text, "it is no chat completion")
-        usage = body.get("usage")
-        counts = [usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")]
-        prompt, completion = (count if isinstance(count, int) and count >= 0 else 0 for count in counts)
-        self._count(calls=1, prompt_tokens=prompt, completion_tokens=completion, unmetered=int(None in counts))
-        if not isinstance(content, str):
-            return _Reply("", "it holds no text")
-        return _Reply(_without(self._secret(), content), cut=cut)
-
-    def _secret(self) -> str:
-        """The key. Raises EndpointError if its variable is missing or holds what cannot be one."""
-        name = self.config.key_variable
-        secret = os.environ.get(name, "").strip() if name else ""
-        if name and not secret:
-            raise EndpointError(
-                f"The environment variable {name} (endpoint.key_variable) is not set.",
-                f"Expected the API key of {self.config.url} in it.",
-                f"Type `export {name}=...` with your key, or leave endpoint.key_variable empty if the endpoint wants none.",
-            )
-        if not re.fullmatch(r"[\x21-\x7e]*", secret):
-            raise EndpointError(
-                f"The environment variable {name} (endpoint.key_variable) holds no key: {len(secret)} characters with a blank or a letter "
-                "outside ASCII among them.",
-                next_step=f"Type `export {name}=...` with your key alone.",
-            )
-        return secret
-
-    @property
-    def _place(self) -> str:
-        return f"{self.config.model} at {self.config.url}"
-
-    def _refused(self, status: int, problem: str) -> EndpointError:
-        """Of one question where the request itself may be at fault (too long, say), else of the whole endpoint."""
-        kind = Unanswered if status in (400, 413, 422) else EndpointError
-        named = f"the variable {self.config.key_variable}" if self.config.key_variable else "no key, as endpoint.key_variable is empty"
-        cures = {
-            401: f"Check the key ({named}).",
-            403: f"Check the key and its rights ({named}).",
-            404: "Check endpoint.url (it often ends in /v1) and endpoint.model.",
-        }
-        other = "Read what it says; endpoint.model, max_tokens, limit_field, temperature and json_mode may be what it does not take."
-        return kind(f"{self._place} refuses. {problem}.", next_step=cures.get(status, other))
-
-    def _unusable(self, reply: _Reply, problem: str) -> Unanswered:
+    def _unusable(self, reply: Reply, problem: str) -> Unanswered:
         tries = self.config.corrections + 1
-        found = f"{self._place} gave {tries} answers that cannot be used; the last: {problem}. It begins: {_excerpt(reply.text)}"
-        cure = "Raise endpoint.max_tokens." if reply.cut else "Ask a more able model (endpoint.model), or more often (endpoint.corrections)."
+        found = f"{self._chat.place} gave {tries} answers that cannot be used; the last: {problem}. It begins: {excerpt(reply.text)}"
+        cure = "Raise endpoint.max_tokens." if reply.cut else "Ask a more able model (endpoint.model), or raise endpoint.corrections."
         return Unanswered(found, "Expected one JSON object of the form that the prompt describes.", cure)
 
-    def _delay(self, attempt: int, after: str) -> float:
-        """Seconds to wait: half to one and a half times the doubled backoff, or what the endpoint asks for if that is longer."""
-        own = min(LONGEST_WAIT_SECONDS, self.config.backoff_seconds * 2**attempt) * random.uniform(0.5, 1.5)
-        asked = float(after) if re.fullmatch(r"\d+(\.\d+)?", after) else 0.0
-        return max(own, min(asked, LONGEST_WAIT_SECONDS))
 
-    def _count(self, **counts: int) -> None:
-        with self._lock:
-            for name, more in counts.items():
-                setattr(self.usage, name, getattr(self.usage, name) + more)
-
-
-def _read(question: Question[T], reply: _Reply) -> tuple[T | None, str]:
+def _read(question: Question[T], reply: Reply) -> tuple[T | None, str]:
     """The answer, or what is wrong with it."""
     if reply.problem:
         return None, reply.problem
@@ -325,18 +175,9 @@ def _read(question: Question[T], reply: _Reply) -> tuple[T | None, str]:
     return (None, problem) if problem else (value, "")
 
 
-def _corrected(question: Question[T], reply: _Reply, problem: str) -> list[dict[str, str]]:
+def _corrected(question: Question[T], reply: Reply, problem: str) -> list[dict[str, str]]:
     """The question again; with the answer and what is wrong with it, if there was one."""
     if not reply.text or reply.problem:
         return question.messages
     wrong = f"This answer cannot be used: {problem}. Answer again, with the JSON object alone, in exactly the form described."
     return [*question.messages, {"role": "assistant", "content": reply.text}, {"role": "user", "content": wrong}]
-
-
-def _without(secret: str, text: str) -> str:
-    return text.replace(secret, "[key]") if len(secret) >= SHORTEST_SECRET else text
-
-
-def _excerpt(text: str) -> str:
-    words = " ".join(text.split())
-    return repr(words[:200] + ("..." if len(words) > 200 else ""))
