@@ -240,7 +240,7 @@ def test_the_same_question_is_asked_once_however_often_it_comes(cache):
 def test_a_damaged_or_outdated_answer_is_asked_for_again(cache, damage):
     with ChatServer(Say(RIGHT)) as server:
         ask(server, cache)
-        (path,) = [path for path in cache.rglob("*.json")]
+        (path,) = cache.rglob("*.json")
         path.write_text(damage)
         assert ask(server, cache)[0] == BLUE and ask(server, cache)[0] == BLUE
     assert len(server.requests) == 2
