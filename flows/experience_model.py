@@ -61,7 +61,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     config, adapter, episodes = run.config, make_adapter(run.config.environment), episodes_of(run, "train")
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(backbone_of(run))
-    taught, teaching = teach(run, work, vocabulary, episodes)
+    taught, teaching = teach(config, run.root, work, vocabulary, episodes)
     examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)

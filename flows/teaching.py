@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
+from components.config import Config
 from components.evaluation.intervals import Estimate, exact, proportion
 from components.experience.annotation import VERSION, Annotated, annotate
 from components.experience.prompts import answer
@@ -14,34 +15,37 @@ from components.language.chat import Usage
 from components.language.endpoint import Endpoint
 from components.language.tokenizer import Vocabulary
 from components.records import Trajectory, Transition
-from flows.workspace import Outcome, Workspace
+from flows.workspace import Outcome
 
 ANSWERS = Path(".dreamgym", "answers")
 """What endpoints have answered, below the root of the repository: kept across runs, so that no answer is paid for twice."""
 RECORD = "annotations.json"
 
 
-def teach(run: Workspace, work: Path, vocabulary: Vocabulary, episodes: list[Trajectory]) -> tuple[list[Trajectory], Outcome]:
+def teach(config: Config, root: Path, work: Path, vocabulary: Vocabulary, episodes: list[Trajectory]) -> tuple[list[Trajectory], Outcome]:
     """The episodes with the chosen teacher's reasoning; and as a part of the stage's outcome what it wrote, left out and cost.
+
+    Args:
+        root: of the repository, below which the answers are kept; work: the stage's own directory.
 
     Raises:
         EndpointError: the `llm` teacher cannot be asked, or leaves more than `max_unannotated_share` without an annotation.
     """
-    settings = run.config.experience_model
+    settings = config.experience_model
     if settings.teacher == "programmatic":
         return episodes, Outcome({})
     left_out = _left_out_before(work)
     asked = [episode for episode in episodes if episode.steps[0].episode_id not in left_out]
-    get_run_logger().info("%s annotates %d episodes", run.config.endpoint.model, len(asked))
+    get_run_logger().info("%s annotates %d episodes", config.endpoint.model, len(asked))
 
     def refuse(step: Transition) -> str:
         tokens, most = len(vocabulary.encode(answer(step, reasoning=True))), settings.max_new_tokens
         return f"it makes an answer of {tokens} tokens, more than experience_model.max_new_tokens={most}" if tokens > most else ""
 
-    with Endpoint(run.config.endpoint, run.root / ANSWERS) as endpoint:
+    with Endpoint(config.endpoint, root / ANSWERS) as endpoint:
         found = annotate(endpoint, asked, most_left_out=settings.max_unannotated_share, refuse=refuse)
     found.left_out.update(left_out)
-    _record(work, run.config.endpoint.model, found)
+    _record(work, config.endpoint.model, found)
     return found.episodes, Outcome({"annotations": RECORD}, _metrics(found, len(episodes), endpoint.usage), costs=endpoint.usage.costs())
 
 
