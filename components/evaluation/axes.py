@@ -5,8 +5,8 @@ prediction that cannot be read gets 0 on all. *Revealing* steps show what no his
 invention is no mistake, as long as it fits the history and what every state tells anyway, the place and the hand, is right.
 
 **consistency**: does the state follow from the history and the action?
-  2  it is the real state; or it fits its history, reports the same kind of event, and, where the outcome was determined, asserts all
-     facts of the real state and none that is denied
+  2  it is the real state; or it fits its history, reports the same kind of event, and asserts all facts of the real state and none
+     that is denied (revealing: it moves where the real one does, and what every state tells is right)
   1  it fits its history, and is not what this action leads to: an update is missing, a fact is denied, or another event is reported
   0  it contradicts its own history
 
@@ -17,8 +17,8 @@ invention is no mistake, as long as it fits the history and what every state tel
 
 **informativeness**: how much of the real state does it tell? Where determined, its share of the real state's facts; on a revealing
 step, the number of its facts against that of the real state, since which ones cannot be known.
-  2  all of them (revealing: at least as many as half of them, and it fits its history)
-  1  at least half (revealing: any)
+  2  all of them (revealing: at least half as many, of which some are new, and it fits its history)
+  1  at least half (revealing: some are new)
   0  less
 
 **hallucination** (2 is best: none): right signals, nothing invented?
@@ -73,7 +73,8 @@ def _consistency(judgement: Judgement) -> int:
         return 2
     if judgement.incoherent:
         return 0
-    complete = judgement.revealing or judgement.right == judgement.truths
+    moves = bool(judgement.changed) == bool(judgement.predicted_changed)
+    complete = moves if judgement.revealing else judgement.right == judgement.truths
     return 2 if complete and judgement.same_event and not _denied(judgement) else 1
 
 
@@ -88,7 +89,8 @@ def _informativeness(judgement: Judgement) -> int:
     if judgement.exact:
         return 2
     if judgement.revealing:
-        return 2 if 2 * judgement.claims >= judgement.truths and not judgement.incoherent else min(1, judgement.claims)
+        detailed = 2 * judgement.claims >= judgement.truths and not judgement.incoherent
+        return 0 if not judgement.predicted_changed else 2 if detailed else 1
     if not judgement.truths or 2 * judgement.right < judgement.truths:
         return 0
     return 2 if judgement.right == judgement.truths else 1
