@@ -53,7 +53,7 @@ class ChatServer:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def config(self, **changes: Any) -> EndpointConfig:
-        return EndpointConfig(**{"url": self.url, "model": "m", "timeout_seconds": 5, "retries": 2, "backoff_seconds": 0.01, **changes})
+        return EndpointConfig(**{"url": self.url, "model": "m", "timeout_seconds": 60, "retries": 2, "backoff_seconds": 0.01, **changes})
 
     def __enter__(self) -> ChatServer:
         return self
