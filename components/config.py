@@ -7,29 +7,16 @@ resolved config is saved as JSON with every run and loads back through `load_con
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from components.errors import ConfigError
-
-
-class Section(BaseModel):
-    """Base of all sections: closed, immutable, and every field described."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    def _refuse_dead(self, names: Sequence[str], mode: str, cure: str) -> None:
-        """Refuse options that were changed from their default although `mode` makes them idle."""
-        fields = type(self).model_fields
-        dead = [name for name in names if getattr(self, name) != fields[name].get_default(call_default_factory=True)]
-        if dead:
-            raise ValueError(f"{', '.join(dead)} has no effect with {mode}; remove it or set {cure}")
+from components.config_file import explained, read_values, set_value
+from components.endpoint_config import EndpointConfig
+from components.section import Section
 
 
 class EnvironmentConfig(Section):
@@ -136,6 +123,12 @@ class ExperienceModelConfig(Section):
         6, ge=0, description="Earlier states of the episode that name what the action names, shown again beside it (our choice); 0: none."
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
+    teacher: Literal["programmatic", "llm"] = Field(
+        "programmatic", description="Whose reasoning is learnt: the adapter's, recorded with the data, or that of the model at `endpoint`."
+    )
+    max_unannotated_share: float = Field(
+        0.05, ge=0, le=1, description="Share of episodes without an annotation of the `llm` teacher above which the stage fails."
+    )
     max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
     resamples: int = Field(6, ge=0, description="How often an answer that cannot be used is sampled again before the episode fails.")
     coherent: bool = Field(
@@ -148,6 +141,10 @@ class ExperienceModelConfig(Section):
     def _no_dead_options(self) -> ExperienceModelConfig:
         if not self.history:
             self._refuse_dead(["recall"], "history: false", "history: true")
+        if not self.reasoning:
+            self._refuse_dead(["teacher"], "reasoning: false", "reasoning: true")
+        if self.teacher == "programmatic":
+            self._refuse_dead(["max_unannotated_share"], "teacher: programmatic", "teacher: llm")
         return self
 
 
@@ -295,6 +292,7 @@ class Config(Section):
     backbone: BackboneConfig = Field(default_factory=BackboneConfig)
     pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
     experience_model: ExperienceModelConfig = Field(default_factory=ExperienceModelConfig)
+    endpoint: EndpointConfig = Field(default_factory=EndpointConfig)
     retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
     fidelity: FidelityConfig = Field(default_factory=FidelityConfig)
     cloning: CloningConfig = Field(default_factory=CloningConfig)
@@ -304,6 +302,21 @@ class Config(Section):
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
+
+    @model_validator(mode="after")
+    def _endpoint_fits_its_users(self) -> Config:
+        """Refuse an endpoint that nobody asks, and one that is asked and not named."""
+        users = ["experience_model.teacher=llm"] if self.experience_model.teacher == "llm" else []
+        changed = ", ".join(f"endpoint.{name}" for name in self.endpoint._changed())
+        if changed and not users:
+            raise ValueError(f"{changed} has no effect: nothing asks an endpoint; remove it or set experience_model.teacher=llm")
+        missing = [f"endpoint.{name}" for name in ("url", "model") if users and not getattr(self.endpoint, name)]
+        if missing:
+            raise ValueError(
+                f"{' and '.join(users)} asks a language model, but {' and '.join(missing)} is empty; "
+                "set them, for example endpoint.url=http://localhost:8000/v1 endpoint.model=NAME"
+            )
+        return self
 
     @model_validator(mode="after")
     def _budget_allows_an_iteration(self) -> Config:
@@ -325,85 +338,13 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
     """
     values: dict[str, Any] = {}
     if path is not None:
-        values = _read(Path(path))
+        values = read_values(Path(path))
     for override in overrides:
-        _set(values, override)
+        set_value(values, override)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise _explained(error, path) from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        near = sorted(str(other) for other in Path("configs").glob("*.yaml"))
-        raise ConfigError(
-            f"There is no config file {path}.", next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}."
-        )
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not readable YAML: {error}", next_step="Mend the line named above.") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds a {type(values).__name__}.", "Expected a mapping of sections.", "Start from configs/quick.yaml.")
-    return values
-
-
-def _set(values: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"The override {override!r} has no value.", "Expected key=value.", "For example: synthetic_rl.iterations=10")
-    *parents, leaf = key.split(".")
-    for parent in parents:
-        values = values.setdefault(parent, {})
-        if not isinstance(values, dict):
-            raise ConfigError(
-                f"In the override {override!r}, {parent} is a value, not a section.", next_step="See docs/configuration.md for the keys."
-            )
-    try:
-        values[leaf] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The value of the override {override!r} is not YAML: {error}", next_step="Quote it, or mend it.") from None
-
-
-def _explained(error: ValidationError, path: Path | str | None) -> ConfigError:
-    lines = []
-    for problem in error.errors():
-        place = [str(part) for part in problem["loc"]]
-        key = ".".join(place)
-        if problem["type"] == "extra_forbidden":
-            known = _keys_at(place[:-1])
-            near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.4)
-            elsewhere = [k for k in _all_keys() if k.split(".")[-1] == place[-1]]
-            full = elsewhere or [".".join([*place[:-1], guess]) for guess in near]
-            lines.append(f"Unknown key {key}." + (f" Did you mean {' or '.join(full)}?" if full else f" Valid here: {', '.join(known)}."))
-        else:
-            shown = "" if isinstance(problem["input"], dict) else f" (found {problem['input']!r})"
-            lines.append(f"{key}: {problem['msg']}{shown}.")
-    return ConfigError(
-        f"The configuration {path or ''} is refused. ".replace("  ", " ") + " ".join(lines),
-        next_step="See docs/configuration.md for all keys.",
-    )
-
-
-def _keys_at(place: list[str]) -> list[str]:
-    section: Any = Config
-    for part in place:
-        section = section.model_fields[part].annotation
-    return list(section.model_fields)
-
-
-def _all_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    for name, spec in section.model_fields.items():
-        inner = spec.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _all_keys(inner, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys
+        raise explained(error, path, Config) from None
 
 
 def dump_config(config: Config) -> str:

@@ -58,5 +58,9 @@ class TrainingError(DreamGymError):
     """A training loop cannot go on: NaN, nothing to learn from, a state that does not fit the model."""
 
 
+class EndpointError(DreamGymError):
+    """A language-model endpoint has no key, refuses what it is asked, or leaves too many questions without a usable answer."""
+
+
 class TrackingError(DreamGymError):
     """MLflow, Prefect or the stage store cannot be used."""

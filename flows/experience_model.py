@@ -23,6 +23,7 @@ from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.progress import telling
+from flows.teaching import teach
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -57,6 +58,8 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
     validated = run.results["validate"].output_hashes
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
+    if run.config.experience_model.teacher == "llm":  # its address, and how patiently it is asked, change no result
+        config["endpoint"] = run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
     return run.stage("experience_model", lambda work: _fine_tune(run, work), inputs=inputs, config=config, code=CODE)
 
 
@@ -64,7 +67,8 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     config, adapter, episodes = run.config, make_adapter(run.config.environment), lessons_of(run)
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(backbone_of(run))
-    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
+    taught, teaching = teach(config, run.root, work, vocabulary, episodes)
+    examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
     model = add_lora(backbone, config.experience_model.lora)
@@ -81,7 +85,9 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     buffer.close()
     outcome.metrics |= {"experience_model/loss": exact(record.final_loss), "experience_model/tokens": exact(record.tokens)}
     outcome.series["experience_model/loss"] = record.losses
-    outcome.costs["tokens_trained"] = record.tokens
+    outcome.costs |= {"tokens_trained": record.tokens, **teaching.costs}
+    outcome.metrics |= teaching.metrics
+    outcome.outputs |= teaching.outputs
     return outcome
 
 

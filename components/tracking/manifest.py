@@ -54,6 +54,10 @@ class Costs(Closed):
     check_interactions: int = Field(0, ge=0, description="Steps of the real environment spent on checks and evaluation.")
     tokens_generated: int = Field(0, ge=0, description="Tokens sampled by all models.")
     tokens_trained: int = Field(0, ge=0, description="Tokens trained on by all models.")
+    endpoint_prompt_tokens: int = Field(0, ge=0, description="Tokens sent to language-model endpoints, as they count them.")
+    endpoint_completion_tokens: int = Field(0, ge=0, description="Tokens that endpoints wrote, refused answers included.")
+    endpoint_calls: int = Field(0, ge=0, description="Answers paid for.")
+    endpoint_cached_calls: int = Field(0, ge=0, description="Answers taken from the cache instead, which cost nothing.")
 
 
 class Manifest(Closed):

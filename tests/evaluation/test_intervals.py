@@ -5,7 +5,16 @@ import random
 
 import pytest
 
-from components.evaluation.intervals import Estimate, clustered_proportion, exact, mcnemar, mean, paired_difference, proportion
+from components.evaluation.intervals import (
+    Estimate,
+    clustered_proportion,
+    cohen_kappa,
+    exact,
+    mcnemar,
+    mean,
+    paired_difference,
+    proportion,
+)
 
 
 def outcomes(both, gained, lost, neither):
@@ -148,3 +157,34 @@ def test_clustered_intervals_cover_what_they_should():
         for name, found in (("clustered", clustered_proportion(outcomes, names)), ("plain", proportion(sum(outcomes), 300))):
             inside[name] += found.low <= 0.5 <= found.high
     assert inside["clustered"] >= 0.92 * 400 > 0.85 * 400 > inside["plain"]
+
+
+def test_kappa_is_agreement_beyond_chance():
+    a = [True] * 45 + [False] * 15 + [True] * 25 + [False] * 15
+    b = [True] * 45 + [False] * 15 + [False] * 25 + [True] * 15
+    found = cohen_kappa(a, b)
+    assert found.value == pytest.approx((0.6 - 0.54) / 0.46)  # 60 agree; by chance 0.7 * 0.6 + 0.3 * 0.4
+    assert found.n == 100 and found.low < 0 < found.value < found.high < 0.4
+    assert cohen_kappa([True, False] * 20, [True, False] * 20).value == 1
+    assert cohen_kappa([True, False] * 20, [False, True] * 20).value == -1
+
+
+def test_kappa_of_judges_who_never_differ_in_what_they_say_is_unknown():
+    for verdicts in ([], [True] * 30, [False] * 30):
+        found = cohen_kappa(verdicts, verdicts)
+        assert (found.value, found.n, found.low, found.high) == (0.0, len(verdicts), -1.0, 1.0)
+    with pytest.raises(ValueError, match="1 verdicts against 2"):
+        cohen_kappa([True], [True, False])
+
+
+@pytest.mark.parametrize(("best", "flipped", "n"), [(0.5, 0.1, 30), (0.9, 0.05, 30), (0.8, 0.2, 100), (0.95, 0.02, 100)])
+def test_the_interval_of_kappa_covers_it(best, flipped, n):
+    rng = random.Random(0)
+    judge = best * (1 - flipped) + (1 - best) * flipped
+    chance = judge * best + (1 - judge) * (1 - best)
+    kappa, covered, draws = (1 - flipped - chance) / (1 - chance), 0, 600
+    for _ in range(draws):
+        truth = [rng.random() < best for _ in range(n)]
+        found = cohen_kappa([value != (rng.random() < flipped) for value in truth], truth)
+        covered += found.low <= kappa <= found.high
+    assert covered / draws > 0.93
