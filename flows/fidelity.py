@@ -18,6 +18,7 @@ from prefect import flow
 
 from components.config import Config
 from components.environments import make_adapter
+from components.evaluation.axes import axes_metrics
 from components.evaluation.bound import bound_metrics
 from components.evaluation.fidelity import examined_policies, fidelity_metrics
 from components.evaluation.intervals import exact
@@ -150,7 +151,7 @@ def _examine(run: Workspace, work: Path) -> Outcome:
     write_judgements(work / "judgements.parquet", [*offline, *judged])
     denied = [transcript(found) for found in replays if found.dreamed.success and not found.confirmed]
     (work / "denied.json").write_text(json.dumps(denied, indent=1))
-    metrics = fidelity_metrics(offline) | examined_policies(judged) | open_loop_metrics(rehearsals)
+    metrics = fidelity_metrics(offline) | examined_policies(judged) | open_loop_metrics(rehearsals) | axes_metrics(offline)
     metrics |= bound_metrics([*offline, *judged], discount=config.synthetic_rl.discount, max_steps=config.environment.max_steps)
     metrics["fidelity/denied_successes"] = exact(len(denied))
     costs = {"check_interactions": spent, "tokens_generated": model.tokens}

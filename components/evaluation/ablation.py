@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.config import Config, ExperienceModelConfig
+from components.evaluation.axes import axes_metrics, axis_scores
 from components.evaluation.fidelity import examined_policies, fidelity_metrics
 from components.evaluation.intervals import Estimate, mean
 from components.evaluation.open_loop import Rehearsal, open_loop_metrics
@@ -48,7 +49,7 @@ def pooled(judgements: Sequence[Judgement], rehearsals: Sequence[Rehearsal]) -> 
     than the tasks allow."""
     offline = [j for j in judgements if j.transition.behaviour not in POLICIES]
     policies = [j for j in judgements if j.transition.behaviour in POLICIES]
-    return fidelity_metrics(offline) | examined_policies(policies) | open_loop_metrics(rehearsals)
+    return fidelity_metrics(offline) | examined_policies(policies) | open_loop_metrics(rehearsals) | axes_metrics(offline)
 
 
 Score = Callable[[Judgement], float | None]
@@ -58,6 +59,10 @@ SCORES: dict[str, Score] = {
     "hallucination_rate": lambda j: j.contradicted / j.claims if j.claims else None,
     "reward_right": lambda j: float(j.reward == j.predicted_reward),
     "unparsable_rate": lambda j: float(not j.parsed),
+    "consistency": lambda j: axis_scores(j)["consistency"],
+    "diversity": lambda j: axis_scores(j)["diversity"],
+    "informativeness": lambda j: axis_scores(j)["informativeness"],
+    "hallucination": lambda j: axis_scores(j)["hallucination"],
 }
 """What is compared step by step: name -> score of a judgement, None where it does not apply."""
 
