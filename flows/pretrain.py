@@ -119,8 +119,8 @@ def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
 def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -> list[Example]:
     """The examples of both roles."""
     adapter = make_adapter(config.environment)
-    buffer = ReplayBuffer(config.retrieval)
-    buffer.add([step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps])
+    pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
+    buffer = ReplayBuffer(config.retrieval, pool)
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
