@@ -159,7 +159,10 @@ def _built_beside(stored: Path, keep: bool) -> Iterator[Path]:
         new.rename(stored)
     finally:
         for left in stored.parent.glob("*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
 
 @contextmanager
