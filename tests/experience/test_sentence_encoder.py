@@ -22,7 +22,8 @@ from components.experience.embeddings import EmbeddingCache
 from components.experience.encoders import encoder_identity, make_encoder
 from components.experience.replay_buffer import ReplayBuffer
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] at go to shelf desk mug pen take from holding nothing 1 2 3 : . ,".split()
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "at", "go", "to", "shelf", "desk", "mug", "pen", "take", "from", "holding", "nothing"]
+WORDS += ["1", "2", "3", ":", ".", ","]
 TEXTS = ["At shelf 1: mug 2. Holding nothing.", "go to desk 3", "take mug 1 from shelf 2", "At desk 1: pen 1, pen 2.", ""]
 SENTENCE_TRANSFORMERS = importlib.util.find_spec("sentence_transformers")
 

@@ -13,6 +13,7 @@ from components.config import load_config
 from components.errors import ExperienceModelError
 from components.evaluation.retrieval import recall_estimate, recall_metrics
 from components.experience.replay_buffer import ReplayBuffer
+from components.language.backbone import save_model
 from components.records import REAL, SYNTHETIC
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import (
@@ -30,6 +31,7 @@ from flows.collect import choose_tasks
 from flows.experience_model import kept_below
 from flows.index import index_log, whole_log
 from flows.settings import DEFAULTS
+from flows.synthetic_rl import dream_of
 
 CHROMA = ["retrieval.index=chroma", "retrieval.dimensions=64", "retrieval.k=2"]
 
@@ -38,8 +40,10 @@ CHROMA = ["retrieval.index=chroma", "retrieval.dimensions=64", "retrieval.k=2"]
 def recorded(tmp_path_factory, adapter):
     """Tasks and trajectories of the real engine as `dreamgym collect` chooses and writes them, only fewer."""
     root = tmp_path_factory.mktemp("recorded")
-    few = ["data.train_tasks=8", "data.fidelity_tasks=3", "data.fidelity_worlds=1", "evaluation.tasks=2", "environment.workers=1"]
-    tasks, layout = choose_tasks.fn(load_config(None, few)), DataLayout(root / "data")
+    few = ["data.train_tasks=8", "data.fidelity_tasks=3", "data.fidelity_worlds=0", "evaluation.tasks=2", "environment.workers=1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.collect.TEST_TASKS", 2)  # the list of held-out games takes longest
+        tasks, layout = choose_tasks.fn(load_config(None, few)), DataLayout(root / "data")
     for name, chosen in tasks.items():
         write_tasks(layout.tasks(name), chosen)
         if name != "test":
@@ -89,6 +93,20 @@ def test_a_run_opens_the_part_that_is_real_and_leaves_the_index_as_it_is(root):
     buffer.close()
     assert (root / ".dreamgym" / "index" / "stored" / "card.json").read_text() == card
     assert json.loads(card)["encoder"] == "hashing-64-numbers-0.5"
+
+
+def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_itself(root):
+    from builders import VOCABULARY, make_model
+
+    save_model(make_model(), VOCABULARY, root / "model")
+    known = read_transitions(DataLayout(root / "data").trajectories("train"))
+    dreamed = [make_transition(0, "now", known[0].task_id, state="A dream.", source=SYNTHETIC)]
+    config = load_config(None, CHROMA)
+    opened = dream_of(root / "model", config, known, dreamed, held_out(DataLayout(root / "data")), root)
+    assert opened._buffer.retrieve([("A dream.", dreamed[0].action)], [""])[0][0] == dreamed[0]
+    opened._buffer.close()
+    steps = len({(step.state, step.action) for step in known})
+    assert json.loads((root / ".dreamgym" / "index" / "stored" / "card.json").read_text())["steps"] == steps
 
 
 @pytest.mark.parametrize("index", ["exact", "chroma"])
