@@ -273,6 +273,36 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
         out.print(f"Backbone: {target} (how it was made: card.json). DVC hash of data/: {version.hash}", soft_wrap=True)
 
 
+@app.command("index")
+def index_command(
+    overrides: Overrides = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it anew from the log, whatever is there.")] = False,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Build the vector index of the replay log, or bring it up to date, and measure what it finds.
+
+    The Parquet log (data/trajectories, data/replay) is the truth; the index in .dreamgym/index/ can be made from it at any time.
+
+    Examples:
+
+        dreamgym index retrieval.index=chroma
+
+        dreamgym index --rebuild retrieval.index=chroma retrieval.encoder=minilm
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from flows.preflight import ensure_data
+
+        ensure_data(place, _say, backbone=False, versioned=False)
+        _say("Reading the log, and encoding what has no vector yet ...")
+        from flows.index import index_log
+        from flows.summary import print_index
+
+        print_index(out, index_log(settings, place, rebuild), settings.retrieval.k)
+
+
 @app.command()
 def fidelity(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
     """Examine an experience model: may its dream be trusted, and where not? What is not there yet is made, the policies too.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TypedDict
 
-from prefect import flow
+from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.environments import make_adapter
 from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
 from components.evaluation.judgements import write_judgements
+from components.evaluation.retrieval import recall_metrics
 from components.experience.dataset import chosen, transition_examples, variation_examples
+from components.experience.encoders import encoder_identity
 from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
@@ -47,9 +50,28 @@ def lessons_of(run: Workspace) -> list[Trajectory]:
 
 def buffer_of(run: Workspace, episodes: list[Trajectory]) -> ReplayBuffer:
     """A replay buffer seeded with the offline training transitions; held-out tasks are refused."""
-    buffer = ReplayBuffer(run.config.retrieval, hidden=held_out(run.data))
-    buffer.add([step for episode in episodes for step in episode.steps])
+    known = [step for episode in episodes for step in episode.steps]
+    buffer = ReplayBuffer(run.config.retrieval, known, hidden=held_out(run.data), **kept_below(run.root))
+    if buffer.opened:
+        get_run_logger().info(buffer.opened)
     return buffer
+
+
+class Kept(TypedDict):
+    """Where the stored index of the log and the embeddings of slow encoders lie."""
+
+    stored: Path
+    embeddings: Path
+
+
+def kept_below(root: Path) -> Kept:
+    """Both can be made again, so they are no part of the data."""
+    return {"stored": root / ".dreamgym" / "index", "embeddings": root / ".dreamgym" / "embeddings"}
+
+
+def encoder_of(run: Workspace) -> dict[str, str]:
+    """What a key must know of the encoder beside the config: the content of a model; nothing of hashed n-grams."""
+    return {} if run.config.retrieval.encoder == "hashing" else {"encoder": encoder_identity(run.config.retrieval)}
 
 
 @flow(name="experience-model", validate_parameters=False)
@@ -57,6 +79,7 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
     """The experience model, and `fidelity/*` of its single steps."""
     validated = run.results["validate"].output_hashes
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
+    inputs |= encoder_of(run)
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
     if run.config.experience_model.teacher == "llm":  # its address, and how patiently it is asked, change no result
         config["endpoint"] = run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
@@ -82,6 +105,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     save_model(merge_lora(model), vocabulary, work / "model")
     (work / "checkpoint.pt").unlink(missing_ok=True)
     outcome = _measure(run.config, work, buffer, episodes_of(run, "fidelity"))
+    outcome.metrics |= recall_metrics(buffer, episodes_of(run, "fidelity"))
     buffer.close()
     outcome.metrics |= {"experience_model/loss": exact(record.final_loss), "experience_model/tokens": exact(record.tokens)}
     outcome.series["experience_model/loss"] = record.losses

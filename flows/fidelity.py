@@ -32,7 +32,7 @@ from components.records import Task, Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions
-from flows.experience_model import backbone_of, fine_tune_experience_model
+from flows.experience_model import backbone_of, encoder_of, fine_tune_experience_model
 from flows.synthetic_rl import clone_policy, open_dream, train_in_dream
 from flows.threads import decoding
 from flows.validate import validate_data
@@ -128,7 +128,7 @@ def examine_dream(run: Workspace) -> StageResult:
     inputs = {name: key for name, (_, key) in policies.items()}
     inputs |= {name: model.output_hashes[name] for name in ("model", "judgements")}
     inputs["episodes"] = run.results["policy_episodes"].output_hashes["episodes"]
-    inputs["train"] = run.results["validate"].output_hashes["train"]
+    inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.open_loop_tasks}
     config |= _sampling(run) | {"discount": run.config.synthetic_rl.discount}
     return run.stage("fidelity", lambda work: _examine(run, work), inputs=inputs, config=config, code=CODE)

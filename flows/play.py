@@ -63,7 +63,7 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
     known = read_transitions(layout.trajectories("train"))
     with decoding():
-        dream = dream_of(directory, config, known, held_out(layout))
+        dream = dream_of(directory, config, known, [], held_out(layout), root)
         real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
         try:
             shown = directory.relative_to(root) if directory.is_relative_to(root) else directory

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from components.config import Config
 from components.errors import ConfigError, DataError
+from components.experience.encoders import encoder_identity
 from components.trajectories.store import DataLayout, read_frame, read_tasks
 
 LEAST_FREE_BYTES = 20_000_000
@@ -107,10 +108,12 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
 
     Raises:
         ConfigError: the message names what differs with both values.
+        ExperienceModelError: the encoder of retrieval is not there.
         DataError: a file under `data/` is damaged.
     """
     if training:
         require_backbone(config)
+        encoder_identity(config.retrieval)  # an encoder that is not there is refused now, not after the first stage
         _same_as_pretrained(root, config, file)
     _same_as_recorded(root, config, file, ("environment", "data") if training else ("environment",))
     _no_more_than_recorded(root, config, training)

@@ -41,6 +41,7 @@ from components.records import TRAIN, Task, Trajectory
 from components.tracking.hashes import code_hash, text_hash
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
+from flows.experience_model import kept_below
 from flows.threads import training
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def pretrain(config: Config, root: Path = Path()) -> Path:
     layout = DataLayout(root / "data")
     episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
     vocabulary = learn_vocabulary(config, _whole(episodes))
-    examples = render(config, vocabulary, _whole(episodes))
+    examples = render(config, vocabulary, _whole(episodes), root)
     return train(config, vocabulary, _whole(examples), work, target)
 
 
@@ -116,11 +117,11 @@ def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
 
 
 @task(cache_policy=NO_CACHE)
-def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory]) -> list[Example]:
+def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], root: Path) -> list[Example]:
     """The examples of both roles."""
     adapter = make_adapter(config.environment)
-    buffer = ReplayBuffer(config.retrieval)
-    buffer.add([step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps])
+    pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
+    buffer = ReplayBuffer(config.retrieval, pool, embeddings=kept_below(root)["embeddings"])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)

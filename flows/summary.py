@@ -13,6 +13,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from components.tracking.manifest import Manifest
     from components.trajectories.validation import ValidationReport
+    from flows.index import Indexed
 
 POLICIES = ("cloned", "dreamed", "refined")
 
@@ -175,6 +176,20 @@ def print_validation(console: Console, name: str, report: ValidationReport) -> N
     if len(report.quarantined):
         console.print(f"{len(report.quarantined)} rows set aside: {report.clean_path.parent / 'quarantine.parquet'}", soft_wrap=True)
     console.print(f"Data Docs: {report.data_docs}", soft_wrap=True, highlight=False)
+
+
+def print_index(console: Console, made: Indexed, k: int) -> None:
+    """What `dreamgym index` did, and its figures."""
+    console.print(made.done, soft_wrap=True, highlight=False)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("transitions in the log", f"{made.transitions:,} ({made.dreamed:,} dreamed), {made.held:,} held to retrieve from")
+    table.add_row("different steps", f"{made.steps:,}")
+    table.add_row("encoder", made.encoder)
+    estimate = made.recall.to_json()
+    table.add_row(f"recall@{k} against exact search", f"{share(estimate)} ({interval(estimate)}, n={made.recall.n:,} neighbours)")
+    table.add_row("size on disk", f"{made.size_bytes / 1e6:.1f} MB")
+    table.add_row("time", duration(made.seconds))
+    console.print(table)
 
 
 def duration(seconds: float) -> str:

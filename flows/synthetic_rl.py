@@ -29,7 +29,7 @@ from components.records import SYNTHETIC, Task, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import append_transitions, held_out, read_log, read_tasks
-from flows.experience_model import backbone_of, buffer_of, episodes_of, lessons_of
+from flows.experience_model import backbone_of, buffer_of, encoder_of, episodes_of, kept_below, lessons_of
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -63,7 +63,7 @@ def _clone(run: Workspace, work: Path) -> Outcome:
 def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     """The dream held against the real engine on the episodes of the policy that stage `policy` made; gated."""
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
-    inputs["train"] = run.results["validate"].output_hashes["train"]
+    inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
     config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
     result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
@@ -128,7 +128,7 @@ def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Drea
 def train_in_dream(run: Workspace) -> StageResult:
     """GRPO inside the dream, zero real interactions, new transitions going back to the buffer."""
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
-    inputs["train"] = run.results["validate"].output_hashes["train"]
+    inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl")
     return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
 
@@ -137,15 +137,16 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     config, log_dir = run.config, work / "replay"
     directory = run.results["experience_model"].outputs["model"]
     known = [step for episode in lessons_of(run) for step in episode.steps]
-    known += read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
-    with Processes(config.synthetic_rl.processes, partial(dream_of, directory, config, known, held_out(run.data))) as dreams:
+    dreamed = read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
+    open_world = partial(dream_of, directory, config, known, dreamed, held_out(run.data), run.root)
+    with Processes(config.synthetic_rl.processes, open_world) as dreams:
         return _learn(run, work, dreams, ExperienceModel.load(directory, config.experience_model, seed=config.seed))
 
 
-def dream_of(model: Path, config: Config, known: list[Transition], hidden: set[str]) -> Dream:
-    """The dream of the experience model in `model` over a buffer of the transitions `known`."""
-    buffer = ReplayBuffer(config.retrieval, hidden=hidden)
-    buffer.add(known)
+def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list[Transition], hidden: set[str], root: Path) -> Dream:
+    """The dream of the experience model in `model` over a buffer of the transitions `known`, and of those `dreamed` so far."""
+    buffer = ReplayBuffer(config.retrieval, known, hidden=hidden, **kept_below(root))
+    buffer.add(dreamed)
     return _dream(config, ExperienceModel.load(model, config.experience_model, seed=config.seed), buffer)
 
 

@@ -154,7 +154,8 @@ class Workspace:
         return next(entry.mlflow_run_id for entry in self.manifest.stages if entry.name == stage)
 
     def slice(self, *sections: str) -> dict[str, Any]:
-        """The named sections of the config as plain values; the number of worker processes changes no result and is left out."""
+        """The named sections of the config as plain values, without what changes no result: how many workers, where an encoder lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
         values.get("environment", {}).pop("workers", None)
+        values.get("retrieval", {}).pop("encoder_path", None)
         return values

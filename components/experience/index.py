@@ -3,14 +3,18 @@
 Two kinds behind one interface. `ExactIndex` compares with every vector: the same answer on every machine and in every run,
 and at tens of thousands of vectors as fast as any. `ChromaIndex` is for larger buffers: an approximate graph whose shape
 differs from build to build even on one thread, so that about 2 retrievals in 1,000 differ between two builds of one log,
-and a run that uses it comes back closely but not to the bit. `recall` says how closely.
+and a run that uses it comes back closely but not to the bit. `recall` says how closely. Its files on the disk are the matter of
+`components/experience/stored_index.py`.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import uuid
-from typing import Any, Protocol
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -23,7 +27,10 @@ _DECIMALS = 5
 class VectorIndex(Protocol):
     """Cosine neighbours by number: the i-th vector added has the number i."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """How many vectors it holds."""
+        ...
 
     def add(self, vectors: np.ndarray) -> None:
         """Append unit vectors [n, d]; they get the next n numbers."""
@@ -33,8 +40,12 @@ class VectorIndex(Protocol):
         """For each query [n, d], the numbers of its `count` nearest vectors, nearest first."""
         ...
 
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Forget all but these vectors, which get the numbers 0, 1, 2 ... in the order given."""
+        ...
+
     def close(self) -> None:
-        """Free memory."""
+        """Free memory and files of its own."""
         ...
 
 
@@ -72,31 +83,59 @@ class ExactIndex:
         best = sorted((-float(scores[n]), int(n)) for n in better)
         return [n for _, n in best] + [int(n) for n in tied[: len(row) - len(better)]]
 
+    def similarities(self, query: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+        """Cosines of one query [d] with the vectors of these numbers, rounded as for ranking."""
+        return np.round(self._vectors[list(numbers)] @ query, _DECIMALS)
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """See `VectorIndex`."""
+        self._vectors[: len(numbers)] = self._vectors[list(numbers)]
+        self.size = len(numbers)
+
     def close(self) -> None:
         """See `VectorIndex`."""
         self.size = 0
 
 
 class ChromaIndex:
-    """One Chroma collection, in memory, with our own vectors (nothing is downloaded)."""
+    """One Chroma collection with our own vectors (nothing is downloaded), in memory or in a directory."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path | None = None) -> None:
+        """Opens what `directory` holds, or makes it.
+
+        Raises:
+            chromadb.errors.ChromaError: the files there are damaged.
+        """
         os.environ.setdefault("ANONYMIZED_TELEMETRY", "False")
         import chromadb
         from chromadb.config import Settings
 
-        self._client: Any = chromadb.EphemeralClient(Settings(anonymized_telemetry=False))
-        self._name = f"replay-{uuid.uuid4().hex[:12]}"
+        settings, self._lasting = Settings(anonymized_telemetry=False), directory is not None
+        opened = chromadb.PersistentClient(str(directory), settings) if directory else chromadb.EphemeralClient(settings)
+        self._client = cast(Any, opened)
+        self._name = "steps" if directory else f"replay-{uuid.uuid4().hex[:12]}"
         graph: Any = {"hnsw": {"space": "cosine", "ef_search": 200, "ef_construction": 200, "max_neighbors": 32}}
-        self._collection = self._client.create_collection(self._name, embedding_function=None, configuration=graph)
-        self.size = 0
+        try:
+            self._collection = self._client.get_or_create_collection(self._name, embedding_function=None, configuration=graph)
+            self._ids = list(range(self._collection.count()))
+        except BaseException:
+            self._client.close()
+            raise
+        self._number = {identity: number for number, identity in enumerate(self._ids)}
+
+    @property
+    def size(self) -> int:
+        """How many vectors it holds."""
+        return len(self._ids)
 
     def add(self, vectors: np.ndarray) -> None:
         """See `VectorIndex`."""
+        first = max(self._ids, default=-1) + 1
         for start in range(0, len(vectors), _BATCH):
             part = vectors[start : start + _BATCH]
-            self._collection.add(ids=[str(self.size + i) for i in range(len(part))], embeddings=part)
-            self.size += len(part)
+            identities = list(range(first + start, first + start + len(part)))
+            self._collection.add(ids=[str(identity) for identity in identities], embeddings=part)
+            self._renumber([*self._ids, *identities])
 
     def nearest(self, vectors: np.ndarray, count: int) -> list[list[int]]:
         """See `VectorIndex`."""
@@ -104,14 +143,47 @@ class ChromaIndex:
             return [[] for _ in vectors]
         found: Any = self._collection.query(query_embeddings=vectors, n_results=min(count, self.size), include=["distances"])
         pairs = zip(found["ids"], found["distances"], strict=True)
-        return [[n for _, n in sorted((round(d, _DECIMALS), int(i)) for i, d in zip(ids, far, strict=True))] for ids, far in pairs]
+        return [[n for _, n in sorted((round(d, _DECIMALS), self._number[int(i)]) for i, d in zip(*row, strict=True))] for row in pairs]
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """See `VectorIndex`."""
+        kept = [self._ids[number] for number in numbers]
+        leaving = [str(identity) for identity in sorted(set(self._ids).difference(kept))]
+        for start in range(0, len(leaving), _BATCH):
+            self._collection.delete(ids=leaving[start : start + _BATCH])
+        self._renumber(kept)
 
     def close(self) -> None:
-        """See `VectorIndex`."""
-        self._client.delete_collection(self._name)
+        """Give the memory back; a directory stays as it is."""
+        if not self._lasting:
+            self._client.delete_collection(self._name)
+        self._client.close()
+
+    def _renumber(self, identities: list[int]) -> None:
+        self._ids = identities
+        self._number = {identity: number for number, identity in enumerate(identities)}
+
+
+def chroma_version() -> str:
+    """Of the installed Chroma: another may not read what this one wrote."""
+    return importlib.metadata.version("chromadb")
+
+
+def neighbours_found(index: VectorIndex, exact: ExactIndex, queries: np.ndarray, count: int) -> tuple[int, int]:
+    """(found, asked): of the exact `count` nearest neighbours of each query, how many `index` finds too.
+
+    A neighbour that is exactly as near as the last true one counts as it: which of equals is named first says nothing.
+    """
+    found = asked = 0
+    for query, near, true in zip(queries, index.nearest(queries, count), exact.nearest(queries, count), strict=True):
+        asked += len(true)
+        if near and true:
+            farthest = exact.similarities(query, true).min()
+            found += int((exact.similarities(query, near) >= farthest - 1.5 * 10**-_DECIMALS).sum())
+    return found, asked
 
 
 def recall(index: VectorIndex, exact: ExactIndex, queries: np.ndarray, count: int = 5) -> float:
     """Share of the exact `count` nearest neighbours that `index` finds as well."""
-    found, true = index.nearest(queries, count), exact.nearest(queries, count)
-    return sum(len(set(a) & set(b)) for a, b in zip(found, true, strict=True)) / sum(len(b) for b in true)
+    found, asked = neighbours_found(index, exact, queries, count)
+    return found / asked

@@ -2,39 +2,82 @@
 
 Top-k retrieval by the cosine of phi(state, action) (section 4.1.1). Never retrieved: the query's own transition (its whole
 episode, since a step's neighbours there give the answer away), unparsable answers (they are never added), and held-out
-tasks (the caller never adds them; `hidden` guards against it). Past its capacity the oldest synthetic transitions leave the
-index; real ones never do.
+tasks (the caller never adds them; `hidden` guards against it). What the index holds is a function of the log alone
+(`components/experience/capacity.py`): the same log gives the same answers, in however many parts it was added.
+
+What a buffer is opened with may have its index stored on the disk (`components/experience/stored_index.py`); what is added
+later, such as what a run dreams, never gets there.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
+from components.experience.capacity import COPIES, held
 from components.experience.encoders import encode_steps, make_encoder
-from components.experience.index import ChromaIndex, ExactIndex, VectorIndex
+from components.experience.index import ChromaIndex, ExactIndex, VectorIndex, neighbours_found
+from components.experience.stored_index import IndexCard, open_stored
 from components.records import REAL, Transition
 
+_LOG = logging.getLogger(__name__)
 _SPARE = 8
 """How many neighbours more than k are asked for, so that k remain after those of the own episode are left out."""
+Step = tuple[str, str]
 
 
 class ReplayBuffer:
-    """Transitions to retrieve demonstrations from."""
+    """Transitions to retrieve demonstrations from. `opened` says what was done to open the stored index, if there is one."""
 
-    def __init__(self, config: RetrievalConfig, *, hidden: Iterable[str] = ()) -> None:
-        """Args: hidden: ids of held-out tasks, which are refused."""
+    def __init__(
+        self,
+        config: RetrievalConfig,
+        log: Sequence[Transition] = (),
+        *,
+        hidden: Iterable[str] = (),
+        stored: Path | None = None,
+        embeddings: Path | None = None,
+        rebuild: bool = False,
+    ) -> None:
+        """Args:
+            log: the transitions it is opened with.
+            hidden: ids of held-out tasks, which are refused.
+            stored: directory of the stored index of `log`, with `index: chroma`; None: its vectors are kept in memory.
+            embeddings: directory of the embeddings that slow encoders keep.
+            rebuild: build the stored index anew, whatever is there.
+
+        Raises:
+            ExperienceModelError: a transition belongs to a held-out task, or the encoder cannot be used.
+        """
         self.config = config
-        self.encoder = make_encoder(config)
+        self.encoder = make_encoder(config, embeddings)
         self.transitions: list[Transition] = []
+        self.opened = ""
         self._hidden = frozenset(hidden)
+        self._said_full = False
         self._forget_index()
+        self._refuse_hidden(log)
+        self.transitions += log
+        if config.k and log:
+            self._arrange(stored if config.index == "chroma" else None, rebuild)
 
     def __len__(self) -> int:
         return len(self.transitions)
+
+    @property
+    def held(self) -> int:
+        """How many transitions of the log can be retrieved."""
+        return self._held
+
+    @property
+    def steps(self) -> int:
+        """How many different (state, action) the index holds."""
+        return len(self._followers)
 
     def add(self, transitions: Sequence[Transition]) -> None:
         """Append to the log and to the index.
@@ -45,20 +88,17 @@ class ReplayBuffer:
         Raises:
             ExperienceModelError: a transition belongs to a held-out task.
         """
-        for transition in transitions:
-            if transition.task_id in self._hidden:
-                raise ExperienceModelError(
-                    f"The transition {transition.episode_id}#{transition.step} belongs to a held-out task.",
-                    "The buffer holds training tasks only.",
-                    "Run `dreamgym validate` to find where it came from.",
-                )
+        self._refuse_hidden(transitions)
         start = len(self.transitions)
         self.transitions += transitions
-        if self.config.k:
-            self._extend(range(start, len(self.transitions)))
-            self._evict()
+        if not self.config.k:
+            return
+        if self._held + len(transitions) <= self.config.capacity and self._is_plain(start):
+            self._append(range(start, len(self.transitions)))
+        else:
+            self._arrange()
 
-    def retrieve(self, queries: Sequence[tuple[str, str]], episodes: Sequence[str]) -> list[list[Transition]]:
+    def retrieve(self, queries: Sequence[Step], episodes: Sequence[str]) -> list[list[Transition]]:
         """For each (state, action), its k demonstrations, the most similar first; `episodes` names each query's own episode."""
         if not self.config.k or self._index is None or not queries:
             return [[] for _ in queries]
@@ -70,9 +110,26 @@ class ReplayBuffer:
         """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index from."""
         return encode_steps(self.encoder, list(self._number_of), self.config.action_weight)
 
+    def neighbours_found(self, queries: Sequence[Step]) -> tuple[int, int]:
+        """(found, asked): of the exact k nearest steps of each query, how many the index finds; the rest is its approximation."""
+        if self._index is None or not queries:
+            return 0, 0
+        exact = ExactIndex(2 * self.encoder.dimensions)
+        exact.add(self.vectors())
+        return neighbours_found(self._index, exact, encode_steps(self.encoder, queries, self.config.action_weight), self.config.k)
+
     def close(self) -> None:
         """Free the index."""
         self._forget_index()
+
+    def _refuse_hidden(self, transitions: Sequence[Transition]) -> None:
+        for transition in transitions:
+            if transition.task_id in self._hidden:
+                raise ExperienceModelError(
+                    f"The transition {transition.episode_id}#{transition.step} belongs to a held-out task.",
+                    "The buffer holds training tasks only.",
+                    "Run `dreamgym validate` to find where it came from.",
+                )
 
     def _others(self, row: Sequence[int], own: str) -> list[Transition]:
         found = (self.transitions[number] for place in row for number in self._followers[place])
@@ -83,15 +140,23 @@ class ReplayBuffer:
         if index is not None:
             index.close()
         self._index: VectorIndex | None = None
-        self._number_of: dict[tuple[str, str], int] = {}
+        self._number_of: dict[Step, int] = {}
         self._followers: list[list[int]] = []
-        self._indexed = 0
+        self._held = 0
+        self._dreamed = False
 
-    def _extend(self, numbers: Iterable[int]) -> None:
-        """Index transitions of the log by their numbers there."""
-        if self._index is None:
-            self._index = ChromaIndex() if self.config.index == "chroma" else ExactIndex(2 * self.encoder.dimensions)
-        fresh: list[tuple[str, str]] = []
+    def _is_plain(self, start: int) -> bool:
+        """True if no real transition comes after a synthetic one: then the first copies of each are those to hold."""
+        for transition in self.transitions[start:]:
+            if transition.source != REAL:
+                self._dreamed = True
+            elif self._dreamed:
+                return False
+        return True
+
+    def _append(self, numbers: Iterable[int]) -> None:
+        """Index new transitions of a log that fits as a whole: what `_arrange` would do, without looking at the old ones."""
+        index, fresh = self._index or self._new_index(), []
         for number in numbers:
             transition = self.transitions[number]
             asked = (transition.state, transition.action)
@@ -100,20 +165,46 @@ class ReplayBuffer:
                 self._followers.append([])
                 fresh.append(asked)
             followers = self._followers[self._number_of[asked]]
-            # A few episodes each, so that a query's own episode never hides all of them.
-            if sum(self.transitions[other].next_state == transition.next_state for other in followers) < 2:
+            if sum(self.transitions[other].next_state == transition.next_state for other in followers) < COPIES:
                 followers.append(number)
-                self._indexed += 1
-        self._index.add(encode_steps(self.encoder, fresh, self.config.action_weight))
+                self._held += 1
+        index.add(encode_steps(self.encoder, fresh, self.config.action_weight))
+        self._index = index
 
-    def _evict(self) -> None:
-        """Rebuild the index without the oldest synthetic transitions once it exceeds its capacity."""
-        surplus = self._indexed - self.config.capacity
-        if surplus <= 0:
-            return
-        members = sorted(number for followers in self._followers for number in followers)
-        synthetic = [number for number in members if self.transitions[number].source != REAL]
-        leaving = set(synthetic[: surplus + self.config.capacity // 10])
-        if leaving:
-            self._forget_index()
-            self._extend(number for number in members if number not in leaving)
+    def _arrange(self, stored: Path | None = None, rebuild: bool = False) -> None:
+        """Make the index hold what the whole log asks for, in the order of the log."""
+        numbers = held(self.transitions, self.config.capacity)
+        self._dreamed = any(transition.source != REAL for transition in self.transitions)
+        followers: dict[Step, list[int]] = {}
+        for number in numbers:
+            followers.setdefault((self.transitions[number].state, self.transitions[number].action), []).append(number)
+        if self._index is None and stored:
+            card = IndexCard.of(self.encoder, self.config.action_weight, list(followers))
+            self._index, self.opened = open_stored(stored, card, list(followers), self._encode, rebuild)
+        else:
+            self._index = self._rearranged(self._index or self._new_index(), list(followers))
+        self._number_of = {step: number for number, step in enumerate(followers)}
+        self._followers, self._held = list(followers.values()), len(numbers)
+        self._say_if_full(numbers)
+
+    def _rearranged(self, index: VectorIndex, steps: list[Step]) -> VectorIndex:
+        fresh = [step for step in steps if step not in self._number_of]
+        known = self._number_of | {step: index.size + place for place, step in enumerate(fresh)}
+        index.add(self._encode(fresh))
+        order = [known[step] for step in steps]
+        if order != list(range(index.size)):
+            index.keep(order)
+        return index
+
+    def _new_index(self) -> VectorIndex:
+        return ChromaIndex() if self.config.index == "chroma" else ExactIndex(2 * self.encoder.dimensions)
+
+    def _encode(self, steps: Sequence[Step]) -> np.ndarray:
+        return encode_steps(self.encoder, steps, self.config.action_weight)
+
+    def _say_if_full(self, numbers: Sequence[int]) -> None:
+        real = sum(self.transitions[number].source == REAL for number in numbers)
+        if real > self.config.capacity and not self._said_full:
+            self._said_full = True
+            told = "The buffer holds %d real transitions, more than retrieval.capacity=%d: they all stay, and no synthetic one is held."
+            _LOG.warning(told, real, self.config.capacity)

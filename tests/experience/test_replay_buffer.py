@@ -239,7 +239,7 @@ def test_past_its_capacity_the_oldest_synthetic_ones_leave_and_real_ones_stay():
         buffer.add(dreamed[start : start + 6])
     assert len(buffer) == len(real) + len(dreamed)  # the log keeps all
     kept = {buffer.transitions[n].episode_id for followers in buffer._followers for n in followers}
-    assert buffer._indexed <= 100
+    assert buffer.held == 100
     assert {t.episode_id for t in real} <= kept
     young, old = {f"d{n}" for n in range(30, 40)}, {f"d{n}" for n in range(10)}
     assert len(kept & young) > len(kept & old)
@@ -250,7 +250,7 @@ def test_real_ones_stay_even_beyond_the_capacity():
     buffer = ReplayBuffer(RetrievalConfig(k=1, capacity=5))
     log = make_log(10)
     buffer.add(log)
-    assert {d.episode_id for (d,) in ask(buffer, log)} >= {"e0", "e1"} and buffer._indexed > 5
+    assert {d.episode_id for (d,) in ask(buffer, log)} >= {"e0", "e1"} and buffer.held > 5
 
 
 def test_a_buffer_rebuilt_from_the_log_answers_the_same():

@@ -57,7 +57,9 @@ def test_help_loads_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("verb", ["retrain", "collect", "validate", "evaluate", "play", "pretrain", "ui", "doctor", "config"])
+@pytest.mark.parametrize(
+    "verb", ["retrain", "collect", "validate", "evaluate", "play", "fidelity", "pretrain", "index", "ui", "doctor", "config"]
+)
 def test_every_verb_shows_an_example(run, verb):
     done = run(verb, "--help")
     assert done.exit_code == 0
