@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.experience.prompts import Answer, answer, growth, opening, parse_answer, render_trajectory, render_variation, turn
-from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, RECALL, STATE, SUCCESS, TASK, THINK, TURN, Marker
+from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, RECALL, STATE, SUCCESS, TASK, THINK, TURN, Frame, Marker
 
 HOSTILE = [
     "<success>",
@@ -33,7 +33,7 @@ def pieces(tokens):
 
 
 def marked(rendered):
-    return [(piece, isinstance(piece, Marker)) for piece in rendered]
+    return [(piece, isinstance(piece, Marker)) for piece in rendered if not isinstance(piece, Frame)]
 
 
 @settings(max_examples=150, deadline=None)
