@@ -123,7 +123,7 @@ def test_the_turn_shows_earlier_states_that_name_what_the_action_names():
     example = render_trajectory(VOCABULARY, episode, [[], [], []], recalled=4)
     last = pieces([s for s in example.segments if s.branch][-1].tokens)
     expected = turn(episode.task, "At shelf 2: nothing.", "go to desk 1", [], ["At desk 1: mug 1."])
-    assert last[: len(expected)] == marked(expected)
+    assert last[: len(marked(expected))] == marked(expected)
     assert RECALL in expected
 
 
