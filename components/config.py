@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from components.errors import ConfigError
 
@@ -89,6 +89,11 @@ class BackboneConfig(Section):
     gradient_checkpointing: bool = Field(
         False, description="Compute each block again in the backward pass: less memory in training, for about a third more time."
     )
+
+    @field_validator("chat_template", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        return "off" if value is False else value  # as YAML reads it
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> BackboneConfig:

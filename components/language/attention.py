@@ -26,7 +26,14 @@ def kept_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n]."""
+    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n].
+
+    Raises:
+        ValueError: the architecture changes the scores (a cap on them, or a sink), which is not done here.
+    """
+    changed = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
+    if changed:
+        raise ValueError(f"its attention has {', '.join(changed)}, which this engine leaves out")
     rows, heads, length, width = query.shape
     groups = key.shape[1]
     if length == 1:

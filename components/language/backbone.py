@@ -118,7 +118,7 @@ def _load_weights(path: Path | str) -> Any:
         for name, value in list(vars(config).items()):
             if ("drop" in name or name.endswith("_pdrop")) and isinstance(value, float):
                 setattr(config, name, 0.0)
-        options = {"dtype": torch.float32, "use_safetensors": True, "attn_implementation": "sdpa", "output_loading_info": True}
+        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
         loaded: Any = AutoModelForCausalLM.from_pretrained(str(path), config=config, **options)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
         raise DataError(f"The model in {path} cannot be loaded: {error}", expected, next_step) from error

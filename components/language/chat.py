@@ -17,7 +17,8 @@ from typing import Any
 from components.errors import ConfigError
 from components.language.markers import ANSWER, FRAMES, OPENING, RESUME, Frame
 
-DATE = "01 Jan 2025"  # a template that writes today's date would give other tokens tomorrow
+DATE = "01 Jan 2025"
+FIXED_DATE = "{%- macro strftime_now(form) -%}" + DATE + "{%- endmacro -%}"  # today's date would give other tokens tomorrow
 MESSAGES = ("first-question", "first-reply", "second-question")
 
 
@@ -43,7 +44,8 @@ def _rendered(tokenizer: Any) -> str:
     roles = ("user", "assistant", "user")
     messages = [{"role": role, "content": content} for role, content in zip(roles, MESSAGES, strict=True)]
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, date_string=DATE, strftime_now=lambda _: DATE))
+        template = FIXED_DATE + tokenizer.get_chat_template()
+        return str(tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, date_string=DATE))
     except Exception as error:  # a template is a program of its own, and raises what it likes
         raise _refused(f"it fails with {type(error).__name__}: {error}") from error
 

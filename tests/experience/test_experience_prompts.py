@@ -8,7 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.experience.prompts import Answer, answer, growth, opening, parse_answer, render_trajectory, render_variation, turn
-from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, RECALL, STATE, SUCCESS, TASK, THINK, TURN, Frame, Marker
+from components.language.markers import (
+    ACTION,
+    ANSWER,
+    CONTINUE,
+    DEMO,
+    END,
+    FAILURE,
+    RECALL,
+    STATE,
+    SUCCESS,
+    TASK,
+    THINK,
+    TURN,
+    Frame,
+    Marker,
+)
 
 HOSTILE = [
     "<success>",
@@ -94,7 +109,7 @@ def test_the_turn_shows_the_least_similar_demonstration_first_and_repeats_the_ta
     task = make_task()
     rendered = turn(task, "now", "go", [near, far])
     assert [rendered[3], rendered[9]] == ["far", "near"]
-    assert rendered[12:] == [TURN, "put a mug in desk", STATE, task.initial_state, STATE, "now", ACTION, "go"]
+    assert rendered[12:] == [TURN, "put a mug in desk", STATE, task.initial_state, STATE, "now", ACTION, "go", ANSWER]
 
 
 EPISODE = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1."), won=True)
