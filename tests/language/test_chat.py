@@ -21,7 +21,8 @@ LLAMA = (
 )
 MISTRAL = (
     "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + '[/INST]' }}"
-    "{% elif m['role'] == 'assistant' %}{{ ' ' + m['content'] + eos_token }}{% else %}{{ raise_exception('roles!') }}{% endif %}{% endfor %}"
+    "{% elif m['role'] == 'assistant' %}{{ ' ' + m['content'] + eos_token }}"
+    "{% else %}{{ raise_exception('roles!') }}{% endif %}{% endfor %}"
 )
 EPISODE = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1", "Took mug 1."), won=True)
 
@@ -46,8 +47,8 @@ def test_frames_and_texts_give_what_the_template_renders(checkpoint, template):
     pieces = [OPENING, texts[0], ANSWER, texts[1], RESUME, texts[2], ANSWER, texts[3], RESUME, texts[4]]
     roles = ["user", "assistant"] * 3
     messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
-    options = {"tokenize": False, "date_string": DATE}
-    whole = vocabulary.tokenizer.apply_chat_template(messages, chat_template=template.replace("strftime_now('%d %b %Y')", f"'{DATE}'"), **options)
+    dated = template.replace("strftime_now('%d %b %Y')", f"'{DATE}'")
+    whole = vocabulary.tokenizer.apply_chat_template(messages, chat_template=dated, tokenize=False, date_string=DATE)
     ours = spelled(vocabulary, pieces)
     assert whole.replace(" ", "").startswith(ours) and whole.replace(" ", "").removeprefix(ours) in ("<|im_end|>\n", "<|eot|>", "[/INST]")
 
@@ -71,8 +72,8 @@ def test_a_token_that_the_tokenizer_puts_before_every_text_stands_before_ours(tm
     base = make_checkpoint(tmp_path, "llama")
     tokenizer = Vocabulary.load(base).tokenizer
     tokenizer.bos_token = "<|im_start|>"
-    index = tokenizer.bos_token_id
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", index)])
+    index, first = tokenizer.bos_token_id, "<|im_start|>"
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single=f"{first} $A", special_tokens=[(first, index)])
     assert Vocabulary(tokenizer).encode([OPENING, TASK])[0] == index
     assert Vocabulary(tokenizer).encode([ANSWER, RESUME]) == []
 

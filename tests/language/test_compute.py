@@ -145,7 +145,8 @@ def test_what_decodes_in_bf16_is_a_copy_with_exact_positions_and_nearly_the_same
         assert torch.equal(exact, buffer), name
     assert Compute().for_decoding(model) is model
     rng = random.Random(0)
-    prompts = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(900)] for row in range(2)}  # far on, where rounded positions would be wrong
+    # Far on, where rounded positions would be wrong.
+    prompts = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(900)] for row in range(2)}
     forced = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(20)] for row in prompts}
     written = [
         KeptCacheEngine(each, VOCABULARY).open(2).generate(prompts, stop=set(), max_new_tokens=20, temperature=1.0, force=forced)
