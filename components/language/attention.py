@@ -41,11 +41,11 @@ def kept_attention(
         packed = query.reshape(rows, groups, heads // groups, width)
         mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
         return mixed.reshape(rows, 1, heads, value.shape[-1]), None
-    mixed = scaled_dot_product_attention(query, _shared(key, heads), _shared(value, heads), attn_mask=attention_mask, scale=scaling)
+    mixed = scaled_dot_product_attention(query, shared(key, heads), shared(value, heads), attn_mask=attention_mask, scale=scaling)
     return mixed.transpose(1, 2).contiguous(), None
 
 
-def _shared(states: Tensor, heads: int) -> Tensor:
+def shared(states: Tensor, heads: int) -> Tensor:
     """States [B, K, n, d] for all query heads [B, heads, n, d]; with one key-value head this is a view."""
     return states[:, :, None].expand(-1, -1, heads // states.shape[1], -1, -1).flatten(1, 2)
 

@@ -38,7 +38,8 @@ def test_training_and_decoding_give_the_cpus_numbers_in_fp32():
         model = make_model().to(device)
         trained[device] = supervised_finetune(model, EXAMPLES, epochs=2, compute=Compute(device), **SETTINGS).losses
         prompts = {row: [2, 3 + row, 20] for row in range(5)}
-        written = KeptCacheEngine(make_model().to(device), VOCABULARY).open(5).generate(prompts, stop=set(), max_new_tokens=8, temperature=0.0)
+        session = KeptCacheEngine(make_model().to(device), VOCABULARY).open(5)
+        written = session.generate(prompts, stop=set(), max_new_tokens=8, temperature=0.0)
         generated[device] = [value for row in written.values() for value in row.logprobs]
         assert weights_of(model).device.type == device
     assert trained["cuda"] == pytest.approx(trained["cpu"], abs=1e-2)

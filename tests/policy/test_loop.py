@@ -7,6 +7,7 @@ game in seconds, and rewards that are known make the numbers checkable. The loop
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -357,6 +358,7 @@ def test_a_loop_with_adapters_that_was_stopped_goes_on_with_the_same_numbers(tmp
     through = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA)
     wanted = figures(through.run())
     make_loop(Rewarding(even_rows, length=2), iterations=1, lora=LORA, checkpoint=tmp_path / "c.pt").run()
+    assert pickle.loads(pickle.dumps(through.policy)).model.peft_config  # as the processes that dream are sent it
     saved = torch.load(tmp_path / "c.pt", weights_only=True)["policy"]
     assert saved and all("lora_" in name for name in saved)
     resumed = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA, checkpoint=tmp_path / "c.pt")
