@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.section import Section
+
+ChatTemplate = Literal["auto", "off"]
+Precision = Literal["fp32", "bf16"]
 
 
 class EnvironmentConfig(Section):
@@ -67,6 +70,23 @@ class BackboneConfig(Section):
     heads: int = Field(4, ge=1, description="Query heads.")
     key_value_heads: int = Field(2, ge=1, description="Key-value heads, each shared by a group of query heads: a faster dream.")
     max_positions: int = Field(4096, ge=64, description="Longest sequence in tokens.")
+    chat_template: ChatTemplate = Field(
+        "auto", description="Wrap the prompts in the chat template of the model at `path` if its tokenizer has one, or never."
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="Compute each block again in the backward pass: less memory in training, for about a third more time."
+    )
+
+    @field_validator("chat_template", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        return "off" if value is False else value  # as YAML reads it
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> BackboneConfig:
+        if not self.path:
+            self._refuse_dead(["chat_template"], "an empty path", "backbone.path")
+        return self
 
 
 class PretrainConfig(Section):
@@ -96,7 +116,9 @@ class LoraConfig(Section):
 
     rank: int = Field(0, ge=0, description="Rank of the adapters; 0 turns them off.")
     alpha: float = Field(16.0, gt=0, description="Scale of the adapters' output, divided by the rank.")
-    targets: list[str] = Field(default_factory=lambda: ["q_proj", "v_proj"], description="Modules that get an adapter.")
+    targets: list[str] | Literal["all-linear"] = Field(
+        default_factory=lambda: ["q_proj", "v_proj"], description="Modules that get an adapter: their names, or `all-linear`."
+    )
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> LoraConfig:
@@ -237,6 +259,7 @@ class GRPOConfig(Section):
     )
     normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
     max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step, in tokens.")
+    lora: LoraConfig = Field(default_factory=LoraConfig)
 
 
 class SyntheticRLConfig(GRPOConfig):
@@ -299,6 +322,12 @@ class Config(Section):
 
     seed: int = Field(0, description="Seed of everything trained or sampled in the run.")
     threads: int = Field(2, ge=1, description="torch threads; more than there are cores is slower.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where models train and decode; auto is cuda where there is one, else cpu. Each gives numbers of its own."
+    )
+    precision: Precision = Field(
+        "fp32", description="bf16 trains with rounded products on fp32 weights and decodes with bf16 weights, on hardware that has it."
+    )
     environment: EnvironmentConfig = Field(default_factory=EnvironmentConfig)
     data: DataConfig = Field(default_factory=DataConfig)
     backbone: BackboneConfig = Field(default_factory=BackboneConfig)

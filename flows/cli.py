@@ -258,10 +258,11 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
     """
     with reported(debug, resumes=True):
         settings, place = _begin(config, overrides, root)
-        from flows.preflight import complete_data, require_repository, require_room
+        from flows.preflight import complete_data, require_device, require_repository, require_room
 
         require_repository(place)
         require_room(place)
+        require_device(settings)
         complete_data(place, _say)
         from components.trajectories.snapshots import push, snapshot
         from flows.pretrain import pretrain as flow

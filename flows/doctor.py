@@ -182,8 +182,9 @@ def check_backbone(config: Config, root: Path) -> Rung:
 
     require_backbone(config)
     path = Path(config.backbone.path) if config.backbone.path else root / "data" / "backbone"
-    model, vocabulary = load_backbone(path)
-    return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens")
+    model, vocabulary = load_backbone(path, chat_template=config.backbone.chat_template)
+    wrapped = ", chat template" if vocabulary.has_chat_template else ""
+    return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens{wrapped}")
 
 
 def check_mlflow(config: Config, root: Path) -> Rung:
@@ -228,6 +229,13 @@ def check_cores(config: Config, _root: Path) -> Rung:
     return ok(f"{cores} cores, {config.threads} threads")
 
 
+def check_device(config: Config, _root: Path) -> Rung:
+    """Where models compute, and that this hardware can."""
+    from components.language.compute import compute_of, describe
+
+    return ok(describe(compute_of(config)))
+
+
 def check_ports(_config: Config, _root: Path) -> Rung:
     """The user interfaces' ports are free."""
     used = [port for port in (5000, 4200) if not port_is_free(port)]
@@ -245,6 +253,7 @@ LADDER: dict[str, Callable[[Config, Path], Rung]] = {
     "game engine": check_games,
     "disk and memory": check_room,
     "cores": check_cores,
+    "device": check_device,
     "git": check_git,
     "data": check_data,
     "backbone": check_backbone,

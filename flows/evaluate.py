@@ -32,7 +32,7 @@ def evaluate_policies(run: Workspace) -> StageResult:
     """Each policy plays the same held-out real games once."""
     inputs = {name: run.results[stage].output_hashes["policy"] for name, stage in POLICIES.items()}
     inputs["tasks"] = file_hash(run.data.tasks("test"))
-    config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens}
+    config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
     return run.stage("evaluate", lambda work: _evaluate(run, work), inputs=inputs, config=config, code=CODE)
 
 
@@ -77,7 +77,7 @@ def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> 
     try:
         with decoding():
             for name, directory in policies.items():
-                policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens)
+                policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens, compute=run.compute)
                 for start in range(0, len(tasks), ROWS):
                     part = tasks[start : start + ROWS]
                     played = play(

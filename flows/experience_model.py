@@ -20,6 +20,7 @@ from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
+from components.language.compute import compute_of
 from components.language.training import supervised_finetune
 from components.records import TEST, TRAIN, Trajectory
 from components.tracking.hashes import tree_hash
@@ -81,6 +82,7 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
     inputs |= encoder_of(run)
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
+    config |= run.computing(training=True) | {"chat_template": run.config.backbone.chat_template}
     if run.config.experience_model.teacher == "llm":  # its address, and how patiently it is asked, change no result
         config["endpoint"] = run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
     return run.stage("experience_model", lambda work: _fine_tune(run, work), inputs=inputs, config=config, code=CODE)
@@ -89,18 +91,18 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
     config, adapter, episodes = run.config, make_adapter(run.config.environment), lessons_of(run)
     buffer = buffer_of(run, episodes)
-    backbone, vocabulary = load_backbone(backbone_of(run))
+    backbone, vocabulary = load_backbone(backbone_of(run), run.compute.device, chat_template=config.backbone.chat_template)
     taught, teaching = teach(config, run.root, work, vocabulary, episodes)
     examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
-    model = add_lora(backbone, config.experience_model.lora)
+    model = add_lora(backbone, config.experience_model.lora, added=vocabulary.added, seed=config.seed)
     settings = config.experience_model
     with training(config):
         record = supervised_finetune(
             model, examples, epochs=settings.epochs, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens,
             seed=config.seed, optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt",
-            on_step=telling(settings.epochs * sum(map(len, examples))),
+            on_step=telling(settings.epochs * sum(map(len, examples))), compute=run.compute,
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
     (work / "checkpoint.pt").unlink(missing_ok=True)
@@ -119,7 +121,7 @@ def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Tr
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     parts = ([task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST))
     measured = {name for part in parts for name in part}
-    model = ExperienceModel.load(work / "model", config.experience_model, seed=config.seed)
+    model = ExperienceModel.load(work / "model", config.experience_model, seed=config.seed, compute=compute_of(config))
     began = time.monotonic()
     with decoding():
         judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in measured])

@@ -86,7 +86,7 @@ def play_policies(run: Workspace) -> StageResult:
 
 
 def _sampling(run: Workspace) -> dict[str, Any]:
-    return run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
+    return run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing()
 
 
 def _play(run: Workspace, work: Path, policies: dict[str, Path]) -> Outcome:
@@ -105,7 +105,8 @@ def _play(run: Workspace, work: Path, policies: dict[str, Path]) -> Outcome:
 
 
 def _episodes(run: Workspace, name: str, directory: Path, world: Any, tasks: list[Task], max_steps: int) -> list[Trajectory]:
-    policy, stamp = Policy.load(directory, max_new_tokens=run.config.synthetic_rl.max_new_tokens), Stamp(prefix=name)
+    length, template = run.config.synthetic_rl.max_new_tokens, run.config.backbone.chat_template
+    policy, stamp = Policy.load(directory, max_new_tokens=length, compute=run.compute, chat_template=template), Stamp(prefix=name)
     played = []
     for start in range(0, len(tasks), ROWS):
         part, temperature = tasks[start : start + ROWS], run.config.synthetic_rl.temperature

@@ -15,6 +15,8 @@ from components.errors import ConfigError, DataError
 from components.experience.encoders import encoder_identity
 from components.trajectories.store import DataLayout, read_frame, read_tasks
 
+OF_EVERY_USE = ("path", "chat_template", "gradient_checkpointing")
+"""Keys of `backbone` that say how one is used, not how it is made."""
 LEAST_FREE_BYTES = 20_000_000
 """Room without which not even Prefect's server starts; what a run needs beside it, `dreamgym doctor` says."""
 
@@ -101,8 +103,8 @@ def _pull(root: Path, missing: Sequence[str], say: Callable[[str], None]) -> Non
 
 
 def check_settings(root: Path, config: Config, file: Path | None = None, *, training: bool = True) -> None:
-    """Refuse a config that asks for other games or episodes than those recorded under `data/`, for more than there are, or for a
-    backbone that is not there.
+    """Refuse a config that asks for other games or episodes than those recorded under `data/`, for more than there are, for a
+    backbone that is not there, or for hardware that this machine does not have.
 
     `training` says whether the run trains on them; otherwise only what an evaluation uses is looked at.
 
@@ -111,12 +113,22 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
         ExperienceModelError: the encoder of retrieval is not there.
         DataError: a file under `data/` is damaged.
     """
+    require_device(config)
     if training:
         require_backbone(config)
         encoder_identity(config.retrieval)  # an encoder that is not there is refused now, not after the first stage
         _same_as_pretrained(root, config, file)
     _same_as_recorded(root, config, file, ("environment", "data") if training else ("environment",))
     _no_more_than_recorded(root, config, training)
+
+
+def require_device(config: Config) -> None:
+    """Raise ConfigError if this machine does not have the device that `config` names, or not its bf16."""
+    if config.device != "cuda" and config.precision == "fp32":
+        return  # holds everywhere; torch takes seconds to load
+    from components.language.compute import compute_of
+
+    compute_of(config)
 
 
 def require_backbone(config: Config) -> None:
@@ -141,7 +153,8 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
         sections = {section: dict(card[section]) for section in ("backbone", "pretrain")}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {error!r}", "Expected the card of pretrain.", "Type `dvc checkout data.dvc`.") from None
-    made = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items() if name != "path"}
+    pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]
+    made = {f"{section}.{name}": value for section, name, value in pairs if name not in OF_EVERY_USE}
     asked = {f"{section}.{name}": value for section in sections for name, value in getattr(config, section)}
     differing = [name for name, value in made.items() if asked.get(name, value) != value]
     if differing:

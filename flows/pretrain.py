@@ -32,6 +32,7 @@ from components.experience.dataset import transition_examples, variation_example
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.comparing import compare_examples
+from components.language.compute import compute_of
 from components.language.copying import copy_examples
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
@@ -108,7 +109,7 @@ def choose_tasks(config: Config) -> list[Task]:
 def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
     """Byte-level BPE over every text that a model will read or write; that of `backbone.path` if there is one."""
     if config.backbone.path:
-        return load_backbone(Path(config.backbone.path))[1]
+        return load_backbone(Path(config.backbone.path), chat_template=config.backbone.chat_template)[1]
     texts: list[str] = []
     for episode in episodes:
         texts += [episode.task.instruction, episode.task.initial_state]
@@ -142,11 +143,13 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
     """Train from random weights, on the exercises first, or go on from `backbone.path`; write the backbone with its card."""
     begun = config.backbone.path
+    compute = compute_of(config)
     model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
+    model.to(compute.device)  # type: ignore[arg-type]
     history = _history(Path(begun)) if begun else []
     settings = config.pretrain
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
-    common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report}
+    common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report, "compute": compute}
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
@@ -188,6 +191,8 @@ def _card(config: Config, model: Any, examples: list[Example], record: TrainingR
         "pretrain": config.pretrain.model_dump(),
         "environment": config.environment.model_dump(exclude={"workers"}),
         "threads": config.threads,
+        "device": compute_of(config).device,
+        "precision": config.precision,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "examples": len(examples),
         "tokens_in_corpus": sum(len(example) for example in examples),

@@ -27,13 +27,13 @@ CODE = ["flows.sim_to_real"]
 def refine_in_reality(run: Workspace) -> StageResult:
     """GRPO on real training games, from the dreamed policy."""
     inputs = {"policy": run.results["synthetic_rl"].output_hashes["policy"], "tasks": file_hash(run.data.tasks("train"))}
-    config = run.slice("environment", "sim_to_real")
+    config = run.slice("environment", "sim_to_real") | run.computing(training=True)
     return run.stage("sim_to_real", lambda work: _refine(run, work), inputs=inputs, config=config, code=CODE)
 
 
 def _refine(run: Workspace, work: Path) -> Outcome:
     config, settings = run.config, run.config.sim_to_real
-    policy = Policy.load(run.results["synthetic_rl"].outputs["policy"])
+    policy = Policy.load(run.results["synthetic_rl"].outputs["policy"], compute=run.compute)
     world = make_adapter(config.environment).open(settings.budget)
     stamp = Stamp(REAL, run.results["synthetic_rl"].key[:12], run.manifest.run_id, "real")
     tasks = EvenTasks(read_tasks(run.data.tasks("train")))

@@ -20,6 +20,7 @@ from components.experience.dream import Dream
 from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
+from components.language.compute import compute_of
 from components.policy.cloning import clone
 from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource, reached
 from components.policy.players import Processes
@@ -40,7 +41,8 @@ CODE = ["flows.synthetic_rl"]
 def clone_policy(run: Workspace) -> StageResult:
     """Behaviour cloning on the first expert demonstrations."""
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": run.results["validate"].output_hashes["train"]}
-    return run.stage("clone", lambda work: _clone(run, work), inputs=inputs, config=run.slice("cloning", "environment"), code=CODE)
+    config = run.slice("cloning", "environment") | run.computing(training=True) | {"chat_template": run.config.backbone.chat_template}
+    return run.stage("clone", lambda work: _clone(run, work), inputs=inputs, config=config, code=CODE)
 
 
 def _clone(run: Workspace, work: Path) -> Outcome:
@@ -50,7 +52,7 @@ def _clone(run: Workspace, work: Path) -> Outcome:
         raise TrainingError(
             "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
         )
-    policy = Policy.load(backbone_of(run))
+    policy = Policy.load(backbone_of(run), compute=run.compute, chat_template=config.backbone.chat_template)
     with training(config):
         record = clone(policy, experts[: config.cloning.demonstrations], adapter.think, config.cloning, config.seed, work / "checkpoint.pt")
     policy.save(work / "policy")
@@ -65,7 +67,7 @@ def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
-    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
+    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing()
     result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
     check_agreement({name: _estimate(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
     return result
@@ -81,7 +83,8 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     config, adapter = run.config, make_adapter(run.config.environment)
     tasks = evenly(read_tasks(run.data.tasks("train")), config.fidelity.policy_tasks, config.seed)
     model, buffer, dream = open_dream(run)
-    policy = Policy.load(run.results[policy_stage].outputs["policy"], max_new_tokens=config.synthetic_rl.max_new_tokens)
+    policy_directory, length = run.results[policy_stage].outputs["policy"], config.synthetic_rl.max_new_tokens
+    policy = Policy.load(policy_directory, max_new_tokens=length, compute=run.compute)
     options: dict[str, Any] = {
         "max_steps": config.environment.max_steps,
         "temperature": config.synthetic_rl.temperature,
@@ -116,8 +119,12 @@ def _as_example(found: Replay) -> dict[str, Any]:
 def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
     """The dream of this run's experience model and offline data."""
     buffer = buffer_of(run, lessons_of(run))
-    model = ExperienceModel.load(run.results["experience_model"].outputs["model"], run.config.experience_model, seed=run.config.seed)
+    model = _model_of(run.config, run.results["experience_model"].outputs["model"])
     return model, buffer, _dream(run.config, model, buffer)
+
+
+def _model_of(config: Config, directory: Path) -> ExperienceModel:
+    return ExperienceModel.load(directory, config.experience_model, seed=config.seed, compute=compute_of(config))
 
 
 def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
@@ -129,7 +136,7 @@ def train_in_dream(run: Workspace) -> StageResult:
     """GRPO inside the dream, zero real interactions, new transitions going back to the buffer."""
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
-    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl")
+    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl") | run.computing(training=True)
     return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
 
 
@@ -140,21 +147,21 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     dreamed = read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
     open_world = partial(dream_of, directory, config, known, dreamed, held_out(run.data), run.root)
     with Processes(config.synthetic_rl.processes, open_world) as dreams:
-        return _learn(run, work, dreams, ExperienceModel.load(directory, config.experience_model, seed=config.seed))
+        return _learn(run, work, dreams, _model_of(config, directory))
 
 
 def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list[Transition], hidden: set[str], root: Path) -> Dream:
     """The dream of the experience model in `model` over a buffer of the transitions `known`, and of those `dreamed` so far."""
     buffer = ReplayBuffer(config.retrieval, known, hidden=hidden, **kept_below(root))
     buffer.add(dreamed)
-    return _dream(config, ExperienceModel.load(model, config.experience_model, seed=config.seed), buffer)
+    return _dream(config, _model_of(config, model), buffer)
 
 
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
     config, adapter, tasks = run.config, make_adapter(run.config.environment), read_tasks(run.data.tasks("train"))
     curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible)
     source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)
-    policy = Policy.load(run.results["clone"].outputs["policy"])
+    policy = Policy.load(run.results["clone"].outputs["policy"], compute=run.compute)
     stamp = Stamp(SYNTHETIC, run.results["clone"].key[:12], run.manifest.run_id, "dream")
     loop = Loop(policy, dreams, source, config.synthetic_rl, max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
                 checkpoint=work / "checkpoint.pt", updating=lambda: training(config))  # fmt: skip

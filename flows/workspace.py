@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from prefect import get_run_logger, runtime
 
 from components.config import Config, dump_config
 from components.evaluation.intervals import Estimate, exact
+from components.language.compute import Compute, compute_of
 from components.tracking.environment import collect_environment
 from components.tracking.hashes import file_hash, with_imports
 from components.tracking.manifest import Manifest
@@ -64,7 +66,7 @@ class Workspace:
         run_id, version = new_run_id(), data_hash(self.root)
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
-        environment = collect_environment(self.root, self.directory, self.config.threads)
+        environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
         self.manifest = Manifest(run_id=run_id, environment=environment, config=self.config.model_dump(mode="json"))
         self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
@@ -152,6 +154,16 @@ class Workspace:
     def child(self, stage: str) -> str:
         """The MLflow run of a finished stage."""
         return next(entry.mlflow_run_id for entry in self.manifest.stages if entry.name == stage)
+
+    @cached_property
+    def compute(self) -> Compute:
+        """The device and arithmetic of this run's models. Raises ConfigError where this machine has not what is asked for."""
+        return compute_of(self.config)
+
+    def computing(self, *, training: bool = False) -> dict[str, Any]:
+        """What of the hardware and its arithmetic changes a stage's numbers: each device rounds in its own way."""
+        values: dict[str, Any] = {"device": self.compute.device, "precision": self.compute.precision}
+        return values | ({"gradient_checkpointing": self.compute.gradient_checkpointing} if training else {})
 
     def slice(self, *sections: str) -> dict[str, Any]:
         """The named sections of the config as plain values, without what changes no result: how many workers, where an encoder lies."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.config import ExperienceModelConfig
-from components.experience.prompts import OUTCOMES, Answer, growth, opening, parse_answer, turn
+from components.experience.prompts import OUTCOMES, VARIATION, Answer, growth, opening, parse_answer, turn
 from components.experience.recall import recall
 from components.language.backbone import load_backbone
+from components.language.compute import Compute
 from components.language.engine import Generation, KeptCacheEngine, Session
-from components.language.markers import END, TASK, TURN
+from components.language.markers import END
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
@@ -48,10 +49,10 @@ class ExperienceModel:
         self.unparsable = self.refused = 0
 
     @classmethod
-    def load(cls, directory: Path, config: ExperienceModelConfig, *, seed: int = 0) -> ExperienceModel:
-        """The model saved in `directory`."""
-        model, vocabulary = load_backbone(directory)
-        return cls(model, vocabulary, config, seed=seed)
+    def load(cls, directory: Path, config: ExperienceModelConfig, *, seed: int = 0, compute: Compute = Compute()) -> ExperienceModel:
+        """The model saved in `directory`, where and as `compute` says."""
+        model, vocabulary = load_backbone(directory, compute.device)
+        return cls(compute.for_decoding(model), vocabulary, config, seed=seed)
 
     def begin(self, tasks: Sequence[Task], *, seed: int = 0) -> Foresight:
         """Start one episode a task; `seed` numbers the random stream."""
@@ -62,7 +63,7 @@ class ExperienceModel:
         """For each task, the instruction of another task of its room (Eq. 6; M_task shares the weights of M)."""
         if not tasks:
             return []
-        prompts = {row: self.vocabulary.encode([*opening(task), TURN, TASK]) for row, task in enumerate(tasks)}
+        prompts = {row: self.vocabulary.encode([*opening(task), *VARIATION]) for row, task in enumerate(tasks)}
         stop = {self.vocabulary.marker_id(END)}
         session = self._engine(seed).open(len(tasks), 256)
         written = session.generate(prompts, stop=stop, max_new_tokens=24, temperature=temperature)

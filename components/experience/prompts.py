@@ -10,6 +10,9 @@ over a long one.
     branch   <demo> s a <state> s' ... <turn> instruction <state> s0 <recall> s_i ... <state> s_t <action> a_t
              <think> R <state> s_t+1 <continue>
 
+Where the backbone has a chat template all before the answer is one user message under way and the answer the reply to it: the
+template opens before <task>, and closes the one and opens the other before <think>.
+
 The answer ends with the outcome: <continue>, <success> (reward 1, done) or <failure> (reward 0, done). Differs from the
 paper's prompt (App. C) in being terse: ours is read by models of a million parameters.
 """
@@ -21,11 +24,28 @@ from dataclasses import dataclass
 
 from components.experience.recall import recall
 from components.language.examples import Example, Segment
-from components.language.markers import ACTION, CONTINUE, DEMO, END, FAILURE, RECALL, STATE, SUCCESS, TASK, THINK, TURN, Marker
+from components.language.markers import (
+    ACTION,
+    ANSWER,
+    CONTINUE,
+    DEMO,
+    END,
+    FAILURE,
+    OPENING,
+    RECALL,
+    STATE,
+    SUCCESS,
+    TASK,
+    THINK,
+    TURN,
+    Marker,
+)
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory, Transition
 
 OUTCOMES = (CONTINUE, SUCCESS, FAILURE)
+VARIATION = (TURN, TASK, ANSWER)
+"""Behind an opening: what asks for another task of its room."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +60,7 @@ class Answer:
 
 def opening(task: Task) -> list[str]:
     """The trunk's start."""
-    return [TASK, task.instruction, STATE, task.initial_state]
+    return [OPENING, TASK, task.instruction, STATE, task.initial_state]
 
 
 def growth(action: str, state: str) -> list[str]:
@@ -54,7 +74,7 @@ def turn(task: Task, state: str, action: str, demonstrations: Sequence[Transitio
     for demo in reversed(demonstrations):
         pieces += [DEMO, demo.state, ACTION, demo.action, STATE, demo.next_state]
     memories = [piece for memory in recalled for piece in (RECALL, memory)]
-    return [*pieces, TURN, task.instruction, STATE, task.initial_state, *memories, STATE, state, ACTION, action]
+    return [*pieces, TURN, task.instruction, STATE, task.initial_state, *memories, STATE, state, ACTION, action, ANSWER]
 
 
 def answer(transition: Transition, *, reasoning: bool) -> list[str]:
@@ -109,7 +129,7 @@ def render_variation(vocabulary: Vocabulary, task: Task, instruction: str) -> Ex
     """A training example of the task generator (Eq. 6): from a task and its room to another task of such a room."""
     trunk = vocabulary.encode(opening(task))
     target = vocabulary.encode([instruction, END])
-    prompt = vocabulary.encode([TURN, TASK])
+    prompt = vocabulary.encode(VARIATION)
     return Example([_segment(trunk, False), Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True)])
 
 

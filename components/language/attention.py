@@ -26,7 +26,14 @@ def kept_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n]."""
+    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n].
+
+    Raises:
+        ValueError: the architecture changes the scores (a cap on them, or a sink), which is not done here.
+    """
+    changed = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
+    if changed:
+        raise ValueError(f"its attention has {', '.join(changed)}, which this engine leaves out")
     rows, heads, length, width = query.shape
     groups = key.shape[1]
     if length == 1:
@@ -34,11 +41,11 @@ def kept_attention(
         packed = query.reshape(rows, groups, heads // groups, width)
         mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
         return mixed.reshape(rows, 1, heads, value.shape[-1]), None
-    mixed = scaled_dot_product_attention(query, _shared(key, heads), _shared(value, heads), attn_mask=attention_mask, scale=scaling)
+    mixed = scaled_dot_product_attention(query, shared(key, heads), shared(value, heads), attn_mask=attention_mask, scale=scaling)
     return mixed.transpose(1, 2).contiguous(), None
 
 
-def _shared(states: Tensor, heads: int) -> Tensor:
+def shared(states: Tensor, heads: int) -> Tensor:
     """States [B, K, n, d] for all query heads [B, heads, n, d]; with one key-value head this is a view."""
     return states[:, :, None].expand(-1, -1, heads // states.shape[1], -1, -1).flatten(1, 2)
 

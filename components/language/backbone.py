@@ -1,7 +1,8 @@
 """Backbones: build a small transformer, load or save any Hugging Face causal language model, add and merge LoRA adapters.
 
-Weights are read and written as safetensors only, and computed in fp32 whatever precision they were stored in. Nothing else in
-`components/` knows which architecture it works with; the two questions that matter for speed are answered here
+Weights are read and written as safetensors only, and loaded as fp32 whatever precision they were stored in (`compute.py` makes the
+bf16 copies that decode). Dropout is turned off: the policy that samples and the policy that is trained must be the same. Nothing
+else in `components/` knows which architecture it works with; the two questions that matter for speed are answered here
 (`without_adapters`, `has_plain_head`).
 """
 
@@ -11,22 +12,27 @@ import copy
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
-from components.config import BackboneConfig, LoraConfig
+from components.config import BackboneConfig, ChatTemplate, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.markers import END, MARKERS, PAD
 from components.language.tokenizer import Vocabulary
 
 transformers_logging.disable_progress_bar()  # a bar for each of a stage's many small models says nothing
 
+NO_WEIGHTS = "Run dvc pull, make them with dreamgym pretrain, or put a model's safetensors there."
+PROBE_TOLERANCE = 1e-3  # nats between what our ways of computing say of an unknown architecture and what it says itself
 PLAIN_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral"})
 
 
@@ -72,37 +78,63 @@ def build_backbone(config: BackboneConfig, vocabulary_size: int, seed: int) -> P
     return model.float()
 
 
-def load_backbone(path: Path | str, device: str = "cpu") -> tuple[PreTrainedModel, Vocabulary]:
+def load_backbone(path: Path | str, device: str = "cpu", *, chat_template: ChatTemplate = "auto") -> tuple[PreTrainedModel, Vocabulary]:
     """The causal language model (fp32, evaluation mode) and the vocabulary in directory `path`, or of that hub name.
 
-    Markers that the tokenizer lacks are added and the embeddings grown to fit, with the same new rows at every load.
+    Markers that the tokenizer lacks are added and the embeddings grown to fit, with the same new rows at every load. With
+    `chat_template="off"` the tokenizer's own is taken away, also from what is saved later.
 
     Raises:
-        DataError: no weights, no tokenizer, unreadable files, or a tokenizer with more ids than the model has embeddings.
+        DataError: no weights or not all of them, no tokenizer, unreadable files, or a tokenizer with more ids than the model has
+            embeddings.
+        ConfigError: a chat template that cannot be used.
     """
     directory = Path(path)
     if not str(path) or (directory.is_absolute() and not directory.is_dir()):
         raise DataError(f"There is no backbone directory {str(path)!r}.", next_step="Make it with dreamgym pretrain, or set backbone.path.")
     if directory.is_dir() and not any(directory.glob("*.safetensors")):
-        raise DataError(f"{directory} holds no weights.", "Expected *.safetensors.", "Run dvc pull, or make them with dreamgym pretrain.")
-    vocabulary = Vocabulary.load(path)
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa")
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"The model in {path} cannot be loaded: {error}",
-            "Expected a causal language model with safetensors weights.",
-            "Check backbone.path, or make one with dreamgym pretrain.",
-        ) from error
+        raise DataError(f"{directory} holds no weights{_pickled(directory)}.", "Expected *.safetensors.", NO_WEIGHTS)
+    vocabulary = Vocabulary.load(path, chat_template)
+    model = _load_weights(path)
     _fit_embeddings(model, vocabulary, path)
     return model.to(device).eval(), vocabulary
 
 
+def _pickled(directory: Path) -> str:
+    """What to say of weights in another format, which may run code when they are read."""
+    other = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in directory.glob(pattern))
+    return f" in safetensors ({', '.join(other)} cannot be used; convert it first)" if other else ""
+
+
+def _load_weights(path: Path | str) -> Any:
+    """The model in `path`, fp32 and without dropout.
+
+    Raises:
+        DataError: it cannot be read, or the files do not hold all of its weights (transformers would draw the others at random).
+    """
+    expected, next_step = "Expected a causal language model with safetensors weights.", "Check backbone.path, or load the model again."
+    try:
+        config = AutoConfig.from_pretrained(str(path))
+        for name, value in list(vars(config).items()):
+            if ("drop" in name or name.endswith("_pdrop")) and isinstance(value, float):
+                setattr(config, name, 0.0)
+        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        loaded: Any = AutoModelForCausalLM.from_pretrained(str(path), config=config, **options)
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+        raise DataError(f"The model in {path} cannot be loaded: {error}", expected, next_step) from error
+    model, found = loaded
+    lacking = sorted(found["missing_keys"]) + sorted(str(entry[0]) for entry in found["mismatched_keys"])
+    if lacking:
+        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+        raise DataError(f"The files in {path} lack weights of the model that its config.json describes: {shown}.", expected, next_step)
+    return model
+
+
 def _fit_embeddings(model: Any, vocabulary: Vocabulary, path: Path | str) -> None:
     rows = model.get_input_embeddings().weight.shape[0]
-    if len(vocabulary) - vocabulary.added > rows:
+    if vocabulary.rows_before > rows:
         raise DataError(
-            f"The tokenizer in {path} has {len(vocabulary) - vocabulary.added} ids, the model {rows} embeddings.",
+            f"The tokenizer in {path} has {vocabulary.rows_before} ids, the model {rows} embeddings.",
             "Expected a tokenizer and weights of the same model.",
             "Put both from the same dreamgym pretrain (or download) into one directory.",
         )
@@ -151,8 +183,13 @@ def _replace(beside: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def add_lora(model: PreTrainedModel, config: LoraConfig) -> PreTrainedModel | PeftModel:
+def add_lora(model: PreTrainedModel, config: LoraConfig, *, added: Sequence[int] = (), seed: int = 0) -> PreTrainedModel | PeftModel:
     """`model` with trainable low-rank adapters and all else frozen; with rank 0 `model` itself.
+
+    Args:
+        added: ids of markers that the backbone has never seen (`Vocabulary.added`): their rows of the embeddings are trained too,
+            since what is random and frozen could neither be read nor be written.
+        seed: of the adapters' first weights; the global random state is left as it was.
 
     Raises:
         ConfigError: no module of the model is called like `targets`.
@@ -160,12 +197,31 @@ def add_lora(model: PreTrainedModel, config: LoraConfig) -> PreTrainedModel | Pe
     if config.rank == 0:
         return model
     alpha: Any = config.alpha  # declared int by peft, used as a factor
-    settings = PeftLoraConfig(r=config.rank, lora_alpha=alpha, target_modules=list(config.targets), task_type="CAUSAL_LM")
+    targets = config.targets if isinstance(config.targets, str) else list(config.targets)
+    settings = PeftLoraConfig(
+        r=config.rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM",
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()), trainable_token_indices=_rows_of(model, added),
+    )  # fmt: skip
     try:
-        return get_peft_model(model, settings)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return get_peft_model(model, settings)
     except ValueError as error:
-        names = sorted({name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)})
-        raise ConfigError(f"lora.targets {config.targets}: {error}", next_step=f"Name some of: {', '.join(names)}.") from error
+        kinds = (torch.nn.Linear, Conv1D)
+        names = sorted({name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, kinds)})
+        next_step = f"Name some of: {', '.join(names)}; or write all-linear."
+        raise ConfigError(f"lora.targets {config.targets}: {error}", next_step=next_step) from error
+
+
+def _rows_of(model: PreTrainedModel, added: Sequence[int]) -> dict[str, list[int]] | None:
+    """peft's setting that trains the rows `added` of the embeddings, and of the output where that has weights of its own."""
+    if not added:
+        return None
+    ends: list[Any] = [model.get_input_embeddings()]
+    head: Any = model.get_output_embeddings()
+    if head is not None and head.weight is not ends[0].weight:
+        ends.append(head)
+    return {name: list(added) for name, module in model.named_modules() if any(module is end for end in ends)}
 
 
 def merge_lora(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
@@ -187,3 +243,11 @@ def without_adapters(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
 def has_plain_head(model: PreTrainedModel) -> bool:
     """True if logits are just the output embedding of the last hidden state, and can so be computed at a few positions only."""
     return model.config.model_type in PLAIN_HEADS
+
+
+def longest_sequence(config: Any) -> int:
+    """Longest sequence in tokens: the positions that the model knows, within a sliding window if it has one."""
+    longest = int(getattr(config, "max_position_embeddings", 0) or 1 << 30)
+    window, layers = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    slides = bool(window) and (layers is None or any("sliding" in layer for layer in layers))
+    return min(longest, int(window)) if slides and window else longest

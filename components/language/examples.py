@@ -42,6 +42,15 @@ class Example:
         return sum(len(segment.tokens) for segment in self.segments)
 
     @property
+    def depth(self) -> int:
+        """Tokens of the longest sequence in it: the trunk up to a branch, and that branch."""
+        trunk = deepest = 0
+        for segment in self.segments:
+            deepest = max(deepest, trunk + len(segment.tokens))
+            trunk += 0 if segment.branch else len(segment.tokens)
+        return deepest
+
+    @property
     def has_branches(self) -> bool:
         """True if some token is in a branch."""
         return any(segment.branch and segment.tokens for segment in self.segments)

@@ -16,8 +16,10 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from components.config import ChatTemplate
 from components.errors import ConfigError, DataError
-from components.language.markers import END, MARKERS, PAD, Marker
+from components.language.chat_template import frames_of
+from components.language.markers import END, MARKERS, PAD, Frame, Marker
 
 BYTES = 256
 MAX_CACHED_TEXTS = 200_000
@@ -29,25 +31,32 @@ class Vocabulary:
 
     Args:
         tokenizer: a fast Hugging Face tokenizer; markers that it lacks are added as special tokens.
+        chat_template: "off" takes the tokenizer's chat template away, also from what is saved.
 
     Raises:
         DataError: the tokenizer has no fast (Rust) backend.
+        ConfigError: its chat template cannot be used.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, chat_template: ChatTemplate = "auto") -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise DataError(
                 f"{type(tokenizer).__name__} has no fast backend.", "Expected a tokenizer.json.", "Convert it to one first."
             )
-        before = len(tokenizer)
+        if chat_template == "off":
+            tokenizer.chat_template = None
+        there = tokenizer.get_vocab()
         tokenizer.add_tokens([AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS], special_tokens=True)
         self.tokenizer = tokenizer
-        self.added = len(tokenizer) - before
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._backend.encode_special_tokens = True
         known = self._backend.get_vocab(with_added_tokens=True)
         self._ids = {str(marker): known[marker] for marker in MARKERS}
         self._markers = {known[marker]: marker for marker in MARKERS}
+        self.added = [index for index, marker in self._markers.items() if marker not in there]
+        self._rows = max(known.values()) + 1
+        self._rows_before = max(there.values(), default=-1) + 1
+        self._frames = frames_of(tokenizer)
         self._cached: dict[str, tuple[int, ...]] = {}
 
     @classmethod
@@ -74,7 +83,7 @@ class Vocabulary:
         return cls(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=str(PAD), eos_token=str(END)))
 
     @classmethod
-    def load(cls, directory: Path | str) -> Vocabulary:
+    def load(cls, directory: Path | str, chat_template: ChatTemplate = "auto") -> Vocabulary:
         """The vocabulary saved in `directory`, or the tokenizer of any Hugging Face model there (or of that hub name).
 
         Raises:
@@ -84,7 +93,7 @@ class Vocabulary:
         if path.is_dir() and not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
             raise DataError(f"{path} holds no tokenizer.json.", "Expected a tokenizer's files.", "Make the backbone: dreamgym pretrain.")
         try:
-            return cls(AutoTokenizer.from_pretrained(str(directory)))
+            return cls(AutoTokenizer.from_pretrained(str(directory)), chat_template)
         except (OSError, ValueError, KeyError) as error:
             raise DataError(
                 f"The tokenizer in {directory} cannot be loaded: {error}",
@@ -97,8 +106,18 @@ class Vocabulary:
         self.tokenizer.save_pretrained(str(directory))
 
     def __len__(self) -> int:
-        """Number of ids, markers included: the rows that an embedding needs."""
-        return len(self.tokenizer)
+        """The rows that an embedding needs: the highest id and one, markers included."""
+        return self._rows
+
+    @property
+    def rows_before(self) -> int:
+        """The rows that were needed before markers were added."""
+        return self._rows_before
+
+    @property
+    def has_chat_template(self) -> bool:
+        """True if prompts are wrapped by a chat template."""
+        return bool(self.tokenizer.chat_template)
 
     def marker_id(self, marker: str) -> int:
         """The special id of `marker`.
@@ -109,11 +128,16 @@ class Vocabulary:
         return self._ids[str(marker)]
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
-        """Token ids of `pieces`: a `Marker` becomes its special id, every other string is plain text, whatever it spells."""
+        """Token ids of `pieces`: a `Marker` becomes its special id, a `Frame` what the chat template writes there, if there is one.
+
+        Every other string is plain text, whatever it spells.
+        """
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Marker):
                 ids.append(self._ids[str(piece)])
+            elif isinstance(piece, Frame):
+                ids.extend(self._frames[piece])
             else:
                 ids.extend(self._encode_text(piece))
         return ids

@@ -20,10 +20,11 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from components.errors import TrainingError
-from components.language.attention import attention_of
-from components.language.backbone import has_plain_head, without_adapters
-from components.language.examples import Batch, Example, batches, collate
+from components.errors import ConfigError, DataError, TrainingError
+from components.language.attention import attention_of, evaluating
+from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
+from components.language.compute import Compute
+from components.language.examples import Batch, Example, Segment, batches, collate
 from components.language.optimizers import OptimizerName, make_optimizers
 from components.language.tree_attention import TREE
 
@@ -106,6 +107,7 @@ def supervised_finetune(
     checkpoint: Path | None = None,
     checkpoint_every: int = 200,
     pad_id: int = 0,
+    compute: Compute = Compute(),
 ) -> TrainingRecord:
     """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the tokens.
 
@@ -114,10 +116,12 @@ def supervised_finetune(
     same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called.
 
     With `checkpoint` the state is saved to that file every `checkpoint_every` steps and at the end, and a file that is already
-    there is resumed from; whoever has saved the model may delete it.
+    there is resumed from; whoever has saved the model may delete it. It trains on the device that `model` is on.
 
     Raises:
         TrainingError: nothing to learn from, a loss that is not finite, or a checkpoint of another training.
+        DataError: an example is longer than the model's longest sequence.
+        ConfigError: the architecture cannot be trained on branches, or has no gradient checkpointing.
     """
     per_epoch = sum(len(example) for example in examples)
     if not examples or not any(any(segment.loss) for example in examples for segment in example.segments):
@@ -125,18 +129,22 @@ def supervised_finetune(
             f"{len(examples)} examples without one token to predict.", "Expected at least one.", "Check that collect recorded trajectories."
         )
     total = total_tokens if total_tokens is not None else max(1, round(epochs * per_epoch))
+    _refuse_too_long(without_adapters(model), examples)
+    if not has_plain_head(without_adapters(model)):
+        _probe_branches(model)
     run = _Run(model, optimizer, learning_rate, total, max_seconds, _warm_up(examples, batch_tokens, total / per_epoch))
+    run.compute = compute
     if checkpoint is not None:
-        run.key = _fingerprint(model, examples, [learning_rate, batch_tokens, seed, total, optimizer])
+        settings: list[float | str] = [learning_rate, batch_tokens, seed, total, optimizer]
+        run.key = _fingerprint(model, examples, settings if compute.precision == "fp32" else [*settings, compute.precision])
         run.resume(checkpoint)
-    model.train()
-    for batch in run.remaining(examples, batch_tokens, seed, pad_id):
-        loss = run.step(batch)
-        if checkpoint is not None and run.record.steps % checkpoint_every == 0:
-            run.save(checkpoint)
-        if on_step is not None:
-            on_step(run.record.steps, run.record.tokens, loss)
-    model.eval()
+    with compute.training(model):
+        for batch in run.remaining(examples, batch_tokens, seed, pad_id):
+            loss = run.step(batch)
+            if checkpoint is not None and run.record.steps % checkpoint_every == 0:
+                run.save(checkpoint)
+            if on_step is not None:
+                on_step(run.record.steps, run.record.tokens, loss)
     if checkpoint is not None:
         run.save(checkpoint)
     return run.record
@@ -152,6 +160,7 @@ class _Run:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizers = make_optimizers(model, optimizer, learning_rate)
         self.record, self.epoch, self.batch, self.key = TrainingRecord(), 0, 0, ""
+        self.compute = Compute()
         self.began = time.monotonic()
 
     @property
@@ -180,7 +189,8 @@ class _Run:
         rate = self.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
         loss = math.nan
         if bool(batch.loss_mask.any()):
-            mean = -token_logprobs(self.model, batch).logprobs.mean()
+            with self.compute.forward():
+                mean = -token_logprobs(self.model, batch).logprobs.mean()
             loss = mean.item()
             if not math.isfinite(loss):
                 raise TrainingError(
@@ -244,6 +254,39 @@ class _Run:
         if state["key"] != self.key:
             raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
         self.load_state_dict(state)
+
+
+def _refuse_too_long(model: PreTrainedModel, examples: Sequence[Example]) -> None:
+    longest, deepest = longest_sequence(model.config), max(example.depth for example in examples)
+    if deepest > longest:
+        raise DataError(
+            f"An example has {deepest} tokens from its beginning to the end of a branch.",
+            f"The model takes {longest}.",
+            "Lower environment.max_steps or retrieval.k, or take a backbone with longer sequences (backbone.max_positions).",
+        )
+
+
+def _probe_branches(model: PreTrainedModel | PeftModel) -> None:
+    """Compare a trunk with a branch with plain sequences, on an architecture that is not known to agree.
+
+    Raises:
+        ConfigError: it says something else, for example since it takes no mask or no positions from its caller.
+    """
+    inner = without_adapters(model)
+    name, cure = inner.config.model_type, "Use a backbone of another architecture, for example Llama, Qwen or Mistral."
+    parts = [Segment([1, 2, 3], [False] * 3), Segment([4, 5], [False, True], branch=True), Segment([6, 7], [False, True])]
+    alone = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 3, 6, 7]], device=inner.device)
+    try:
+        with evaluating(inner):
+            found = token_logprobs(inner, collate([Example(parts)], 0).to(inner.device)).logprobs
+            # The plainest attention there is: where it says something else, ours leaves out what the architecture adds to attention.
+            with attention_of(inner, "eager"):
+                plain = inner(input_ids=alone, use_cache=False).logits[:, -2].float().log_softmax(-1)
+        gap = float((plain.gather(1, alone[:, -1:])[:, 0] - found).abs().max())
+        if not gap < PROBE_TOLERANCE:
+            raise ConfigError(f"With branches {name} is off by {gap:.2g} nats.", "Expected the same numbers as without.", cure)
+    except (TypeError, AttributeError, RuntimeError, IndexError, KeyError, ValueError) as error:
+        raise ConfigError(f"The architecture {name} cannot be trained on branches: {error}", next_step=cure) from error
 
 
 def _warm_up(examples: Sequence[Example], batch_tokens: int, epochs: float) -> int:

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.functional import embedding, scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from components.language.attention import shared
+
 TREE = "tree"
 TRUNK_RUN = 128  # tokens; the trunk is cut into runs of at most so many
 BUCKETS = 12  # at most so many calls of the attention kernel a layer
@@ -127,7 +129,9 @@ def tree_attention(
     parts = []
     for (n, q, _), mask, *states in zip(sizes, tree.masks, queries, keys, values, strict=True):
         asked, seen, shown = (part.view(n, -1, part.shape[1] // width, width).transpose(1, 2) for part in states)
-        mixed = scaled_dot_product_attention(asked, seen, shown, mask, dropout, scale=scaling, enable_gqa=grouped)
+        if grouped and query.is_cuda:
+            seen, shown = shared(seen, heads), shared(shown, heads)  # the kernels that spare memory there take no groups with a mask
+        mixed = scaled_dot_product_attention(asked, seen, shown, mask, dropout, scale=scaling, enable_gqa=grouped and not query.is_cuda)
         parts.append(mixed.transpose(1, 2).reshape(n * q, -1))
     return embedding(tree.places, torch.cat(parts)).view(rows, length, heads, -1), None
 

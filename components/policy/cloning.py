@@ -30,10 +30,10 @@ def clone(
         render_demonstration(policy.vocabulary, episode, [think(episode.up_to(step.step), step.action) for step in episode.steps])
         for episode in demonstrations
     ]
-    policy.model = add_lora(policy.model, config.lora)
+    policy.model = add_lora(policy.model, config.lora, added=policy.vocabulary.added, seed=seed)
     record = supervised_finetune(
         policy.model, examples, epochs=config.epochs, learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=seed,
-        optimizer=config.optimizer, checkpoint=checkpoint,
+        optimizer=config.optimizer, checkpoint=checkpoint, compute=policy.compute,
     )  # fmt: skip
     policy.model = merge_lora(policy.model)
     return record

@@ -20,6 +20,7 @@ import torch
 
 from components.config import GRPOConfig
 from components.errors import TrainingError
+from components.language.backbone import add_lora, merge_lora
 from components.language.examples import Example, collate
 from components.language.training import token_logprobs
 from components.policy.grpo import clipped_loss, group_advantages, mean_shares, step_advantages, token_advantages
@@ -109,10 +110,12 @@ class Loop:
         self.updating = updating
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
-        self.optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+        policy.model = add_lora(policy.model, config.lora, seed=seed)
+        self.optimiser = torch.optim.AdamW(self._trained().values(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
         self.state = LoopState()
-        aside = policy.model.state_dict() if config.interpolation < 1 else {}
-        self._start = {name: weight.detach().clone() for name, weight in aside.items()}
+        aside = self._trained() if config.interpolation < 1 else {}
+        # In the main memory: it is needed once, at the end.
+        self._start = {name: weight.detach().to("cpu", copy=True) for name, weight in aside.items()}
 
     def run(
         self,
@@ -141,13 +144,22 @@ class Loop:
         return self.state
 
     def interpolate(self) -> None:
-        """Call once, when all is run: the policy becomes `interpolation` of the way from its first to its last weights.
+        """Call once, when all is run: the policy becomes `interpolation` of the way from its first to its last weights, without adapters.
 
         WiSE-FT (Wortsman et al. 2022, arXiv 2109.01903), which averages a model before and after fine-tuning: what few tasks taught
-        stays, what was unlearnt beside it comes back.
+        stays, what was unlearnt beside it comes back. Adapters change the weights by B A, and B begins at zero: a share of the way is
+        that share of B, with A as it is in the end.
         """
-        last, share = self.policy.model.state_dict(), self.config.interpolation
-        self.policy.model.load_state_dict(last | {name: torch.lerp(first, last[name], share) for name, first in self._start.items()})
+        last, share = self._trained(), self.config.interpolation
+        with torch.no_grad():
+            for name, first in self._start.items():
+                if "lora_A" not in name:
+                    last[name].copy_(torch.lerp(first.to(last[name].device), last[name], share))
+        self.policy.model = merge_lora(self.policy.model)
+
+    def _trained(self) -> dict[str, torch.nn.Parameter]:
+        """The weights that are trained, by name."""
+        return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
         number = self.seed * 10_007 + self.state.iteration
@@ -248,25 +260,26 @@ class Loop:
         return self.config.learning_rate * (1 - self.state.iteration / self.config.iterations)
 
     def _step(self, rollouts: list[Rollout], advantages: list[list[float]]) -> dict[str, float]:
-        self.policy.model.train()
+        device = self.policy.model.device
         count = sum(len(r.logprobs) for r in rollouts)
         shares = mean_shares([len(r.logprobs) for r in rollouts], self.config.loss_mean)
         total = gap = entropy = clipped = 0.0
-        for rows in _forward_batches([r.example for r in rollouts], self.config.batch_tokens):
-            batch = collate([rollouts[i].example for i in rows], self.policy.vocabulary.marker_id("<pad>"))
-            scores = token_logprobs(self.policy.model, batch, temperature=self.config.temperature, with_entropy=True)
-            old = torch.tensor([value for i in rows for value in rollouts[i].logprobs])
-            weight = torch.tensor([value * shares[i] for i in rows for value in advantages[i]])
-            loss, cut = clipped_loss(scores.logprobs, old, weight, self.config.clip)
-            loss.backward()
-            total, clipped = total + loss.item(), clipped + cut.item()
-            gap += (scores.logprobs.detach() - old).abs().sum().item()
-            entropy += scores.entropies.detach().sum().item() if scores.entropies is not None else 0.0
-        self._check(total)
-        norm = torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), 1.0)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.policy.model.eval()
+        with self.policy.compute.training(self.policy.model):
+            for rows in _forward_batches([r.example for r in rollouts], self.config.batch_tokens):
+                batch = collate([rollouts[i].example for i in rows], self.policy.vocabulary.marker_id("<pad>")).to(device)
+                with self.policy.compute.forward():
+                    scores = token_logprobs(self.policy.model, batch, temperature=self.config.temperature, with_entropy=True)
+                old = torch.tensor([value for i in rows for value in rollouts[i].logprobs], device=device)
+                weight = torch.tensor([value * shares[i] for i in rows for value in advantages[i]], device=device)
+                loss, cut = clipped_loss(scores.logprobs, old, weight, self.config.clip)
+                loss.backward()
+                total, clipped = total + loss.item(), clipped + cut.item()
+                gap += (scores.logprobs.detach() - old).abs().sum().item()
+                entropy += scores.entropies.detach().sum().item() if scores.entropies is not None else 0.0
+            self._check(total)
+            norm = torch.nn.utils.clip_grad_norm_(self._trained().values(), 1.0)
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
         return {"loss": total, "logprob_gap": gap / count, "policy_entropy": entropy / count, "clip_share": clipped / count,
                 "gradient_norm": float(norm)}  # fmt: skip
 
@@ -305,7 +318,7 @@ class Loop:
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the loop depends on."""
         return {
-            "policy": self.policy.model.state_dict(),
+            "policy": {name: weight.detach() for name, weight in self._trained().items()},
             "optimiser": self.optimiser.state_dict(),
             "tasks": self.tasks.state_dict(),
             "state": self.state.__dict__,
@@ -313,7 +326,9 @@ class Loop:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self.policy.model.load_state_dict(state["policy"])
+        with torch.no_grad():
+            for name, weight in self._trained().items():
+                weight.copy_(state["policy"][name])
         self.optimiser.load_state_dict(state["optimiser"])
         self.tasks.load_state_dict(state["tasks"])
         self.state = LoopState(**state["state"])

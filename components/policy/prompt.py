@@ -2,6 +2,8 @@
 
     <task> instruction <state> s0 <turn> instruction <state> s0 <think> thought <action> a0 <end> <state> s1 <turn> ...
 
+Where the backbone has a chat template the replies are the assistant's messages, and all else the user's.
+
 The paper's agent prompt (verl-agent's template) also lists the admissible actions; ours does not, since a dream has no such
 list. Nothing is ever taken back, so the cache of the whole prefix serves every step.
 """
@@ -11,19 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from components.language.examples import Example, Segment
-from components.language.markers import ACTION, END, STATE, TASK, THINK, TURN, Marker
+from components.language.markers import ACTION, ANSWER, END, OPENING, RESUME, STATE, TASK, THINK, TURN, Marker
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory
 
 
 def opening(task: Task) -> list[str]:
     """The start of an episode."""
-    return [TASK, task.instruction, STATE, task.initial_state]
+    return [OPENING, TASK, task.instruction, STATE, task.initial_state]
 
 
 def turn(task: Task) -> list[str]:
     """What asks for the next thought and action."""
-    return [TURN, task.instruction, STATE, task.initial_state, THINK]
+    return [TURN, task.instruction, STATE, task.initial_state, ANSWER, THINK]
 
 
 def reply(thought: str, action: str) -> list[str]:
@@ -33,7 +35,7 @@ def reply(thought: str, action: str) -> list[str]:
 
 def observed(state: str) -> list[str]:
     """What the world answers."""
-    return [STATE, state]
+    return [RESUME, STATE, state]
 
 
 def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:

@@ -50,6 +50,7 @@ class Hardware(Closed):
     cores: int = Field(0, description="Cores that this process may use.")
     memory_bytes: int = Field(0, description="Main memory.")
     threads: int = Field(0, description="torch threads the run was given.")
+    device: str = Field("", description="Where the run's models train and decode: cpu or cuda.")
     gpus: list[str] = Field(default_factory=list, description="Name and memory of each NVIDIA GPU, as nvidia-smi says it.")
 
 
@@ -64,7 +65,7 @@ class Environment(Closed):
     hardware: Hardware = Field(default_factory=lambda: Hardware())
 
 
-def collect_environment(root: Path, run_directory: Path, threads: int = 0) -> Environment:
+def collect_environment(root: Path, run_directory: Path, threads: int = 0, device: str = "") -> Environment:
     """What the repository at `root` and this machine are now; the workspace's difference is written to `run_directory`.
 
     Raises:
@@ -77,7 +78,7 @@ def collect_environment(root: Path, run_directory: Path, threads: int = 0) -> En
         packages=installed_packages(),
         python=platform.python_version(),
         platform=platform.platform(),
-        hardware=describe_hardware(threads),
+        hardware=describe_hardware(threads, device),
     )
 
 
@@ -107,10 +108,11 @@ def installed_packages() -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
-def describe_hardware(threads: int = 0) -> Hardware:
+def describe_hardware(threads: int = 0, device: str = "") -> Hardware:
     """Processor, cores that this process may use, memory and GPUs; nothing is imported that would take seconds."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
-    return Hardware(cpu=_cpu(), cores=cores, memory_bytes=psutil.virtual_memory().total, threads=threads, gpus=_gpus())
+    memory = psutil.virtual_memory().total
+    return Hardware(cpu=_cpu(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpus())
 
 
 def _diff(root: Path, new: list[str]) -> bytes:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+import torch
 from builders import make_task, make_transition
 
 from components.config import load_config
@@ -90,6 +91,31 @@ def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
         check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
     (tmp_path / "model.safetensors").write_text("")
     check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("training", [True, False])
+def test_a_device_that_is_not_there_is_refused_before_anything_runs(tmp_path, training):
+    with pytest.raises(ConfigError, match="device is cuda, and torch .* finds no CUDA device"):
+        check_settings(tmp_path, load_config(None, ["device=cuda"]), training=training)
+    check_settings(tmp_path, load_config(None, ["device=cpu"]), training=training)
+
+
+def test_how_a_backbone_is_used_may_differ_from_when_it_was_made(tmp_path):
+    card = tmp_path / "data" / "backbone" / "card.json"
+    card.parent.mkdir(parents=True)
+    made = load_config(None, ["backbone.gradient_checkpointing=true"])
+    card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
+    check_settings(tmp_path, load_config())
+
+
+def test_a_stage_is_keyed_by_what_its_numbers_were_computed_with(tmp_path):
+    def computing(*overrides, training=False):
+        return Workspace(load_config(None, ["device=cpu", *overrides]), tmp_path).computing(training=training)
+
+    assert computing() == {"device": "cpu", "precision": "fp32"} == computing("backbone.gradient_checkpointing=true")
+    assert computing(training=True)["gradient_checkpointing"] is False
+    assert computing("backbone.gradient_checkpointing=true", training=True)["gradient_checkpointing"] is True
 
 
 def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):

@@ -7,17 +7,19 @@ game in seconds, and rewards that are known make the numbers checkable. The loop
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config import CloningConfig, CurriculumConfig, GRPOConfig
+from components.config import CloningConfig, CurriculumConfig, GRPOConfig, LoraConfig
 from components.environments.protocol import Step
 from components.errors import TrainingError
 from components.experience.curriculum import Curriculum
+from components.language.compute import Compute, has_bf16
 from components.policy.cloning import clone
-from components.policy.loop import BARREN_ITERATIONS, EvenTasks, Loop, reached
+from components.policy.loop import BARREN_ITERATIONS, LOGPROB_GAP_LIMIT, EvenTasks, Loop, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import play
@@ -332,3 +334,54 @@ def test_the_policy_learns_what_is_rewarded():
     make_loop(world, policy=policy, iterations=12, group=16, learning_rate=3e-3, max_new_tokens=16).run()
     after = success()
     assert 0.1 < before < 0.45 and after > 0.85, (before, after)
+
+
+LORA = LoraConfig(rank=2, targets="all-linear")
+
+
+def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left():
+    loops = [make_loop(Rewarding(even_rows), iterations=2, lora=LORA, interpolation=share, learning_rate=1e-2) for share in (1.0, 0.25)]
+    first = {name: weight.clone() for name, weight in make_model().named_parameters()}
+    for loop in loops:
+        loop.run()
+        loop.interpolate()
+    whole, quarter = (dict(loop.policy.model.named_parameters()) for loop in loops)
+    assert whole.keys() == quarter.keys() == first.keys()
+    assert torch.equal(whole["model.embed_tokens.weight"], first["model.embed_tokens.weight"])
+    moved = [name for name in first if not torch.equal(whole[name], first[name])]
+    assert len(moved) == 14
+    for name in moved:
+        torch.testing.assert_close(quarter[name] - first[name], 0.25 * (whole[name] - first[name]), atol=1e-6, rtol=1e-3)
+
+
+def test_a_loop_with_adapters_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
+    through = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA)
+    wanted = figures(through.run())
+    make_loop(Rewarding(even_rows, length=2), iterations=1, lora=LORA, checkpoint=tmp_path / "c.pt").run()
+    assert pickle.loads(pickle.dumps(through.policy)).model.peft_config  # as the processes that dream are sent it
+    saved = torch.load(tmp_path / "c.pt", weights_only=True)["policy"]
+    assert saved and all("lora_" in name for name in saved)
+    resumed = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA, checkpoint=tmp_path / "c.pt")
+    assert figures(resumed.run()) == wanted
+    assert same(weights(resumed), weights(through))
+
+
+def test_gradient_checkpointing_changes_no_update():
+    plain, checkpointed = (make_loop(Rewarding(even_rows, length=2), iterations=1, policy=policy_with(compute))
+                           for compute in (Compute(), Compute(gradient_checkpointing=True)))  # fmt: skip
+    plain.run()
+    checkpointed.run()
+    for name, weight in weights(plain).items():
+        torch.testing.assert_close(weights(checkpointed)[name], weight, atol=1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not has_bf16("cpu"), reason="this CPU has neither AMX nor AVX512-BF16")
+def test_in_bf16_sampler_and_trainer_are_nearly_the_same_policy():
+    loop = make_loop(Rewarding(even_rows, length=2), iterations=2, policy=policy_with(Compute(precision="bf16")))
+    state = loop.run()
+    assert all(0 < gap < LOGPROB_GAP_LIMIT / 2 for gap in state.series["logprob_gap"])
+    assert {weight.dtype for weight in loop.policy.model.parameters()} == {torch.float32}
+
+
+def policy_with(compute):
+    return Policy(make_model(hidden=32), VOCABULARY, compute=compute)
