@@ -77,7 +77,8 @@ class ExperienceModel:
 class Foresight:
     """A batch of episodes under way: predict steps, and say which of them came true.
 
-    `written` holds each row's first answer in the last `predict` as it was generated, readable or not. The session's rows behind those of the episodes are spare: further tries of an answer are written there.
+    `written` holds each row's first answer in the last `predict` as it was generated, readable or not. The session's rows behind
+    those of the episodes are spare: further tries of an answer are written there.
     """
 
     def __init__(self, model: ExperienceModel, tasks: Sequence[Task], session: Session) -> None:

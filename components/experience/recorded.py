@@ -7,16 +7,21 @@ demonstrations, build the prompt, write, and read the answer: all that a dream d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from components.config import ExperienceModelConfig
+from components.errors import ExperienceModelError
 from components.experience.experience_model import ExperienceModel, Query
 from components.experience.prompts import OUTCOMES, growth, opening, parse_answer, turn
 from components.experience.recall import recall
 from components.experience.replay_buffer import ReplayBuffer
-from components.language.plain import plain_generate
+from components.language.plain import choice_gap, plain_generate
 from components.records import Trajectory, Transition
+
+NEAR_TIE = 1e-3
+"""Nats between two tokens below which rounding, which depends on the shape of a batch, may choose either."""
 
 Written = dict[int, list[int]]
 """Row -> the tokens of its answer."""
@@ -57,13 +62,14 @@ class PlainDreamer:
     def __init__(self, model: ExperienceModel, buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> None:
         self._model, self._buffer, self._episodes = model, buffer, episodes
         self._stop = {model.vocabulary.marker_id(outcome) for outcome in OUTCOMES}
+        self.prompts: dict[int, list[int]] = {}
 
     def step(self, number: int) -> Written:
-        """See `Dreamer.step`."""
+        """See `Dreamer.step`; `prompts` holds the tokens that each row's answer was written behind."""
         asked = under_way(self._episodes, number)
-        prompts = [self._prompt(row, number, query) for row, query in _queries(self._buffer, asked).items()]
+        self.prompts = {row: self._prompt(row, number, query) for row, query in _queries(self._buffer, asked).items()}
         model: Any = self._model.model
-        written = plain_generate(model, prompts, stop=self._stop, max_new_tokens=self._model.config.max_new_tokens)
+        written = plain_generate(model, list(self.prompts.values()), stop=self._stop, max_new_tokens=self._model.config.max_new_tokens)
         for tokens in written:
             parse_answer(self._model.vocabulary.pieces(tokens), reasoning=self._model.config.reasoning)
         return dict(zip(asked, written, strict=True))
@@ -76,6 +82,27 @@ class PlainDreamer:
         memories = recall([*before.states[:-1], query.state], query.action, config.recall)
         branch = turn(episode.task, query.state, query.action, query.demonstrations, memories)
         return self._model.vocabulary.encode([*opening(episode.task), *grown, *branch])
+
+
+def differing(model: ExperienceModel, prompts: Written, ours: Written, plain: Written) -> int:
+    """How many rows have another answer in `ours` than in `plain`, near ties of two tokens all of them.
+
+    Raises:
+        ExperienceModelError: an answer differs where the model itself does not waver.
+    """
+    rows = [row for row in plain if ours[row] != plain[row]]
+    for row in rows:
+        place = next((at for at, pair in enumerate(zip(ours[row], plain[row], strict=False)) if pair[0] != pair[1]), -1)
+        inner: Any = model.model
+        gap = math.inf if place < 0 else choice_gap(inner, prompts[row] + plain[row][:place], plain[row][place], ours[row][place])
+        if gap > NEAR_TIE:
+            text = model.vocabulary.decode(plain[row]), model.vocabulary.decode(ours[row])
+            raise ExperienceModelError(
+                f"Row {row}: plain generate writes {text[0]!r}, the kept cache {text[1]!r}, {gap:.2g} nats apart at token {place}.",
+                f"Expected the same tokens, but for near ties within {NEAR_TIE} nats.",
+                "This is a fault of the engine (components/language/engine.py): run pytest tests/language.",
+            )
+    return len(rows)
 
 
 def under_way(episodes: Sequence[Trajectory], number: int) -> dict[int, Transition]:

@@ -207,7 +207,8 @@ class Session:
     def _feed_fused(self, fused: FusedDecoder, new: Mapping[int, list[int]]) -> Tensor:
         """`_feed` without padding: passes of `PASS_TOKENS` tokens, in which a row may begin or end anywhere."""
         last: dict[int, Tensor] = {}
-        left = [(row, start, tokens[start : start + PASS_TOKENS]) for row, tokens in new.items() for start in range(0, len(tokens), PASS_TOKENS)]
+        places = ((row, start) for row, tokens in new.items() for start in range(0, len(tokens), PASS_TOKENS))
+        left = [(row, start, new[row][start : start + PASS_TOKENS]) for row, start in places]
         while left:
             count, room = 0, PASS_TOKENS
             while count < len(left) and (room := room - len(left[count][2])) >= 0:

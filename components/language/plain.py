@@ -31,6 +31,14 @@ def plain_generate(
     return [_until_stop(written, stop) for written in out[:, longest:].tolist()]
 
 
+def choice_gap(model: PreTrainedModel | PeftModel, tokens: list[int], one: int, other: int) -> float:
+    """How far apart in nats the model, reading `tokens` alone, holds two tokens that may come next."""
+    reading: Any = model
+    with evaluating(reading):
+        logits = reading(input_ids=torch.tensor([tokens])).logits[0, -1].double()
+    return abs(float(logits[one] - logits[other]))
+
+
 def _until_stop(tokens: list[int], stop: set[int]) -> list[int]:
     """`tokens` without the padding behind the first stop token."""
     end = next((place for place, token in enumerate(tokens) if token in stop), len(tokens) - 1)
