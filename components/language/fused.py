@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,7 @@ MOST_WEIGHTS = 50_000_000  # a larger model gains little, and the joined weights
 PASS_TOKENS = 1024
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Consecutive tokens of one row in a pass: the row's slot of the cache, the position of the first token, and how many."""
 
     slot: int
@@ -63,9 +62,10 @@ class FusedDecoder:
         self._rotary = decoder.rotary_emb
         self._turns = self._sines = self._hidden = torch.zeros(0, 0)
 
-    def logits(self, ids: Tensor, spans: Sequence[Span], cache: KeptCache) -> Tensor:
+    def logits(self, ids: Tensor, spans: Sequence[Span], cache: KeptCache, every: bool = False) -> Tensor:
         """Compute the tokens of `spans`, `ids` int64 [T] one after the other, into the cache; fp32 logits [spans, V] behind each span."""
-        single = all(span.length == 1 for span in spans) and [span.slot for span in spans] == list(range(len(spans)))
+        lengths_ = [span.length for span in spans]
+        single = max(lengths_) == 1 and [span.slot for span in spans] == list(range(len(spans)))
         starts, lengths = torch.tensor([span.start for span in spans]), torch.tensor([span.length for span in spans])
         slots = torch.tensor([span.slot for span in spans])
         positions = starts
@@ -77,16 +77,21 @@ class FusedDecoder:
         self._reach(cache.reach)
         turns, sines = self._turns[positions][:, None], self._sines[positions][:, None]
         mask = self._hidden[positions, None, None, : cache.reach] if single else None
+        grid = _Grid(self, starts, lengths, max(lengths_), cache.reach) if every and not single else None
+        cache.count = len(spans)
         states = embedding(ids, self.tokens)
         for block, layer in zip(self._blocks, cache.kept, strict=True):
             joined = linear(rms_norm(states, states.shape[1:], block.before_attention, self.epsilon), block.joined, block.joined_bias)
             queries, keys, values = self._turned(block, joined, turns, sines)
             layer.write(keys, values)
-            mixed = self._batched(queries, layer, mask) if mask is not None else self._by_row(queries, layer, spans)
+            if grid is not None:
+                mixed = grid.attend(queries, layer)
+            else:
+                mixed = self._batched(queries, layer, mask) if mask is not None else self._by_row(queries, layer, spans)
             states = torch.addmm(states, mixed, block.out)
             gate, up = linear(rms_norm(states, states.shape[1:], block.before_mlp, self.epsilon), block.gate_up).chunk(2, dim=1)
             states = torch.addmm(states, silu(gate, inplace=True).mul_(up), block.down)
-        if not single:
+        if not single and not every:
             states = states[ends - 1]
         return linear(rms_norm(states, states.shape[1:], self.norm, self.epsilon), self.head, self.head_bias)
 
@@ -132,6 +137,31 @@ class FusedDecoder:
         cosines, sines = self._rotary(self.tokens, torch.arange(size)[None])
         self._turns, self._sines = cosines[0], torch.cat((-sines[0, :, : self.width // 2], sines[0, :, self.width // 2 :]), dim=1)
         self._hidden = torch.full((size, size), float("-inf")).triu_(1)
+
+
+class _Grid:
+    """Short spans of the first rows, attended together: [rows, columns], the shorter ones filled up."""
+
+    def __init__(self, decoder: FusedDecoder, starts: Tensor, lengths: Tensor, columns: int, reach: int) -> None:
+        self.decoder, self.rows, self.columns = decoder, len(starts), columns
+        offsets = torch.arange(columns)
+        real = offsets[None] < lengths[:, None]
+        self.places = real.flatten().nonzero()[:, 0]
+        positions = starts[:, None] + torch.minimum(offsets[None], lengths[:, None] - 1)
+        groups = decoder.heads // decoder.key_heads
+        self.mask = decoder._hidden[positions, :reach].repeat(1, groups, 1)[:, None]
+
+    def attend(self, queries: Tensor, layer: Any) -> Tensor:
+        """Attention of queries [T, H, d]; [T, H * d]."""
+        decoder, keys_values = self.decoder, layer.window()
+        groups, width = decoder.heads // decoder.key_heads, decoder.width
+        padded = queries.new_zeros(self.rows * self.columns, decoder.heads * width)
+        padded.index_copy_(0, self.places, queries.flatten(1))
+        packed = padded.view(self.rows, self.columns, decoder.key_heads, groups, width).permute(0, 2, 3, 1, 4)
+        packed = packed.reshape(self.rows, decoder.key_heads, -1, width)
+        mixed = scaled_dot_product_attention(packed, *keys_values, attn_mask=self.mask, scale=decoder.scale)
+        mixed = mixed.view(self.rows, decoder.key_heads, groups, self.columns, width).permute(0, 3, 1, 2, 4)
+        return mixed.reshape(self.rows * self.columns, -1).index_select(0, self.places)
 
 
 def can_fuse(model: PreTrainedModel) -> bool:
