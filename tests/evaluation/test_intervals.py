@@ -1,10 +1,12 @@
 """Intervals against values worked out by hand or printed in their sources."""
 
 import math
+import random
+import statistics
 
 import pytest
 
-from components.evaluation.intervals import Estimate, exact, mcnemar, mean, paired_difference, proportion
+from components.evaluation.intervals import Estimate, exact, mcnemar, mean, median, paired_difference, proportion
 
 
 def outcomes(both, gained, lost, neither):
@@ -107,3 +109,15 @@ def test_equal_outcomes_differ_by_nothing():
 def test_json_has_the_four_keys():
     assert exact(12).to_json() == {"value": 12.0, "n": 1, "low": 12.0, "high": 12.0}
     assert set(paired_difference([True], [False]).to_json()) == {"value", "n", "low", "high"}
+
+
+def test_median_has_the_interval_of_its_bootstrap():
+    """Exactly what drawing with replacement comes to."""
+    values = [2.0, 1.0, 5.0, 3.0, 8.0, 4.0, 9.0]
+    found = median(values)
+    rng = random.Random(0)
+    drawn = sorted(statistics.median(rng.choices(values, k=7)) for _ in range(20_000))
+    assert (found.value, found.n) == (4.0, 7)
+    assert (found.low, found.high) == (drawn[500], drawn[-501]) == (2.0, 9.0)
+    assert median([3.0]).to_json() == {"value": 3.0, "n": 1, "low": 3.0, "high": 3.0}
+    assert median([]).n == 0

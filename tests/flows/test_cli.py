@@ -57,7 +57,7 @@ def test_help_loads_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("verb", ["retrain", "collect", "validate", "evaluate", "pretrain", "ui", "doctor", "config"])
+@pytest.mark.parametrize("verb", ["retrain", "collect", "validate", "evaluate", "pretrain", "ui", "doctor", "config", "bench"])
 def test_every_verb_shows_an_example(run, verb):
     done = run(verb, "--help")
     assert done.exit_code == 0
