@@ -102,9 +102,10 @@ class KeptCache(Cache):
         self._reach(positions)
         self._positions, self._places = positions, {}
 
-    def aim_at(self, slots: Tensor, positions: Tensor) -> None:
-        """Say where the next `KeptLayer.write` writes: one token a place, int64 [T] each; grows the cache to fit."""
+    def aim_at(self, slots: Tensor, positions: Tensor, rows: int) -> None:
+        """Say where the next `KeptLayer.write` writes tokens of `rows` rows: places int64 [T] each; grows the cache to fit."""
         self._reach(positions)
+        self.count = rows
         self.aimed = (slots, positions)
 
     def _reach(self, positions: Tensor) -> None:

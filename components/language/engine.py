@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from peft import PeftModel
 from torch import Tensor
@@ -21,7 +20,6 @@ from components.errors import ConfigError, DataError
 from components.language.attention import KEPT, attention_of, evaluating
 from components.language.backbone import has_plain_head, without_adapters
 from components.language.cache import KeptCache
-from components.language.drafts import MOST, Drafts, followed
 from components.language.fused import PASS_TOKENS, FusedDecoder, Span, can_fuse
 from components.language.tokenizer import Vocabulary
 
@@ -29,7 +27,6 @@ PREFILL_TOKENS = 8192  # computed in one pass, which bounds the size of its mask
 MIN_PREFILL = 32  # columns of a pass: below, its fixed cost outweighs the padding
 MOVES_PER_TOKEN = 40  # cached tokens moved in the time that computes one new token
 COMPACT_BELOW = 0.75  # share of rows still writing at which the others leave the batch
-SPECULATE = True
 PROBE_TOLERANCE = 1e-3
 
 
@@ -82,7 +79,6 @@ class Session:
         self.longest = _longest(model.config)
         self._cache = KeptCache(model.config.num_hidden_layers, rows, min(capacity, self.longest))
         self._fused = FusedDecoder(model) if can_fuse(model) else None
-        self._drafts = Drafts() if self._fused is not None else None
         self._cached = [0] * rows
         self._pending: list[list[int]] = [[] for _ in range(rows)]
         self._slot = list(range(rows))
@@ -137,8 +133,6 @@ class Session:
             raise ValueError(f"rows {empty} have an empty prompt and nothing pending; expected at least one token to go on from")
         self._check(prompts, beyond=1)
         with evaluating(self.model), attention_of(self.model, KEPT):
-            if SPECULATE and self._drafts is not None and temperature == 0 and not force:
-                return _Speculating(self, stop, max_new_tokens, temperature, {}).run(prompts)
             return _Decoding(self, stop, max_new_tokens, temperature, force or {}).run(prompts)
 
     def rewind(self, lengths: Mapping[int, int]) -> None:
@@ -308,17 +302,15 @@ class _Decoding:
         session._arrange(rows)
         logits = logits[torch.tensor([given.index(row) for row in rows], device=session.device)]
         writing = set(rows) if self.limit > 0 else set()
-        writing -= self._write(rows, logits, writing) if writing else set()
         while writing:
+            writing -= self._write(rows, logits, writing)
+            if not writing:
+                break
             if len(writing) <= COMPACT_BELOW * len(rows):
                 rows = session._close_ranks([row for row in rows if row in writing])
                 session._arrange(rows)
-            writing -= self._go_on(rows, writing)
+            logits = self._advance(rows, writing)
         return self.out
-
-    def _go_on(self, rows: list[int], writing: set[int]) -> set[int]:
-        """One more pass; returns the rows that end with it."""
-        return self._write(rows, self._advance(rows, writing), writing)
 
     def _write(self, rows: list[int], logits: Tensor, writing: set[int]) -> set[int]:
         """Choose the next token of each row that writes; returns the rows that end with it."""
@@ -365,62 +357,6 @@ class _Decoding:
             else:
                 session._cached[row] -= 1
         return logits
-
-
-class _Speculating(_Decoding):
-    """Greedy decoding that lets the model check a guess of several tokens in one pass."""
-
-    def run(self, prompts: Mapping[int, list[int]]) -> dict[int, Generation]:
-        """As `_Decoding.run`; the same tokens."""
-        self.context = np.zeros((self.session.rows, 4), dtype=np.int64)
-        for row, prompt in prompts.items():
-            last = prompt[-3:]
-            self.context[row, 3 - len(last) : 3] = last
-        self.fresh = True
-        return super().run(prompts)
-
-    def _go_on(self, rows: list[int], writing: set[int]) -> set[int]:
-        session, drafts, fused = self.session, self.session._drafts, self.session._fused
-        assert drafts is not None and fused is not None
-        if self.fresh:
-            for row in rows:
-                self.context[row, 3] = self.out[row].tokens[0]
-            self.fresh = False
-        places = np.array(rows)
-        most = [min(self.limit - len(self.out[row].tokens), session.room(row)) - 1 if row in writing else 0 for row in rows]
-        guessed, counts = drafts.guess(self.context[places], np.array(most))
-        width = int(counts.max()) + 1
-        grid = np.concatenate((np.array([session._pending[row] for row in rows]), guessed[:, : width - 1]), axis=1)
-        columns = np.arange(width)
-        real = columns[None] <= counts[:, None]
-        spans = [Span(slot, session._cached[row], count + 1) for slot, (row, count) in enumerate(zip(rows, counts.tolist(), strict=True))]
-        logits = fused.logits(torch.from_numpy(grid[real]), spans, session._cache, every=True)
-        best, choice = logits.max(-1)
-        chosen, sure = np.full(grid.shape, -1), np.zeros(grid.shape)
-        chosen[real], sure[real] = choice.numpy(), (best - logits.logsumexp(-1)).numpy()
-        agreed = ((grid[:, 1:] == chosen[:, :-1]) & real[:, 1:]).cumprod(axis=1).sum(axis=1) + 1
-        stops = np.isin(chosen, list(self.stop)) & (columns[None] < agreed[:, None])
-        stopped = stops.any(axis=1)
-        new = np.where(stopped, stops.argmax(axis=1) + 1, agreed)
-        ended = set()
-        for place, (row, count) in enumerate(zip(rows, new.tolist(), strict=True)):
-            if row not in writing:
-                new[place] = 0
-                continue
-            generation = self.out[row]
-            generation.tokens += chosen[place, :count].tolist()
-            generation.logprobs += sure[place, :count].tolist()
-            generation.stopped = bool(stopped[place])
-            session._cached[row] += count
-            session._pending[row] = generation.tokens[-1:]
-            if generation.stopped or len(generation.tokens) >= self.limit or session.room(row) < 1:
-                ended.add(row)
-        for column in range(int(new.max())):
-            going = places[new > column]
-            tokens = chosen[new > column, column]
-            drafts.learn(self.context[going], tokens)
-            self.context[going] = followed(self.context[going], tokens)
-        return ended
 
 
 def _longest(config: Any) -> int:

@@ -8,6 +8,7 @@ What does not look exactly like such a decoder (adapters, another architecture, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,20 +53,20 @@ class FusedDecoder:
     def __init__(self, model: PreTrainedModel) -> None:
         decoder: Any = model.get_decoder()
         config: Any = model.config
+        head: Any = model.get_output_embeddings()
         self.heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
         self.width = decoder.layers[0].self_attn.head_dim
         self.scale, self.epsilon = decoder.layers[0].self_attn.scaling, config.rms_norm_eps
         self.tokens, self.norm = decoder.embed_tokens.weight, decoder.norm.weight
-        head: Any = model.get_output_embeddings()
         self.head, self.head_bias = head.weight, head.bias
-        self._blocks = [_join(layer) for layer in decoder.layers]
+        with torch.no_grad():
+            self._blocks = [_join(layer) for layer in decoder.layers]
         self._rotary = decoder.rotary_emb
         self._turns = self._sines = self._hidden = torch.zeros(0, 0)
 
-    def logits(self, ids: Tensor, spans: Sequence[Span], cache: KeptCache, every: bool = False) -> Tensor:
+    def logits(self, ids: Tensor, spans: Sequence[Span], cache: KeptCache) -> Tensor:
         """Compute the tokens of `spans`, `ids` int64 [T] one after the other, into the cache; fp32 logits [spans, V] behind each span."""
-        lengths_ = [span.length for span in spans]
-        single = max(lengths_) == 1 and [span.slot for span in spans] == list(range(len(spans)))
+        single = all(span.length == 1 and span.slot == place for place, span in enumerate(spans))
         starts, lengths = torch.tensor([span.start for span in spans]), torch.tensor([span.length for span in spans])
         slots = torch.tensor([span.slot for span in spans])
         positions = starts
@@ -73,25 +74,20 @@ class FusedDecoder:
             ends = lengths.cumsum(0)
             positions = torch.arange(len(ids)) + (starts - ends + lengths).repeat_interleave(lengths)
             slots = slots.repeat_interleave(lengths)
-        cache.aim_at(slots, positions)
+        cache.aim_at(slots, positions, len(spans))
         self._reach(cache.reach)
         turns, sines = self._turns[positions][:, None], self._sines[positions][:, None]
         mask = self._hidden[positions, None, None, : cache.reach] if single else None
-        grid = _Grid(self, starts, lengths, max(lengths_), cache.reach) if every and not single else None
-        cache.count = len(spans)
         states = embedding(ids, self.tokens)
         for block, layer in zip(self._blocks, cache.kept, strict=True):
             joined = linear(rms_norm(states, states.shape[1:], block.before_attention, self.epsilon), block.joined, block.joined_bias)
             queries, keys, values = self._turned(block, joined, turns, sines)
             layer.write(keys, values)
-            if grid is not None:
-                mixed = grid.attend(queries, layer)
-            else:
-                mixed = self._batched(queries, layer, mask) if mask is not None else self._by_row(queries, layer, spans)
+            mixed = self._batched(queries, layer, mask) if mask is not None else self._by_row(queries, layer, spans)
             states = torch.addmm(states, mixed, block.out)
             gate, up = linear(rms_norm(states, states.shape[1:], block.before_mlp, self.epsilon), block.gate_up).chunk(2, dim=1)
             states = torch.addmm(states, silu(gate, inplace=True).mul_(up), block.down)
-        if not single and not every:
+        if not single:
             states = states[ends - 1]
         return linear(rms_norm(states, states.shape[1:], self.norm, self.epsilon), self.head, self.head_bias)
 
@@ -130,38 +126,18 @@ class FusedDecoder:
 
     def _reach(self, reach: int) -> None:
         """Tables up to position `reach`: cosines, sines with the sign of the half they are for, and the causal mask."""
-        known = len(self._hidden)
-        if reach <= known:
+        if reach <= len(self._hidden):
             return
-        size = max(2 * known, reach, 256)
+        size = max(256, 1 << (reach - 1).bit_length())
         cosines, sines = self._rotary(self.tokens, torch.arange(size)[None])
         self._turns, self._sines = cosines[0], torch.cat((-sines[0, :, : self.width // 2], sines[0, :, self.width // 2 :]), dim=1)
-        self._hidden = torch.full((size, size), float("-inf")).triu_(1)
+        self._hidden = _causal(size)
 
 
-class _Grid:
-    """Short spans of the first rows, attended together: [rows, columns], the shorter ones filled up."""
-
-    def __init__(self, decoder: FusedDecoder, starts: Tensor, lengths: Tensor, columns: int, reach: int) -> None:
-        self.decoder, self.rows, self.columns = decoder, len(starts), columns
-        offsets = torch.arange(columns)
-        real = offsets[None] < lengths[:, None]
-        self.places = real.flatten().nonzero()[:, 0]
-        positions = starts[:, None] + torch.minimum(offsets[None], lengths[:, None] - 1)
-        groups = decoder.heads // decoder.key_heads
-        self.mask = decoder._hidden[positions, :reach].repeat(1, groups, 1)[:, None]
-
-    def attend(self, queries: Tensor, layer: Any) -> Tensor:
-        """Attention of queries [T, H, d]; [T, H * d]."""
-        decoder, keys_values = self.decoder, layer.window()
-        groups, width = decoder.heads // decoder.key_heads, decoder.width
-        padded = queries.new_zeros(self.rows * self.columns, decoder.heads * width)
-        padded.index_copy_(0, self.places, queries.flatten(1))
-        packed = padded.view(self.rows, self.columns, decoder.key_heads, groups, width).permute(0, 2, 3, 1, 4)
-        packed = packed.reshape(self.rows, decoder.key_heads, -1, width)
-        mixed = scaled_dot_product_attention(packed, *keys_values, attn_mask=self.mask, scale=decoder.scale)
-        mixed = mixed.view(self.rows, decoder.key_heads, groups, self.columns, width).permute(0, 3, 1, 2, 4)
-        return mixed.reshape(self.rows * self.columns, -1).index_select(0, self.places)
+@functools.cache
+def _causal(size: int) -> Tensor:
+    """The additive mask [size, size] that hides what comes later; one for all sessions of the process."""
+    return torch.full((size, size), float("-inf")).triu_(1)
 
 
 def can_fuse(model: PreTrainedModel) -> bool:
