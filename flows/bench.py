@@ -102,13 +102,13 @@ def newest_model(root: Path) -> Path:
 
 def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> Contest:
     """`count` episodes spread evenly over the fidelity set, and the buffer as the dream has it: full of training transitions."""
+    model = ExperienceModel.load(directory, once_greedily(config.experience_model), seed=config.seed)
     known = trajectories(read_tasks(data.tasks("fidelity")), read_transitions(data.trajectories("fidelity")))
     if len(known) < count:
         cure = f"Give --episodes {len(known)}, or record more with `dreamgym collect`."
         raise ConfigError(f"--episodes is {count}.", f"The fidelity set has {len(known)}.", cure)
     buffer = ReplayBuffer(config.retrieval, hidden=held_out(data))
     buffer.add(read_transitions(data.trajectories("train")))
-    model = ExperienceModel.load(directory, once_greedily(config.experience_model), seed=config.seed)
     return Contest(model, buffer, [known[number * len(known) // count] for number in range(count)])
 
 
