@@ -214,6 +214,46 @@ def pool(
 
 
 @app.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`dream`: the dream against plain generate and the real environment.")],
+    overrides: Overrides = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, as in metrics.json.")] = None,
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: of the newest finished stage.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Recorded episodes, dreamed side by side.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Repeats, over which medians and intervals are taken.")] = 5,
+    threads: Annotated[int, typer.Option(min=1, help="torch threads of each contestant.")] = 1,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """How fast the dream is, beside others that do the very same steps in the same run: compare the ratios, not the seconds.
+
+    `dream`: against transformers' `generate` with the full prompt of every step (and token for token the same, or it fails),
+    and against the real environment in one process, stock and with our caches.
+
+    Examples:
+
+        dreamgym bench dream --json bench.json
+
+        dreamgym bench dream --episodes 16 --rounds 3 --model .dreamgym/stages/experience_model-0123456789ab/model
+    """
+    with reported(debug):
+        settings, place = _begin(config, overrides, root)
+        from components.tracking.atomic import write_json
+        from components.tracking.runs import checked_metrics
+        from flows.bench import bench_dream, check_name, newest_model, print_dream
+        from flows.preflight import ensure_data
+
+        check_name(name)
+        directory = model or newest_model(place)
+        ensure_data(place, _say, backbone=False, versioned=False)
+        metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=_say)
+        print_dream(out, metrics, settings.evaluation.confidence)
+        if json_file:
+            write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
+
+
+@app.command()
 def play(
     overrides: Overrides = None,
     task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",

@@ -17,19 +17,20 @@ from components.config import Config
 @contextmanager
 def training(config: Config) -> Iterator[None]:
     """`config.threads` threads."""
-    with _threads(config.threads):
+    with threads(config.threads):
         yield
 
 
 @contextmanager
 def decoding() -> Iterator[None]:
     """One thread."""
-    with _threads(1):
+    with threads(1):
         yield
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
+    """`count` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)

@@ -68,8 +68,13 @@ class Adapter(Protocol):
         """`count` different tasks of `split` (`train` or `test`), the same for the same arguments."""
         ...
 
-    def open(self, budget: int | None = None) -> Environment:
-        """A real environment. It counts its interactions and raises EnvironmentFailure before it exceeds `budget`."""
+    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+        """A real environment. It counts its interactions and raises EnvironmentFailure before it exceeds `budget`.
+
+        Args:
+            workers: processes that it may use; None: as configured.
+            stock: as its makers give it, without what this adapter does to make it faster. The same answers, for a comparison of speed.
+        """
         ...
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:

@@ -1,9 +1,9 @@
 """Numbers that carry their n and an interval: proportions, means, and differences of success on the same games.
 
 Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters; Student's t for a
-mean; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a difference of paired proportions; the exact
-(binomial) test of McNemar (1947) for its p-value; Cohen (1960) for agreement beyond chance. No resampling and no random
-numbers: the same input always gives the same interval.
+mean; Maritz and Jarrett (1978), JASA 73:194, for a median; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a
+difference of paired proportions; the exact (binomial) test of McNemar (1947) for its p-value; Cohen (1960) for agreement
+beyond chance. No random numbers: the same input always gives the same interval.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from statistics import median as middle
 
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,21 @@ def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * math.sqrt(variance / n)
     return Estimate(centre, n, centre - half, centre + half)
+
+
+def median(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """Median with the percentile interval of its bootstrap distribution, which is known exactly: nothing is drawn.
+
+    One value has no interval (low = high = value); none at all gives 0 with n = 0.
+    """
+    n, ordered = len(values), sorted(values)
+    if n == 0:
+        return Estimate(0.0, 0, 0.0, 0.0)
+    _check_confidence(confidence)
+    tail = (1 - confidence) / 2
+    # A sample's lower median is at most the k-th smallest value if more than (n - 1) // 2 of its n draws are.
+    place = next(k for k in range(1, n + 1) if 1 - float(bdtr((n - 1) // 2, n, k / n)) > tail)
+    return Estimate(float(middle(ordered)), n, ordered[place - 1], ordered[n - place])
 
 
 def paired_difference(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> PairedDifference:

@@ -78,7 +78,8 @@ class ExperienceModel:
 class Foresight:
     """A batch of episodes under way: predict steps, and say which of them came true.
 
-    The session's rows behind those of the episodes are spare: further tries of an answer are written there.
+    `written` holds each row's first answer in the last `predict` as it was generated, readable or not. The session's rows behind
+    those of the episodes are spare: further tries of an answer are written there.
     """
 
     def __init__(self, model: ExperienceModel, tasks: Sequence[Task], session: Session) -> None:
@@ -87,6 +88,7 @@ class Foresight:
         self._pending = {row: vocabulary.encode(opening(task)) for row, task in enumerate(tasks)}
         self._states = [[task.initial_state] for task in tasks]
         self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
+        self.written: dict[int, Generation] = {}
 
     def predict(self, queries: Mapping[int, Query], accept: Callable[[int, Answer], bool] | None = None) -> dict[int, Answer | None]:
         """The answer for each row asked, None where no try could be parsed and was accepted. The trunks stay as they were.
@@ -96,7 +98,8 @@ class Foresight:
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
         first = {row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}
-        found = self._read(self._write(first, self._model.config.temperature))
+        self.written = self._write(first, self._model.config.temperature)
+        found = self._read(self.written)
         found = {row: self._accepted(row, answer, accept) for row, answer in found.items()}
         failed = [row for row, answer in found.items() if answer is None]
         self._session.rewind({row: trunks[row] + len(prompts[row]) - 1 for row in failed})

@@ -34,11 +34,24 @@ class KeptLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
-        cache, heads = self.cache, self.keys.shape[1]
-        places = cache.places(heads)
+        places = self.cache.places(self.keys.shape[1])
         for kept, new in ((self.keys, key_states), (self.values, value_states)):
             kept.view(-1, kept.shape[-1]).index_copy_(0, places, new.reshape(-1, new.shape[-1]))
-        return self.keys[: cache.count, :, : cache.reach], self.values[: cache.count, :, : cache.reach]
+        return self.window()
+
+    def write(self, keys: Tensor, values: Tensor) -> None:
+        """Write the states [T, heads, d] of tokens whose places `KeptCache.aim_at` was told."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys[None].transpose(1, 2), values[None].transpose(1, 2))
+        assert self.keys is not None and self.values is not None
+        slots, positions = self.cache.aimed
+        self.keys[slots, :, positions] = keys
+        self.values[slots, :, positions] = values
+
+    def window(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of the rows and positions in use, as views."""
+        assert self.keys is not None and self.values is not None
+        return self.keys[: self.cache.count, :, : self.cache.reach], self.values[: self.cache.count, :, : self.cache.reach]
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` positions a row."""
@@ -80,17 +93,27 @@ class KeptCache(Cache):
         self.count = self.reach = 0
         self._places: dict[int, Tensor] = {}
         self._positions = torch.zeros(0, 0, dtype=torch.long)
-        self._kept = [KeptLayer(self) for _ in range(layers)]
-        super().__init__(layers=[*self._kept])
+        self.aimed = (self._positions, self._positions)
+        self.kept = [KeptLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self.kept])
 
     def aim(self, positions: Tensor) -> None:
         """Say where the next forward pass writes: the first B rows, at `positions` int64 [B, L]; grows the cache to fit."""
+        self._reach(positions)
+        self._positions, self._places = positions, {}
+
+    def aim_at(self, slots: Tensor, positions: Tensor, rows: int) -> None:
+        """Say where the next `KeptLayer.write` writes tokens of `rows` rows: places int64 [T] each; grows the cache to fit."""
+        self._reach(positions)
+        self.count = rows
+        self.aimed = (slots, positions)
+
+    def _reach(self, positions: Tensor) -> None:
         self.count, self.reach = positions.shape[0], int(positions.max()) + 1
         if self.reach > self.capacity:
             self.capacity = max(2 * self.capacity, self.reach)
-            for layer in self._kept:
+            for layer in self.kept:
                 layer.grow(self.capacity)
-        self._positions, self._places = positions, {}
 
     def places(self, heads: int) -> Tensor:
         """Flat indices into [rows * heads * capacity] of the states [rows of the pass, heads, L]; the same for every layer."""
@@ -104,7 +127,7 @@ class KeptCache(Cache):
     def move(self, source: list[int], target: list[int], length: int) -> None:
         """Copy rows `source` to rows `target`, up to `length` positions."""
         device = self._positions.device
-        for layer in self._kept:
+        for layer in self.kept:
             layer.move(torch.tensor(source, device=device), torch.tensor(target, device=device), length)
 
 

@@ -20,6 +20,7 @@ from components.errors import ConfigError, DataError
 from components.language.attention import KEPT, attention_of, evaluating
 from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
 from components.language.cache import KeptCache
+from components.language.fused import PASS_TOKENS, FusedDecoder, Span, can_fuse
 from components.language.tokenizer import Vocabulary
 
 PREFILL_TOKENS = 8192  # computed in one pass, which bounds the size of its mask
@@ -77,6 +78,7 @@ class Session:
         self.device = model.device
         self.longest = longest_sequence(model.config)
         self._cache = KeptCache(model.config.num_hidden_layers, rows, min(capacity, self.longest))
+        self._fused = FusedDecoder(model) if can_fuse(model) else None
         self._cached = [0] * rows
         self._pending: list[list[int]] = [[] for _ in range(rows)]
         self._slot = list(range(rows))
@@ -184,6 +186,8 @@ class Session:
     def _feed(self, tokens: Mapping[int, list[int]]) -> Tensor:
         """Compute pending and new tokens of the rows; returns the logits [rows in that order, V] behind each row's last token."""
         new = {row: self._pending[row] + list(given) for row, given in tokens.items()}
+        if self._fused is not None:
+            return self._feed_fused(self._fused, new)
         order, is_sorted = self._prefill_order(new)
         self._arrange(order)
         last: dict[int, Tensor] = {}
@@ -200,6 +204,24 @@ class Session:
             self._pending[row] = []
         return torch.stack([last[row] for row in tokens])
 
+    def _feed_fused(self, fused: FusedDecoder, new: Mapping[int, list[int]]) -> Tensor:
+        """`_feed` without padding: passes of `PASS_TOKENS` tokens, in which a row may begin or end anywhere."""
+        last: dict[int, Tensor] = {}
+        places = ((row, start) for row, tokens in new.items() for start in range(0, len(tokens), PASS_TOKENS))
+        left = [(row, start, new[row][start : start + PASS_TOKENS]) for row, start in places]
+        while left:
+            count, room = 0, PASS_TOKENS
+            while count < len(left) and (room := room - len(left[count][2])) >= 0:
+                count += 1
+            now, left = left[:count], left[count:]
+            spans = [Span(self._slot[row], self._cached[row] + start, len(part)) for row, start, part in now]
+            logits = fused.logits(torch.tensor([token for _, _, part in now for token in part]), spans, self._cache)
+            last |= {row: logits[place] for place, (row, _, _) in enumerate(now)}
+        for row, tokens in new.items():
+            self._cached[row] += len(tokens)
+            self._pending[row] = []
+        return torch.stack([last[row] for row in new])
+
     def _prefill_order(self, new: Mapping[int, list[int]]) -> tuple[list[int], bool]:
         """Rows in slot order, or longest first (and True) where the padding that it saves outweighs moving the rows."""
         counts = [len(tokens) for tokens in new.values()]
@@ -210,6 +232,11 @@ class Session:
 
     def _forward(self, order: list[int], chunks: list[list[int]]) -> Tensor:
         """One pass over rows in the slots 0, 1, ...; returns the logits [rows, V] behind the last token of each chunk."""
+        if self._fused is not None:
+            spans = [Span(slot, self._cached[row], len(chunk)) for slot, (row, chunk) in enumerate(zip(order, chunks, strict=True))]
+            for row, chunk in zip(order, chunks, strict=True):
+                self._cached[row] += len(chunk)
+            return self._fused.logits(torch.tensor([token for chunk in chunks for token in chunk]), spans, self._cache)
         width = max(len(chunk) for chunk in chunks)
         ids = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=self.device)
         starts = torch.tensor([self._cached[row] for row in order], device=self.device)
@@ -271,7 +298,8 @@ class _Decoding:
         self.out = {row: Generation() for row in prompts}
         given = list(prompts)
         logits = session._feed(prompts)
-        rows = sorted(given, key=lambda row: session._slot[row])
+        rows = session._close_ranks(given)
+        session._arrange(rows)
         logits = logits[torch.tensor([given.index(row) for row in rows], device=session.device)]
         writing = set(rows) if self.limit > 0 else set()
         while writing:

@@ -2,6 +2,7 @@
 
 import math
 import random
+import statistics
 
 import pytest
 
@@ -12,6 +13,7 @@ from components.evaluation.intervals import (
     exact,
     mcnemar,
     mean,
+    median,
     paired_difference,
     proportion,
 )
@@ -188,3 +190,15 @@ def test_the_interval_of_kappa_covers_it(best, flipped, n):
         found = cohen_kappa([value != (rng.random() < flipped) for value in truth], truth)
         covered += found.low <= kappa <= found.high
     assert covered / draws > 0.93
+
+
+def test_median_has_the_interval_of_its_bootstrap():
+    """Exactly what drawing with replacement comes to."""
+    values = [2.0, 1.0, 5.0, 3.0, 8.0, 4.0, 9.0]
+    found = median(values)
+    rng = random.Random(0)
+    drawn = sorted(statistics.median(rng.choices(values, k=7)) for _ in range(20_000))
+    assert (found.value, found.n) == (4.0, 7)
+    assert (found.low, found.high) == (drawn[500], drawn[-501]) == (2.0, 9.0)
+    assert median([3.0]).to_json() == {"value": 3.0, "n": 1, "low": 3.0, "high": 3.0}
+    assert median([]).n == 0

@@ -58,7 +58,7 @@ def test_help_loads_no_heavy_library():
 
 
 @pytest.mark.parametrize(
-    "verb", ["retrain", "collect", "validate", "evaluate", "play", "fidelity", "pretrain", "index", "ui", "doctor", "config"]
+    "verb", ["retrain", "collect", "validate", "evaluate", "play", "bench", "fidelity", "pretrain", "index", "ui", "doctor", "config"]
 )
 def test_every_verb_shows_an_example(run, verb):
     done = run(verb, "--help")

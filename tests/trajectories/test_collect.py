@@ -71,7 +71,7 @@ def test_progress_is_told_after_every_batch(adapter, tasks):
 class Dying(AlfworldAdapter):
     """The real adapter, whose first worker process is killed before the third step."""
 
-    def open(self, budget=None):
+    def open(self, budget=None, **options):
         environment, step, count = super().open(budget), None, [0]
         step = environment.step
 

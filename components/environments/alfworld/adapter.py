@@ -103,9 +103,9 @@ class AlfworldAdapter:
             workers.close()
         return tasks
 
-    def open(self, budget: int | None = None) -> Environment:
-        """The real engine in worker processes."""
-        return AlfworldEnvironment(self.config.workers, budget)
+    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+        """The real engine in worker processes, with our caches unless `stock` is asked for."""
+        return AlfworldEnvironment(workers or self.config.workers, budget, cached=not stock)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `behaviours.make_behaviour`."""
@@ -200,10 +200,10 @@ def _game(spec: str) -> World | Path:
 class AlfworldEnvironment:
     """The real world of a batch of tasks; counts its interactions and refuses to exceed its budget."""
 
-    def __init__(self, workers: int, budget: int | None = None) -> None:
+    def __init__(self, workers: int, budget: int | None = None, *, cached: bool = True) -> None:
         self.interactions = 0
         self.budget = budget
-        self._workers = Workers(workers)
+        self._workers = Workers(workers, cached=cached)
         self._mappers: list[StateMapper] = []
         self._states: list[str] = []
         self.admissible: list[tuple[str, ...]] = []

@@ -19,7 +19,7 @@ _CONTEXT = multiprocessing.get_context("spawn")
 _GAMES_A_WORKER = 2000
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, cached: bool) -> None:
     """A worker's life: load and step games until told to stop."""
     from components.environments.alfworld.engine import Game, Observation
 
@@ -33,7 +33,7 @@ def _serve(pipe: Connection) -> None:
         for row, payload in rows.items():
             try:
                 if verb == "load":
-                    games[row] = games.get(row) or Game()
+                    games[row] = games.get(row) or Game(cached=cached)
                     games[row].load(payload)
                     answers[row] = games[row].reset()
                 else:
@@ -47,7 +47,8 @@ class Workers:
     """A fixed number of engine processes behind `load` and `step`, neighbouring rows on one worker, so that
     episodes of one game share its translation."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, cached: bool = True) -> None:
+        self._cached = cached
         self._slots: list[tuple[Any, Connection] | None] = [None] * count
         self._loaded = [0] * count
         self._owner: dict[int, int] = {}
@@ -106,7 +107,7 @@ class Workers:
         current = self._slots[slot]
         if current is None:
             ours, theirs = _CONTEXT.Pipe()
-            process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True, name=f"alfworld-{slot}")
+            process = _CONTEXT.Process(target=_serve, args=(theirs, self._cached), daemon=True, name=f"alfworld-{slot}")
             process.start()
             theirs.close()
             current = self._slots[slot] = (process, ours)
