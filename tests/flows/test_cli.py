@@ -235,7 +235,7 @@ def outer():
 @cli.app.command()
 def fails():
     with cli.reported(False):
-        cli._quiet(False)
+        cli.quiet(False)
         outer()
 
 sys.argv[1:] = ["fails"]

@@ -1,0 +1,105 @@
+"""What all verbs of the command share: the options, the resolved config, what is said, and how a failure is told.
+
+Exit codes: 0 done, 1 a stage failed, 2 the config or the command line is refused, 3 the dream may not be trusted, 4 the
+promotion was refused (a normal outcome), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from components.errors import DreamGymError
+
+if TYPE_CHECKING:
+    from components.config import Config
+
+QUICK = Path("configs/quick.yaml")
+INTERRUPTED = 130
+
+out, err = Console(), Console(stderr=True)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="YAML or resolved JSON; default configs/quick.yaml, else the built-in defaults.")
+]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides on top of the config file.")]
+Root = Annotated[Path | None, typer.Option(help="The repository to work in; default: the one around the current directory.")]
+Debug = Annotated[bool, typer.Option("--debug", envvar="DREAMGYM_DEBUG", help="Show tracebacks of expected failures too.")]
+
+
+@contextmanager
+def reported(debug: bool, resumes: bool = False) -> Iterator[None]:
+    """End the command with one red paragraph and the failure's exit code; a real bug keeps its traceback.
+
+    `resumes` says whether the same command goes on where an interrupted one was.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = " Finished stages are kept: the same command goes on from there." if resumes else ""
+        err.print(f"Interrupted.{kept}", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    except typer.Exit:
+        raise
+    except Exception as error:
+        from flows.failures import expected_failure
+
+        failure = None if debug else expected_failure(error)
+        if failure is None:
+            raise
+        _give_up(failure)
+
+
+def _give_up(failure: DreamGymError) -> NoReturn:
+    from flows.failures import print_failure
+
+    print_failure(err, failure)
+    raise typer.Exit(failure.exit_code) from None
+
+
+def begin(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
+    """The resolved config and the repository; the settings of all libraries are in place afterwards."""
+    from flows.settings import prepare
+
+    place = (root or _around(Path.cwd())).resolve()
+    prepare(place)
+    from components.config import load_config
+
+    default = place / QUICK
+    return load_config(config or (default if default.is_file() else None), overrides or []), place
+
+
+def _around(directory: Path) -> Path:
+    """The nearest directory at or above with a git repository in it; `directory` itself if there is none."""
+    return next((place for place in (directory, *directory.parents) if (place / ".git").exists()), directory)
+
+
+def quiet(debug: bool) -> None:
+    """No tracebacks of expected failures in the log, unless asked for."""
+    if not debug:
+        from flows.failures import hush_tracebacks
+
+        hush_tracebacks()
+
+
+def say(message: str) -> None:
+    """A line beside the results, on the error stream."""
+    err.print(message, style="dim", soft_wrap=True, highlight=False)
+
+
+def prepared(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
+    """The config and the repository, with the data there and the settings checked."""
+    settings, place = begin(config, overrides, root)
+    from flows.preflight import check_settings, ensure_data, require_repository, require_room
+
+    require_repository(place)
+    require_room(place)
+    ensure_data(place, say, backbone=not settings.backbone.path)
+    check_settings(place, settings, config)
+    say("Starting (the libraries take some seconds to load) ...")
+    return settings, place

@@ -1,0 +1,257 @@
+"""The verbs that measure and look: a policy's success, what a dream and its parts are worth, speed, a walk in the dream, the index.
+
+Libraries are imported inside the verbs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, prepared, quiet, reported, say
+
+verbs = typer.Typer()
+
+
+@verbs.command()
+def evaluate(
+    overrides: Overrides = None,
+    policy: Annotated[str, typer.Option(help="A policy's directory, or `champion`: the promoted one in the registry.")] = "champion",
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Success of one policy on held-out real games, with its interval.
+
+    Examples:
+
+        dreamgym evaluate
+
+        dreamgym evaluate --policy .dreamgym/stages/clone-0123456789ab/policy evaluation.tasks=100
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        from flows.preflight import check_settings, ensure_data, require_room
+
+        require_room(place)
+        ensure_data(place, say, backbone=False)
+        check_settings(place, settings, config, training=False)
+        from rich.table import Table
+
+        from flows.score import score_policy
+        from flows.summary import interval, level, share
+
+        quiet(debug)
+        score = score_policy(settings, place, policy)
+        table = Table(title=f"{score.policy} on held-out real games", title_justify="left")
+        for name in ("games", "success", level(settings.evaluation.confidence), "n"):
+            table.add_column(name)
+        for name, estimate in {"all": score.success, **score.families}.items():
+            entry = estimate.to_json()
+            table.add_row(name, share(entry), interval(entry), str(estimate.n))
+        out.print(table)
+        out.print(f"{score.interactions:,} real interactions; MLflow run {score.mlflow_run_id}", soft_wrap=True)
+
+
+@verbs.command()
+def pool(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of finished runs, such as those of three seeds.")],
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the pooled numbers there too.")] = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Success of several runs on the same held-out games, each for itself and all together, with intervals over the games.
+
+    Example:
+
+        dreamgym pool 20260131-142530-9f3a 20260131-151200-01bc 20260131-160114-77de
+    """
+    with reported(debug):
+        _, place = begin(None, [], root)
+        from components.evaluation.pooling import pool as pool_games
+        from components.tracking.atomic import write_json
+        from components.tracking.runs import find_run, read_games
+        from flows.summary import print_pooled
+
+        games = {(found := find_run(place / "runs", run)).name: read_games(found) for run in runs}
+        pooled = {name: estimate.to_json() for name, estimate in pool_games(games).items()}
+        rates = {name: {policy: sum(won.values()) / len(won) for policy, won in played.items()} for name, played in games.items()}
+        print_pooled(out, rates, pooled)
+        if json_file:
+            write_json(json_file, {"runs": rates, "pooled": pooled})
+
+
+@verbs.command()
+def fidelity(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Examine an experience model: may its dream be trusted, and where not? What is not there yet is made, the policies too.
+
+    Single steps of held-out data and of an untrained, a cloned and a dream-trained policy, and whole dreams replayed in the real engine.
+
+    Example:
+
+        dreamgym fidelity --config configs/quick.yaml
+    """
+    with reported(debug, resumes=True):
+        settings, place = prepared(config, overrides, root)
+        from flows.fidelity import examine
+        from flows.summary import print_fidelity
+
+        quiet(debug)
+        run = examine(settings, place)
+        print_fidelity(out, run.directory)
+
+
+ablations = typer.Typer(help="What each part is worth: the same measurement of models that lack one thing each.", no_args_is_help=True)
+verbs.add_typer(ablations, name="ablate")
+
+
+@ablations.command("fidelity")
+def ablate(
+    overrides: Overrides = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
+    variants: Annotated[str, typer.Option(help="Variants, separated by commas; default: all of them.")] = "",
+    sizes: Annotated[str, typer.Option(help="Offline transitions of the data-size curve; empty: no curve.")] = "500,2000,5000,10000",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where the metrics go, one object a variant.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Where the figure of the bars goes (.png or .svg).")] = None,
+    curve: Annotated[Path | None, typer.Option(help="Where the data-size curve goes (.png or .svg).")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Experience models without history, retrieval, reasoning, with expert data only, and with less data, over several seeds.
+
+    Finished cells are kept: an interrupted study goes on where it was.
+
+    Examples:
+
+        dreamgym ablate fidelity --config configs/cpu.yaml --json docs/results/fidelity.json --figure docs/fidelity.png
+
+        dreamgym ablate fidelity --seeds 0 --variants full,no-reasoning --sizes ""
+    """
+    with reported(debug, resumes=True):
+        settings, place = prepared(config, overrides, root)
+        from flows.ablate import ablate_fidelity, chosen_variants, write_ablation
+
+        wanted = chosen_variants(variants, sizes)
+        numbers = _numbers(seeds, "--seeds")
+        quiet(debug)
+        found = ablate_fidelity(settings, place, numbers, wanted)
+        from flows.summary import print_ablation
+
+        print_ablation(out, found)
+        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, root=place):
+            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    from components.errors import ConfigError
+
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() for part in parts):
+        raise ConfigError(f"{option} is {text!r}.", "Expected whole numbers separated by commas.", f"Type {option} 0,1,2.")
+    return [int(part) for part in parts]
+
+
+@verbs.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`dream`: the dream against plain generate and the real environment.")],
+    overrides: Overrides = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, as in metrics.json.")] = None,
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: of the newest finished stage.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Recorded episodes, dreamed side by side.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Repeats, over which medians and intervals are taken.")] = 5,
+    threads: Annotated[int, typer.Option(min=1, help="torch threads of each contestant.")] = 1,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """How fast the dream is, beside others that do the very same steps in the same run: compare the ratios, not the seconds.
+
+    `dream`: against transformers' `generate` with the full prompt of every step (and token for token the same, or it fails),
+    and against the real environment in one process, stock and with our caches.
+
+    Examples:
+
+        dreamgym bench dream --json bench.json
+
+        dreamgym bench dream --episodes 16 --rounds 3 --model .dreamgym/stages/experience_model-0123456789ab/model
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        from components.tracking.atomic import write_json
+        from components.tracking.runs import checked_metrics
+        from flows.bench import bench_dream, check_name, newest_model, print_dream
+        from flows.preflight import ensure_data
+
+        check_name(name)
+        directory = model or newest_model(place)
+        ensure_data(place, say, backbone=False, versioned=False)
+        metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
+        print_dream(out, metrics, settings.evaluation.confidence)
+        if json_file:
+            write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
+
+
+@verbs.command()
+def play(
+    overrides: Overrides = None,
+    task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",
+    split: Annotated[str, typer.Option(help="fidelity (held out), test (held out) or train.")] = "fidelity",
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the newest finished stage's.")] = None,
+    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")] = False,
+    actions: Annotated[Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")] = None,
+    transcript: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Step into the dream: type actions, see the dreamed states, the model's reasoning and demonstrations.
+
+    Examples:
+
+        dreamgym play
+
+        dreamgym play --side-by-side --task 3 --split test
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        say("Falling asleep (the libraries take some seconds to load) ...")
+        from flows.play import Wishes
+        from flows.play import play as play_task
+        from flows.preflight import check_settings, ensure_data
+
+        ensure_data(place, say, backbone=False, versioned=False)
+        check_settings(place, settings, config, training=False)
+        play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), out)
+
+
+@verbs.command("index")
+def index_command(
+    overrides: Overrides = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it anew from the log, whatever is there.")] = False,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Build the vector index of the replay log, or bring it up to date, and measure what it finds.
+
+    The Parquet log (data/trajectories, data/replay) is the truth; the index in .dreamgym/index/ can be made from it at any time.
+
+    Examples:
+
+        dreamgym index retrieval.index=chroma
+
+        dreamgym index --rebuild retrieval.index=chroma retrieval.encoder=minilm
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        from flows.preflight import ensure_data
+
+        ensure_data(place, say, backbone=False, versioned=False)
+        say("Reading the log, and encoding what has no vector yet ...")
+        from flows.index import index_log
+        from flows.summary import print_index
+
+        print_index(out, index_log(settings, place, rebuild), settings.retrieval.k)
