@@ -92,19 +92,20 @@ class BackboneConfig(Section):
 class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
-    tasks: int = Field(1500, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
-    scales: list[float] = Field(
-        default_factory=lambda: [1.0],
+    tasks: int = Field(2000, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
+    sizes: list[int] = Field(
+        default_factory=lambda: [8, 20],
         min_length=1,
-        description="Sizes of its worlds as shares of environment.receptacles and .objects, in equal parts: one backbone for all.",
+        description="Receptacles, and as many objects, of its generated worlds, in equal parts: one backbone for small and large ones.",
     )
+    max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
     copy_tokens: int = Field(
         2_000_000, ge=0, description="Tokens of random sequences that come again, trained on first, to learn to copy; 0: none."
     )
     compare_tokens: int = Field(
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
-    tokens: int = Field(11_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(20_000_000, ge=1, description="Tokens trained on, all passes together.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")

@@ -78,7 +78,8 @@ def _whole(value: T) -> T:
 @task(cache_policy=NO_CACHE)
 def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
-    settings = {**config.environment.model_dump(exclude={"workers"}), **config.pretrain.model_dump(include={"tasks", "scales", "seed"})}
+    settings = config.environment.model_dump(include={"name", "games"}) | {"games_seed": config.environment.seed}
+    settings |= config.pretrain.model_dump(include={"tasks", "sizes", "max_steps", "seed"})
     settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
     settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
     note = work / "settings.json"
@@ -86,7 +87,7 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
         return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
     adapter = make_adapter(config.environment)
     tasks = [task for task in choose_tasks(config) if task.id not in hidden]
-    episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.environment.max_steps, rows=64, on_batch=_say)
+    episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.pretrain.max_steps, rows=64, on_batch=_say)
     work.mkdir(parents=True, exist_ok=True)
     write_tasks(work / "tasks.parquet", tasks)
     write_transitions(work / "transitions.parquet", [step for episode in episodes for step in episode.steps])
@@ -97,10 +98,10 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
 def choose_tasks(config: Config) -> list[Task]:
     """The pretraining games, an equal part of each size."""
     settings, chosen = config.pretrain, []
-    for number, scale in enumerate(settings.scales):
-        sizes = {name: max(3, round(scale * getattr(config.environment, name))) for name in ("receptacles", "objects")}
-        adapter = make_adapter(config.environment.model_copy(update=sizes if config.environment.games == "generated" else {}))
-        part = len(range(number, settings.tasks, len(settings.scales)))
+    for number, size in enumerate(settings.sizes):
+        sizes = {"receptacles": size, "objects": size} if config.environment.games == "generated" else {}
+        adapter = make_adapter(config.environment.model_copy(update=sizes))
+        part = len(range(number, settings.tasks, len(settings.sizes)))
         chosen += adapter.tasks(TRAIN, part, settings.seed + SEED_OFFSET + number) if part else []
     return list({task.id: task for task in chosen}.values())
 
@@ -189,7 +190,7 @@ def _card(config: Config, model: Any, examples: list[Example], record: TrainingR
         "command": "dreamgym pretrain",
         "backbone": config.backbone.model_dump(),
         "pretrain": config.pretrain.model_dump(),
-        "environment": config.environment.model_dump(exclude={"workers"}),
+        "environment": config.environment.model_dump(include={"name", "games", "seed"}),
         "threads": config.threads,
         "device": compute_of(config).device,
         "precision": config.precision,

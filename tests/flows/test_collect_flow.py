@@ -12,9 +12,10 @@ import pytest
 from builders import make_episode, make_task
 
 from components.config import load_config
-from components.errors import DataError
+from components.environments import make_adapter
+from components.errors import DataError, EnvironmentFailure
 from components.trajectories.store import DataLayout
-from flows.collect import write
+from flows.collect import choose_tasks, write
 
 ROOT = Path(__file__).parents[2]
 FEW = ["data.train_tasks=2", "data.fidelity_tasks=1", "data.near_miss=0", "data.noisy=0", "data.random=0", "environment.workers=1"]
@@ -61,3 +62,21 @@ def test_a_disk_that_is_full_in_the_middle_leaves_all_old_files(tmp_path, monkey
     new = _files(layout.root)
     assert new.keys() == old.keys()
     assert {name for name in old if new[name] != old[name]} == {"settings.json", *(f"tasks/{name}.parquet" for name in made)}
+
+
+def test_the_fidelity_set_has_worlds_that_nobody_plays_in():
+    config = load_config(None, ["data.train_tasks=30", "data.fidelity_tasks=4", "data.fidelity_worlds=6"])
+    adapter, tasks = make_adapter(config.environment), choose_tasks.fn(config)
+    seen = [adapter.unseen(task) for task in tasks["fidelity"]]
+    assert seen == [False] * 4 + [True] * 6 and not any(map(adapter.unseen, tasks["train"]))
+    assert [task.split for task in tasks["fidelity"]] == ["train"] * 4 + ["test"] * 6
+    ids = [task.id for name in tasks for task in tasks[name]]
+    assert len(ids) == len(set(ids)) == 30 + 10 + 200
+
+
+def test_worlds_that_there_are_not_are_said_to_be_missing(monkeypatch):
+    """With official games the test split has only so many; here the adapter is made to know none."""
+    config = load_config(None, ["data.train_tasks=1", "data.fidelity_worlds=2"])
+    monkeypatch.setattr("components.environments.alfworld.adapter.AlfworldAdapter.unseen", lambda adapter, task: False)
+    with pytest.raises(EnvironmentFailure, match="0 tasks in unseen worlds.*Lower data.fidelity_worlds"):
+        choose_tasks.fn(config)

@@ -9,7 +9,7 @@ from flows import pretrain
 
 
 def test_held_out_tasks_are_in_no_corpus(tmp_path):
-    config = load_config(None, ["pretrain.tasks=3", "environment.workers=1", "environment.max_steps=4"])
+    config = load_config(None, ["pretrain.tasks=3", "pretrain.sizes=[8]", "environment.workers=1", "pretrain.max_steps=4"])
     tasks = make_adapter(config.environment).tasks("train", 3, config.pretrain.seed + pretrain.SEED_OFFSET)
     with disable_run_logger():
         episodes = pretrain.corpus.fn(config, tmp_path, {tasks[1].id})
@@ -32,3 +32,11 @@ def test_what_an_agents_example_imitates(adapter, tasks, played):
         assert not (refused and any(reply.loss))
         assert all(reply.loss) or not any(reply.loss)
     assert any(not any(reply.loss) for reply in replies) and any(all(reply.loss) for reply in replies)
+
+
+def test_the_games_of_a_backbone_come_in_all_sizes():
+    config = load_config(None, ["pretrain.tasks=5", "pretrain.sizes=[8, 16]"])
+    tasks = pretrain.choose_tasks(config)
+    rooms = [task.initial_state.count(",") + 1 for task in tasks]
+    assert len(tasks) == 5 and len({task.id for task in tasks}) == 5
+    assert max(rooms[:3]) <= 8 < max(rooms[3:]) <= 16

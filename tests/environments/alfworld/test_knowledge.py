@@ -202,6 +202,40 @@ def test_known_places_hold_what_the_engine_shows_again(played, wild):
     assert checked > 50
 
 
+def test_a_changed_listing_is_put_together_in_the_open():
+    task = make_task(initial_state="Room: desk 1, shelf 1." + H)
+    steps = [
+        ("go to shelf 1", "At shelf 1: mug 1, mug 2, pen 1." + H),
+        ("take mug 1 from shelf 1", "Took mug 1 from shelf 1. Holding mug 1."),
+        ("go to desk 1", "At desk 1: nothing. Holding mug 1."),
+        ("move mug 1 to desk 1", "Moved mug 1 to desk 1." + H),
+        ("go to shelf 1", "At shelf 1: mug 2, pen 1." + H),
+        ("take mug 2 from shelf 1", "Took mug 2 from shelf 1. Holding mug 2."),
+    ]
+    episode = make_episode(task, *steps)
+    assert learn(episode.up_to(1)).recounted("shelf 1") == "mug 1 mug 2 pen 1"
+    assert learn(episode.up_to(2)).recounted("shelf 1") == "mug 1 mug 2 pen 1, less mug 1, now mug 2 pen 1"
+    assert learn(episode.up_to(2)).recounted("shelf 1", now=False) == "mug 1 mug 2 pen 1, less mug 1"
+    assert learn(episode.up_to(4)).recounted("desk 1") == "nothing, more mug 1, now mug 1"
+    back = reason(episode.up_to(4), *steps[4], 0.0)
+    assert back.endswith("works, known mug 1 mug 2 pen 1, less mug 1")
+    two = make_episode(make_task(instruction="put two mug in desk", initial_state=task.initial_state), *steps)
+    placed = reason(two, "move mug 2 to desk 1", "Moved mug 2 to desk 1." + H, 0.0)
+    assert "there nothing, more mug 1 mug 2, now mug 1 mug 2, so mug 1 mug 2, two want two: yes" in placed
+
+
+def test_thoughts_carry_what_a_later_step_needs(adapter):
+    room = "Room: desk 1, shelf 1, shelf 2." + H
+    shown = [("go to shelf 1", "At shelf 1: desklamp 1." + H), ("go to shelf 2", "At shelf 2: mug 1, mug 2." + H)]
+    look = make_episode(make_task(instruction="look at mug under the desklamp", initial_state=room), *shown)
+    assert adapter.think(look, "") == "note desklamp 1 at shelf 1. mug want mug: yes. mug 1 at shelf 2"
+    took = [*shown, ("take mug 1 from shelf 2", "Took mug 1 from shelf 2. Holding mug 1.")]
+    two = make_task(instruction="put two mug in desk", initial_state=room)
+    assert adapter.think(make_episode(two, *took), "") == "note mug 2 at shelf 2 next. mug want mug: yes. mug 1 to desk 1"
+    put = [*took, ("go to desk 1", "At desk 1: nothing. Holding mug 1."), ("move mug 1 to desk 1", "Moved mug 1 to desk 1." + H)]
+    assert adapter.think(make_episode(two, *put), "") == "note mug 1 at desk 1 placed. mug 2 at shelf 2"
+
+
 def test_learning_step_by_step():
     task = make_task(initial_state="Room: desk 1, fridge 1." + H)
     steps = [
