@@ -61,10 +61,12 @@ class ReplayBuffer:
         self._hidden = frozenset(hidden)
         self._said_full = False
         self._forget_index()
-        self._refuse_hidden(log)
-        self.transitions += log
-        if config.k and log:
-            self._arrange(stored if config.index == "chroma" else None, rebuild)
+        if stored and config.index == "chroma" and config.k and log:
+            self._refuse_hidden(log)
+            self.transitions += log
+            self._arrange(stored, rebuild)
+        else:
+            self.add(log)
 
     def __len__(self) -> int:
         return len(self.transitions)
@@ -91,7 +93,7 @@ class ReplayBuffer:
         self._refuse_hidden(transitions)
         start = len(self.transitions)
         self.transitions += transitions
-        if not self.config.k:
+        if not self.config.k or not transitions:
             return
         if self._held + len(transitions) <= self.config.capacity and self._is_plain(start):
             self._append(range(start, len(self.transitions)))
