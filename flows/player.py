@@ -36,6 +36,7 @@ COMMANDS = {
 }
 _LISTED, _LONGEST_ACTION = 30, 500
 
+
 def pick(tasks: Sequence[Task], wanted: str) -> Task | str:
     """The task of that number, counted from 1, or that id; else what is wrong, with the nearest names."""
     if wanted.isdecimal():
@@ -106,11 +107,12 @@ class Player:
     examples: Sequence[str] = ()
     skipped: int = field(default=0, init=False)
     _summed: bool = field(default=False, init=False)
+    _interrupted: bool = field(default=False, init=False)
 
     def play(self, task: Task, source: Source) -> None:
         """Play `task`, and whatever task the lines ask for, until they end. Ctrl-C ends politely too."""
+        self._begin(task)
         try:
-            self._begin(task)
             while (line := source.ask(self._prompt())) is not None:
                 line = line.strip()
                 if not line or (line.startswith("#") and not source.typed):
@@ -123,6 +125,7 @@ class Player:
                     self._act(line, source.typed)
         except KeyboardInterrupt:
             self.screen.show("", Text("Interrupted.", style="yellow"))
+            self._interrupted = True
         self._leave()
 
     def _prompt(self) -> str:
@@ -160,7 +163,8 @@ class Player:
         """Once an episode; side by side, the real engine is asked about the dream's own world."""
         if self.now.turns and not self._summed:
             self._summed = True
-            found = self._check() if self.now.side_by_side else None
+            # Ctrl-C reaches the engine's processes too: whoever is in a hurry does not wait for new ones.
+            found = self._check() if self.now.side_by_side and not self._interrupted else None
             self.screen.show(view.summary_view(self.now, found))
 
     def _check(self) -> Confirmation | None:
