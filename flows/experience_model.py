@@ -16,7 +16,7 @@ from components.evaluation.judgements import write_judgements
 from components.evaluation.retrieval import recall_metrics
 from components.experience.dataset import chosen, transition_examples, variation_examples
 from components.experience.encoders import encoder_identity
-from components.experience.experience_model import ExperienceModel
+from components.experience.experience_model import ExperienceModel, note_form
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
@@ -105,6 +105,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
             on_step=telling(settings.epochs * sum(map(len, examples))), compute=run.compute,
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
+    note_form(work / "model", settings)
     (work / "checkpoint.pt").unlink(missing_ok=True)
     outcome = _measure(run.config, work, buffer, episodes_of(run, "fidelity"))
     outcome.metrics |= recall_metrics(buffer, episodes_of(run, "fidelity"))

@@ -8,11 +8,13 @@ a small model fine-tuned for one environment, its weights are never shared with 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.config import ExperienceModelConfig
+from components.errors import ExperienceModelError
 from components.experience.prompts import OUTCOMES, VARIATION, Answer, growth, opening, parse_answer, turn
 from components.experience.recall import recall
 from components.language.backbone import load_backbone
@@ -23,6 +25,28 @@ from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
 RETRY_TEMPERATURE = 1.0
+
+
+FORM = ("history", "reasoning")
+"""The options that decide what its prompts and answers look like; a model answers in the form that it has learnt alone."""
+FORM_FILE = "experience.json"
+
+
+def note_form(directory: Path, config: ExperienceModelConfig) -> None:
+    """Write beside the weights in `directory` which form of prompts they were trained on."""
+    (directory / FORM_FILE).write_text(json.dumps(config.model_dump(include=set(FORM)), sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _check_form(directory: Path, config: ExperienceModelConfig) -> None:
+    path = directory / FORM_FILE
+    if not path.is_file():
+        return  # a model from elsewhere: it is taken as it is
+    learnt = json.loads(path.read_text(encoding="utf-8"))
+    other = {name: learnt[name] for name in FORM if name in learnt and learnt[name] != getattr(config, name)}
+    if other:
+        words = ", ".join(f"{name}={str(value).lower()}" for name, value in other.items())
+        found = f"The experience model in {directory} was trained with {words}; this config asks for the opposite."
+        raise ExperienceModelError(found, next_step="Add " + " ".join(f"experience_model.{word}" for word in words.split(", ")) + ".")
 
 
 @dataclass(frozen=True)
@@ -50,7 +74,12 @@ class ExperienceModel:
 
     @classmethod
     def load(cls, directory: Path, config: ExperienceModelConfig, *, seed: int = 0, compute: Compute = Compute()) -> ExperienceModel:
-        """The model saved in `directory`, where and as `compute` says."""
+        """The model saved in `directory`, where and as `compute` says.
+
+        Raises:
+            ExperienceModelError: it was trained on prompts of another form than `config` asks for.
+        """
+        _check_form(directory, config)
         model, vocabulary = load_backbone(directory, compute.device)
         return cls(compute.for_decoding(model), vocabulary, config, seed=seed)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
-from components.experience.experience_model import ExperienceModel, Query
+from components.errors import ExperienceModelError
+from components.experience.experience_model import ExperienceModel, Query, note_form
 from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
+from components.language.backbone import save_model
 from components.language.examples import collate
 from components.language.training import token_logprobs
 
@@ -178,3 +181,12 @@ def test_variations_are_instructions_that_ended(learnt, untrained):
     before = untrained.tokens
     assert untrained.vary([make_task()] * 8, seed=0).count("") >= 6
     assert untrained.tokens > before
+
+
+def test_a_model_of_another_form_is_refused_with_what_to_type(tmp_path, learnt):
+    save_model(learnt.model, VOCABULARY, tmp_path / "model")
+    assert ExperienceModel.load(tmp_path / "model", ExperienceModelConfig(reasoning=False)).config.reasoning is False
+    note_form(tmp_path / "model", ExperienceModelConfig(reasoning=False))
+    ExperienceModel.load(tmp_path / "model", ExperienceModelConfig(reasoning=False))
+    with pytest.raises(ExperienceModelError, match="trained with reasoning=false.*Add experience_model.reasoning=false"):
+        ExperienceModel.load(tmp_path / "model", ExperienceModelConfig())
