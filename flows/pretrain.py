@@ -34,6 +34,7 @@ from components.language.backbone import build_backbone, load_backbone, save_mod
 from components.language.comparing import compare_examples
 from components.language.compute import compute_of
 from components.language.copying import copy_examples
+from components.language.editing import edit_examples
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune
@@ -164,7 +165,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, then comparing single words, then with lists of them."""
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists."""
     settings, found = config.pretrain, {}
     if settings.copy_tokens:
         found["copying"] = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
@@ -172,6 +173,8 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
         single = int(SINGLE_WORDS * settings.compare_tokens)
         found["comparing-words"] = compare_examples(vocabulary, single, 1, settings.seed)
         found["comparing-lists"] = compare_examples(vocabulary, settings.compare_tokens - single, LONGEST_LIST, settings.seed)
+    if settings.edit_tokens:
+        found["editing"] = edit_examples(vocabulary, settings.edit_tokens, settings.seed)
     return found
 
 

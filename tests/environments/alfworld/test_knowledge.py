@@ -197,7 +197,7 @@ def test_known_places_hold_what_the_engine_shows_again(played, wild):
     for history, step in everything(played) + moments(wild):
         seen, known = read_state(step.next_state), learn(history)
         if seen.event == "at" and seen.door != "closed" and seen.place in known.contents:
-            assert known.contents[seen.place] == set(seen.contents), (history.states, step.action)
+            assert known.inside(seen.place) == list(seen.contents), (history.states, step.action)
             checked += 1
     assert checked > 50
 
@@ -215,10 +215,9 @@ def test_a_changed_listing_is_put_together_in_the_open():
     episode = make_episode(task, *steps)
     assert learn(episode.up_to(1)).recounted("shelf 1") == "mug 1 mug 2 pen 1"
     assert learn(episode.up_to(2)).recounted("shelf 1") == "mug 1 mug 2 pen 1, less mug 1, now mug 2 pen 1"
-    assert learn(episode.up_to(2)).recounted("shelf 1", now=False) == "mug 1 mug 2 pen 1, less mug 1"
     assert learn(episode.up_to(4)).recounted("desk 1") == "nothing, more mug 1, now mug 1"
     back = reason(episode.up_to(4), *steps[4], 0.0)
-    assert back.endswith("works, known mug 1 mug 2 pen 1, less mug 1")
+    assert back.endswith("works, known mug 1 mug 2 pen 1, less mug 1, now mug 2 pen 1")
     two = make_episode(make_task(instruction="put two mug in desk", initial_state=task.initial_state), *steps)
     placed = reason(two, "move mug 2 to desk 1", "Moved mug 2 to desk 1." + H, 0.0)
     assert "there nothing, more mug 1 mug 2, now mug 1 mug 2, so mug 1 mug 2, two want two: yes" in placed
