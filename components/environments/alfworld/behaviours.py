@@ -264,6 +264,8 @@ def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
         f"go to {kind(place)} {rng.randint(1, 9)}",
         f"move {thing} to {here}",
         f"{verb} {known.holding or wanted} with {STATIONS[verb]} 1",
+        f"{goal.verb or verb} {known.holding or wanted} with {here}",
+        f"{goal.verb or verb} {known.holding or wanted} with {rng.choice(sorted(STATIONS.values()))} 1",
     )
     clumsy = (
         f"move {thing} to {place}",

@@ -245,7 +245,7 @@ class _Needs:
         able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
         return [
             self._held(thing),
-            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"{STATIONS[verb]} want {kind(station)}"),
+            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"to {verb} {STATIONS[verb]} want {kind(station)}"),
             self._there(station),
             Need(able, f"{verb} {kind(thing)} can be", f"{verb} {kind(thing)} cannot be"),
         ]
