@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServer, Say
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -137,3 +138,19 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
 def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone, first):
     code, output, seconds = run(clone, verb=("ablate", "fidelity", "--variants", "no-reasonning"))
     assert code == 2 and "no-reasonning" in output and "no-reasoning" in output and seconds < 60
+
+
+def test_a_language_model_judges_some_steps_of_the_examination(clone, first):
+    """A real server of the protocol that gives every step the best scores; what was examined before is reused."""
+    best = {"causal_consistency": 2, "diversity": 2, "informativeness": 2, "hallucination": 2}
+    with ChatServer(answer=lambda request: Say({"rubric_scores": best})) as server:
+        code, output, _ = run(clone, "fidelity.judged=6", f"endpoint.url={server.url}", "endpoint.model=judge", verb=("fidelity",))
+    assert code == 0, output
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    asked = metrics["judge/hallucination"]["n"]
+    assert 1 <= asked <= 6 and {f"judge/agreement/{axis}" for axis in ("consistency", "hallucination")} <= metrics.keys()
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    made = {stage["name"] for stage in manifest["stages"] if not stage["reused"]}
+    assert "judge" in made and made <= {"policy_episodes", "fidelity", "judge"}
+    code, output, _ = run(clone, "endpoint.model=judge", verb=("fidelity",))
+    assert code == 2 and "nothing asks an endpoint" in output
