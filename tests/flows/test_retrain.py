@@ -12,7 +12,8 @@ from chat_server import ChatServer, Say
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
-    *("experience_model.epochs=0.02", "fidelity.tasks=2", "fidelity.policy_tasks=4", "cloning.demonstrations=6", "evaluation.tasks=6"),
+    *("experience_model.epochs=0.1", "experience_model.transitions=3000", "fidelity.tasks=2", "fidelity.policy_tasks=4"),
+    *("cloning.demonstrations=6", "evaluation.tasks=6"),
     *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2"),
     *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
