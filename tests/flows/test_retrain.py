@@ -121,7 +121,7 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
     code, output, _ = run(clone, verb=("ablate", "fidelity", *options))
     assert code == 0, output
     found = json.loads(files[0].read_text())
-    assert list(found) == ["full", "no-reasoning", "data-500"]
+    assert set(found) == {"full", "no-reasoning", "data-500"}
     names = {"fidelity/next_state_exact/determined", "fidelity/policy_reward_precision", "fidelity/open_loop_exact/5"}
     assert all(names <= metrics.keys() for metrics in found.values())
     assert found["full"]["fidelity/next_state_exact"]["n"] == found["data-500"]["fidelity/next_state_exact"]["n"]
