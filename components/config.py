@@ -212,6 +212,7 @@ class FidelityConfig(Section):
 
     tasks: int = Field(40, ge=1, description="Held-out tasks whose real transitions the model is measured on.")
     open_loop_tasks: int = Field(48, ge=1, description="Held-out tasks that each examined policy dreams once, replayed in the real engine.")
+    judged: int = Field(0, ge=0, description="Predicted steps that a language model at `endpoint` judges in `dreamgym fidelity`; 0: none.")
     policy_tasks: int = Field(48, ge=1, description="Training tasks on which the policy at hand is checked, dreamed and real.")
     min_next_state_exact: float = Field(
         0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history."
@@ -350,9 +351,11 @@ class Config(Section):
     def _endpoint_fits_its_users(self) -> Config:
         """Refuse an endpoint that nobody asks, and one that is asked and not named."""
         users = ["experience_model.teacher=llm"] if self.experience_model.teacher == "llm" else []
+        users += ["fidelity.judged"] if self.fidelity.judged else []
         changed = ", ".join(f"endpoint.{name}" for name in self.endpoint._changed())
         if changed and not users:
-            raise ValueError(f"{changed} has no effect: nothing asks an endpoint; remove it or set experience_model.teacher=llm")
+            cure = "remove it or set experience_model.teacher=llm or fidelity.judged"
+            raise ValueError(f"{changed} has no effect: nothing asks an endpoint; {cure}")
         missing = [f"endpoint.{name}" for name in ("url", "model") if users and not getattr(self.endpoint, name)]
         if missing:
             raise ValueError(

@@ -10,7 +10,8 @@ policies take here are check interactions: counted, but not training.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import random
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from components.evaluation.axes import axes_metrics
 from components.evaluation.bound import bound_metrics
 from components.evaluation.fidelity import examined_policies, fidelity_metrics
 from components.evaluation.intervals import exact
+from components.evaluation.judge import VERSION, judge_transitions
 from components.evaluation.judgements import read_judgements, write_judgements
 from components.evaluation.open_loop import Rehearsal, open_loop_metrics, write_rehearsals
 from components.experience.agreement import Replay, replay
 from components.experience.fidelity import measure
+from components.language.endpoint import Endpoint
 from components.policy.policy import Policy
 from components.policy.rollout import Stamp, play
 from components.records import Task, Trajectory
@@ -34,6 +37,7 @@ from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions
 from flows.experience_model import backbone_of, encoder_of, fine_tune_experience_model
 from flows.synthetic_rl import clone_policy, open_dream, train_in_dream
+from flows.teaching import ANSWERS
 from flows.threads import decoding
 from flows.validate import validate_data
 from flows.workspace import Outcome, Workspace
@@ -61,6 +65,9 @@ def examine(config: Config, root: Path = Path()) -> Workspace:
         play_policies(run)
         # 5. Judge the dream on their steps, and whole dreams of theirs in the real engine.
         examine_dream(run)
+        # 6. Let a language model judge some of the steps, if one is named.
+        if config.fidelity.judged:
+            judge_dream(run)
         run.finish()
     except BaseException as error:
         run.fail(error)
@@ -158,6 +165,24 @@ def _examine(run: Workspace, work: Path) -> Outcome:
     costs = {"check_interactions": spent, "tokens_generated": model.tokens}
     outputs = {"judgements": "judgements.parquet", "rehearsals": "rehearsals.jsonl", "denied": "denied.json"}
     return Outcome(outputs, metrics, costs=costs)
+
+
+@flow(name="judge-dream", validate_parameters=False)
+def judge_dream(run: Workspace) -> StageResult:
+    """The paper's four rubrics by a language model, and its agreement with the same rubrics computed from facts."""
+    inputs = {"judgements": run.results["fidelity"].output_hashes["judgements"]}
+    config = {"judged": run.config.fidelity.judged, "version": VERSION}
+    config |= run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
+    return run.stage("judge", lambda work: _judge(run, work), inputs=inputs, config=config, code=CODE)
+
+
+def _judge(run: Workspace, work: Path) -> Outcome:
+    found = read_judgements(run.results["fidelity"].outputs["judgements"])
+    asked = random.Random(run.config.seed).sample(found, min(run.config.fidelity.judged, len(found)))
+    with Endpoint(run.config.endpoint, run.root / ANSWERS) as endpoint:
+        metrics, records = judge_transitions(endpoint, asked, read_tasks(run.data.tasks("fidelity")))
+    (work / "verdicts.jsonl").write_text("".join(json.dumps(asdict(record)) + "\n" for record in records), encoding="utf-8")
+    return Outcome({"verdicts": "verdicts.jsonl"}, metrics, costs=endpoint.usage.costs())
 
 
 def transcript(found: Replay) -> dict[str, Any]:

@@ -51,9 +51,8 @@ def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -
 FIDELITY_ROWS = {
     "next state exact, where determined": "fidelity/next_state_exact/determined",
     "  the worst class of change": "worst",
-    "  in worlds never seen": "fidelity/next_state_exact/held_out_worlds",
-    "facts that reality contradicts": "fidelity/hallucination_rate",
-    "  where determined": "fidelity/hallucination_rate/determined",
+    "  in worlds never seen": "fidelity/next_state_exact/determined/held_out_worlds",
+    "facts that reality contradicts, where determined": "fidelity/hallucination_rate/determined",
     "reward precision, near misses": "fidelity/reward_precision/near_miss",
     "reward recall": "fidelity/reward_recall",
     "reward precision, policies' steps": "fidelity/policy_reward_precision",

@@ -35,11 +35,11 @@ SPLITS: dict[str, Callable[[Judgement], bool]] = {
 
 
 def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
-    """All single-step metrics of held-out real transitions: in all, by split, by who acted, and of determined steps by change."""
+    """All single-step metrics of held-out real steps: in all, by split, by who acted; of determined ones by change and by world."""
     metrics = _metrics_of(judgements)
     for name, belongs in SPLITS.items():
         metrics |= _metrics_of([j for j in judgements if belongs(j)], f"/{name}")
-    for name in CHANGE_CLASSES:
+    for name in (*CHANGE_CLASSES, "held_out_tasks", "held_out_worlds"):
         chosen = [j for j in judgements if SPLITS[name](j) and not j.revealing]
         metrics |= _shares({"next_state_exact": [j.exact for j in chosen]}, chosen, f"/determined/{name}")
     for behaviour in sorted({j.transition.behaviour for j in judgements}):

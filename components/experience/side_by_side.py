@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from components.environments.protocol import Adapter, Environment, Fact, Step
 from components.errors import EnvironmentFailure
-from components.experience.agreement import Replay, replay_in
+from components.experience.agreement import replay_in
 from components.records import Task, Trajectory, Transition
 
 
@@ -209,17 +209,9 @@ class Witness:
         steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, found.real_states, strict=False))
         real = Trajectory(dreamed.task, steps)
         comparisons = [compare(self._adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
-        reason = found.reason if dreamed.success else _rewarded(found)
-        return Confirmation(dreamed, comparisons, not reason, reason, self._engine.interactions - before)
+        return Confirmation(dreamed, comparisons, found.confirmed, found.reason, self._engine.interactions - before)
 
     def close(self) -> None:
         """End the engine."""
         if self._engine is not None:
             self._engine.close()
-
-
-def _rewarded(found: Replay) -> str:
-    """Where the real engine rewards an episode that the dream did not; "" if it does not either."""
-    if found.confirmed:
-        return "the real engine rewards the last action"
-    return found.reason if len(found.real_states) < found.compared else ""

@@ -14,7 +14,7 @@ from components.experience.prompts import Answer
 
 RIGHT = Judgement(
     transition=make_transition(), predicted="s", parsed=True, exact=False, claims=4, right=4, truths=4, contradicted=0, incoherent=False,
-    changed=2, revealing=False, unseen=False, reward=0.0, predicted_reward=0.0, predicted_changed=2,
+    changed=2, revealing=False, unseen=False, refused=False, malformed=False, reward=0.0, predicted_reward=0.0, predicted_changed=2,
 )  # fmt: skip
 REVEALED = replace(RIGHT, revealing=True, claims=4, right=2, contradicted=2)
 

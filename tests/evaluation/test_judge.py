@@ -17,7 +17,8 @@ from components.language.endpoint import Endpoint
 
 GOOD = Judgement(
     transition=make_transition(), predicted="At shelf 1: nothing.", parsed=True, exact=True, claims=4, right=4, truths=4, contradicted=0,
-    incoherent=False, changed=2, revealing=False, unseen=False, reward=0.0, predicted_reward=0.0, predicted_changed=2,
+    incoherent=False, changed=2, revealing=False, unseen=False, refused=False, malformed=False, reward=0.0, predicted_reward=0.0,
+    predicted_changed=2,
 )  # fmt: skip
 FALSE_SUCCESS = replace(GOOD, predicted_reward=1.0)
 TASKS = [make_task(), make_task(1)]

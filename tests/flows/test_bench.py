@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from builders import make_model
+from rich.console import Console
 from typer.testing import CliRunner
 
 from components.environments.recorded import replay
@@ -18,7 +19,7 @@ from components.language.tokenizer import Vocabulary
 from components.records import Trajectory
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
-from flows import cli
+from flows import cli, command
 from flows.settings import DEFAULTS
 
 FIGURES = {
@@ -34,7 +35,7 @@ FIGURES = {
 def run(monkeypatch, tmp_path):
     """Run a command line in this process."""
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=400))
+    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
     for name, value in DEFAULTS.items():
         monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])

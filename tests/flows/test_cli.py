@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from components.errors import PROMOTION_REFUSED, ConfigError, DataError, FidelityGateClosed
-from flows import cli, preflight
+from flows import cli, command, preflight
 from flows.failures import expected_failure
 from flows.settings import DEFAULTS, prefect_is_configured, prepare
 
@@ -23,7 +24,7 @@ DREAMGYM = [sys.executable, "-m", "flows.cli"]
 def run(monkeypatch, tmp_path):
     """Run a command line in this process, with the settings of the process restored afterwards."""
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=400))
+    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
     for name, value in DEFAULTS.items():
         monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
@@ -204,13 +205,13 @@ def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository
 
     monkeypatch.setattr(preflight, "require_room", interrupted)
     done = run(verb, "--root", repository)
-    assert done.exit_code == cli.INTERRUPTED
+    assert done.exit_code == command.INTERRUPTED
     assert "Interrupted." in done.output
     assert ("the same command goes on from there" in done.output) == resumes
 
 
 def test_exit_codes_differ():
-    assert len({0, DataError.exit_code, ConfigError.exit_code, FidelityGateClosed.exit_code, PROMOTION_REFUSED, cli.INTERRUPTED}) == 6
+    assert len({0, DataError.exit_code, ConfigError.exit_code, FidelityGateClosed.exit_code, PROMOTION_REFUSED, command.INTERRUPTED}) == 6
 
 
 def test_a_failure_inside_a_flow_is_one_paragraph(repository):
@@ -269,7 +270,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     manifest = Manifest(run_id="r", environment=Environment(git=Git(commit="0" * 40)), config=config, stages=stages)
     manifest.costs.real_interactions = 3210
     manifest.save(tmp_path)
-    console = cli.Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    console = Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
     print_run(console, tmp_path, False, "It won [4] of 64 games.", 79.0)
     text = console.export_text()
     assert "25.0%" in text and "50.0%" in text and "64" in text and "not measured" in text

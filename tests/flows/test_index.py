@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from builders import make_transition
+from rich.console import Console
 from typer.testing import CliRunner
 
 from components.config import load_config
@@ -26,7 +27,7 @@ from components.trajectories.store import (
     write_tasks,
     write_transitions,
 )
-from flows import cli
+from flows import cli, command, measuring
 from flows.collect import choose_tasks
 from flows.experience_model import kept_below
 from flows.index import index_log, whole_log
@@ -154,8 +155,8 @@ def test_recall_is_a_metric_where_the_index_is_approximate(root):
 @pytest.fixture
 def run(monkeypatch, tmp_path, root):
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=400))
-    monkeypatch.setattr(cli, "out", cli.Console(width=400))
+    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
+    monkeypatch.setattr(measuring, "out", Console(width=400))
     for name, value in DEFAULTS.items():
         monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(cli.app, ["index", "--root", str(root), *arguments])

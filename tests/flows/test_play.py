@@ -18,7 +18,7 @@ from components.experience.replay_buffer import ReplayBuffer
 from components.experience.side_by_side import End, Playthrough, Witness, compare
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
-from flows import cli
+from flows import cli, command
 from flows.play import examples, find_model, find_task, read_actions
 from flows.player import Player, Source, Worlds, lines, pick
 from flows.screen import Screen
@@ -169,7 +169,7 @@ def test_an_episode_without_reward_is_confirmed_by_an_engine_that_gives_none(wit
     found = witness.confirm(expert.up_to(_take(expert)))
     assert found.agrees and not found.reason
     denied = replace(expert, steps=(*expert.steps[:-1], replace(expert.steps[-1], reward=0.0, done=False)))
-    assert witness.confirm(denied).reason == "the real engine rewards the last action"
+    assert witness.confirm(denied).reason == f"was won at step {len(expert.steps) - 1}, not at all"
 
 
 def test_the_screen_says_what_agrees_and_sums_up(worlds, expert):
@@ -310,7 +310,7 @@ def repository(tmp_path, tasks, played):
 @pytest.fixture
 def run(monkeypatch, repository):
     monkeypatch.setenv("PREFECT_HOME", str(repository / "prefect"))
-    monkeypatch.setattr(cli, "err", Console(stderr=True, width=400))
+    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
     for name, value in DEFAULTS.items():
         monkeypatch.setenv(name, value)
     fixed = ["--root", str(repository), "evaluation.tasks=1", "experience_model.max_new_tokens=8"]

@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServer, Say
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
-    *("experience_model.epochs=0.02", "fidelity.tasks=2", "fidelity.policy_tasks=4", "cloning.demonstrations=6", "evaluation.tasks=6"),
+    *("experience_model.epochs=0.1", "experience_model.transitions=3000", "fidelity.tasks=2", "fidelity.policy_tasks=4"),
+    *("cloning.demonstrations=6", "evaluation.tasks=6"),
     *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2"),
     *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
@@ -119,7 +121,7 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
     code, output, _ = run(clone, verb=("ablate", "fidelity", *options))
     assert code == 0, output
     found = json.loads(files[0].read_text())
-    assert list(found) == ["full", "no-reasoning", "data-500"]
+    assert set(found) == {"full", "no-reasoning", "data-500"}
     names = {"fidelity/next_state_exact/determined", "fidelity/policy_reward_precision", "fidelity/open_loop_exact/5"}
     assert all(names <= metrics.keys() for metrics in found.values())
     assert found["full"]["fidelity/next_state_exact"]["n"] == found["data-500"]["fidelity/next_state_exact"]["n"]
@@ -137,3 +139,19 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
 def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone, first):
     code, output, seconds = run(clone, verb=("ablate", "fidelity", "--variants", "no-reasonning"))
     assert code == 2 and "no-reasonning" in output and "no-reasoning" in output and seconds < 60
+
+
+def test_a_language_model_judges_some_steps_of_the_examination(clone, first):
+    """A real server of the protocol that gives every step the best scores; what was examined before is reused."""
+    best = {"causal_consistency": 2, "diversity": 2, "informativeness": 2, "hallucination": 2}
+    with ChatServer(answer=lambda request: Say({"rubric_scores": best})) as server:
+        code, output, _ = run(clone, "fidelity.judged=6", f"endpoint.url={server.url}", "endpoint.model=judge", verb=("fidelity",))
+    assert code == 0, output
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    asked = metrics["judge/hallucination"]["n"]
+    assert 1 <= asked <= 6 and {f"judge/agreement/{axis}" for axis in ("consistency", "hallucination")} <= metrics.keys()
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    made = {stage["name"] for stage in manifest["stages"] if not stage["reused"]}
+    assert "judge" in made and made <= {"policy_episodes", "fidelity", "judge"}
+    code, output, _ = run(clone, "endpoint.model=judge", verb=("fidelity",))
+    assert code == 2 and "nothing asks an endpoint" in output
