@@ -132,16 +132,17 @@ def ablate(
     """
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
-        from flows.ablate import ablate_fidelity, chosen_variants, write_ablation
+        from flows.ablate import ablate_fidelity, check_figures, chosen_variants, full_size, write_ablation
 
         wanted = chosen_variants(variants, sizes)
+        check_figures(figure, curve)
         numbers = _numbers(seeds, "--seeds")
         quiet(debug)
         found = ablate_fidelity(settings, place, numbers, wanted)
         from flows.summary import print_ablation
 
         print_ablation(out, found)
-        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, root=place):
+        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, total=full_size(settings, place)):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
 
 
