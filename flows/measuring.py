@@ -183,11 +183,12 @@ def bench(
         settings, place = begin(config, overrides, root)
         from components.tracking.atomic import write_json
         from components.tracking.runs import checked_metrics
-        from flows.bench import bench_dream, check_name, newest_model, print_dream
+        from flows.bench import bench_dream, check_name, print_dream
+        from flows.models import find_model
         from flows.preflight import ensure_data
 
         check_name(name)
-        directory = model or newest_model(place)
+        directory = find_model(place, model)
         ensure_data(place, say, backbone=False, versioned=False)
         metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
         print_dream(out, metrics, settings.evaluation.confidence)
