@@ -18,7 +18,7 @@ from prefect import flow, get_run_logger
 from components.config import Config
 from components.errors import ConfigError
 from components.evaluation.ablation import FULL, differences, pooled, variants, varied
-from components.evaluation.ablation_figure import draw_ablation, draw_data_curve
+from components.evaluation.ablation_figure import FORMATS, draw_ablation, draw_data_curve
 from components.evaluation.intervals import Estimate
 from components.evaluation.judgements import read_judgements
 from components.evaluation.open_loop import Rehearsal, read_rehearsals
@@ -73,10 +73,23 @@ def chosen_variants(names: str, sizes: str) -> dict[str, Any]:
     return chosen | {name: changes for name, changes in variants([int(size) for size in numbers]).items() if name not in known}
 
 
+def full_size(config: Config, root: Path) -> int:
+    """Offline transitions that the full model may learn from."""
+    recorded = len(read_transitions(DataLayout(root / "data").trajectories("train")))
+    return min(recorded, config.experience_model.transitions or recorded)
+
+
+def check_figures(*paths: Path | None) -> None:
+    """Raises ConfigError for a figure in a format that there is not: better now than after hours."""
+    wrong = [path for path in paths if path is not None and path.suffix not in FORMATS]
+    if wrong:
+        raise ConfigError(f"{wrong[0]} is no figure's name.", f"Expected one that ends in {', '.join(FORMATS)}.", "Name the file so.")
+
+
 def write_ablation(
-    found: Mapping[str, Mapping[str, Estimate]], *, json_file: Path | None, figure: Path | None, curve: Path | None, root: Path
+    found: Mapping[str, Mapping[str, Estimate]], *, json_file: Path | None, figure: Path | None, curve: Path | None, total: int
 ) -> list[Path]:
-    """The files asked for; their paths."""
+    """The files asked for; their paths. Args: total: offline transitions that the full model learns from."""
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         values = {name: checked_metrics({metric: e.to_json() for metric, e in metrics.items()}) for name, metrics in found.items()}
@@ -84,7 +97,6 @@ def write_ablation(
     if figure is not None:
         draw_ablation(found, figure)
     if curve is not None:
-        total = len(read_transitions(DataLayout(root / "data").trajectories("train")))
         draw_data_curve(found, curve, total)
     return [path for path in (json_file, figure, curve) if path is not None]
 

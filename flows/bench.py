@@ -21,7 +21,7 @@ from components.config import Config
 from components.environments import make_adapter
 from components.environments.protocol import Environment
 from components.environments.recorded import replay
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError
 from components.evaluation.intervals import Estimate, exact, proportion
 from components.evaluation.speed import Work, speed_metrics
 from components.experience.experience_model import ExperienceModel
@@ -29,6 +29,7 @@ from components.experience.recorded import KeptDreamer, PlainDreamer, differing,
 from components.experience.replay_buffer import ReplayBuffer
 from components.records import Trajectory
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
+from flows.models import find_model
 from flows.summary import level
 from flows.threads import threads as using
 
@@ -66,7 +67,7 @@ def bench_dream(
         ExperienceModelError: the dream writes other tokens than plain `generate`.
         EnvironmentFailure: the real environment answers otherwise than recorded.
     """
-    directory = model or newest_model(root)
+    directory = find_model(root, model)
     say(f"Experience model: {directory}")
     contest = _prepare(config, DataLayout(root / "data"), directory, episodes)
     adapter = make_adapter(config.environment)
@@ -88,16 +89,6 @@ def bench_dream(
     metrics["tokens_identical_share"] = proportion(sum(identical), sum(work[DREAM].steps for work in done), config.evaluation.confidence)
     facts = {"episodes": episodes, "steps": done[0][DREAM].steps, "threads": threads, "rounds": rounds}
     return metrics | {name: exact(value) for name, value in facts.items()}
-
-
-def newest_model(root: Path) -> Path:
-    """The model of the experience-model stage finished last. Raises DataError if there is none."""
-    found = sorted((root / ".dreamgym" / "stages").glob("experience_model-*/stage.json"), key=lambda record: record.stat().st_mtime)
-    models = [record.parent / "model" for record in found if any((record.parent / "model").glob("*.safetensors"))]
-    if not models:
-        found_none = f"There is no finished experience model under {root / '.dreamgym' / 'stages'}."
-        raise DataError(found_none, next_step="Type `dreamgym retrain`, or name one with --model.")
-    return models[-1]
 
 
 def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> Contest:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from components.errors import PROMOTION_REFUSED
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, out, quiet, reported, say
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, out, prepared, quiet, reported, say
 from flows.measuring import verbs
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
@@ -46,16 +46,9 @@ def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root =
         dreamgym retrain --config configs/cpu.yaml seed=1 sim_to_real.budget=2000
     """
     with reported(debug, resumes=True):
-        settings, place = begin(config, overrides, root)
-        from flows.preflight import check_settings, ensure_data, require_repository, require_room
-        from flows.summary import print_run
-
-        require_repository(place)
-        require_room(place)
-        ensure_data(place, say, backbone=not settings.backbone.path)
-        check_settings(place, settings, config)
-        say("Starting (the libraries take some seconds to load) ...")
+        settings, place = prepared(config, overrides, root)
         from flows.retrain import retrain as flow
+        from flows.summary import print_run
 
         quiet(debug)
         began = time.monotonic()

@@ -21,8 +21,8 @@ from components.config import Config
 from components.environments import make_adapter
 from components.evaluation.axes import axes_metrics
 from components.evaluation.bound import bound_metrics
-from components.evaluation.fidelity import examined_policies, fidelity_metrics
-from components.evaluation.intervals import exact
+from components.evaluation.fidelity import EXAMINED, examined_policies, fidelity_metrics
+from components.evaluation.intervals import exact, proportion
 from components.evaluation.judge import VERSION, judge_transitions
 from components.evaluation.judgements import read_judgements, write_judgements
 from components.evaluation.open_loop import Rehearsal, open_loop_metrics, write_rehearsals
@@ -30,8 +30,8 @@ from components.experience.agreement import Replay, replay
 from components.experience.fidelity import measure
 from components.language.endpoint import Endpoint
 from components.policy.policy import Policy
-from components.policy.rollout import Stamp, play
-from components.records import Task, Trajectory
+from components.policy.rollout import Rollout, Stamp, play
+from components.records import Task
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions
@@ -77,9 +77,10 @@ def examine(config: Config, root: Path = Path()) -> Workspace:
 
 def policies_of(run: Workspace) -> dict[str, tuple[Path, str]]:
     """Name -> directory and hash of the policies that a dream is examined with."""
-    trained = {name: run.results[stage] for name, stage in (("cloned", "clone"), ("dreamed", "synthetic_rl"))}
-    found = {name: (result.outputs["policy"], result.output_hashes["policy"]) for name, result in trained.items()}
-    return {"untrained": (backbone_of(run), tree_hash(backbone_of(run))), **found}
+    trained = [run.results[stage] for stage in ("clone", "synthetic_rl")]
+    found = [(backbone_of(run), tree_hash(backbone_of(run)))]
+    found += [(result.outputs["policy"], result.output_hashes["policy"]) for result in trained]
+    return dict(zip(EXAMINED, found, strict=True))
 
 
 @flow(name="play-policies", validate_parameters=False)
@@ -102,8 +103,9 @@ def _play(run: Workspace, work: Path, policies: dict[str, Path]) -> Outcome:
     try:
         with decoding():
             for name, directory in policies.items():
-                episodes = _episodes(run, name, directory, world, tasks, run.config.environment.max_steps)
-                metrics[f"fidelity/real_success_rate/held_out/{name}"] = exact(sum(e.success for e in episodes) / len(episodes))
+                rollouts = _rollouts(run, name, directory, world, tasks, run.config.environment.max_steps)
+                episodes = [rollout.trajectory for rollout in rollouts]
+                metrics[f"fidelity/real_success_rate/held_out/{name}"] = proportion(sum(e.success for e in episodes), len(episodes))
                 steps += [replace(step, behaviour=name) for episode in episodes for step in episode.steps]
     finally:
         world.close()
@@ -111,14 +113,14 @@ def _play(run: Workspace, work: Path, policies: dict[str, Path]) -> Outcome:
     return Outcome({"episodes": "episodes.parquet"}, metrics, costs={"check_interactions": world.interactions})
 
 
-def _episodes(run: Workspace, name: str, directory: Path, world: Any, tasks: list[Task], max_steps: int) -> list[Trajectory]:
+def _rollouts(run: Workspace, name: str, directory: Path, world: Any, tasks: list[Task], max_steps: int) -> list[Rollout]:
     length, template = run.config.synthetic_rl.max_new_tokens, run.config.backbone.chat_template
     policy, stamp = Policy.load(directory, max_new_tokens=length, compute=run.compute, chat_template=template), Stamp(prefix=name)
-    played = []
+    played: list[Rollout] = []
     for start in range(0, len(tasks), ROWS):
         part, temperature = tasks[start : start + ROWS], run.config.synthetic_rl.temperature
         played += play(policy, world, part, max_steps=max_steps, temperature=temperature, seed=run.config.seed, stamp=stamp)
-    return [rollout.trajectory for rollout in played if rollout.trajectory.steps]
+    return played
 
 
 def examined_tasks(run: Workspace) -> list[Task]:
@@ -149,9 +151,10 @@ def _examine(run: Workspace, work: Path) -> Outcome:
     with decoding():
         judged = measure(model, buffer, adapter, trajectories(tasks, played))
         steps = min(OPEN_LOOP_STEPS, config.environment.max_steps)
-        parts = [(name, _episodes(run, name, directory, dream, tasks, steps)) for name, (directory, _) in policies_of(run).items()]
+        parts = [(name, _rollouts(run, name, directory, dream, tasks, steps)) for name, (directory, _) in policies_of(run).items()]
     buffer.close()
-    dreamed = [(name, episode) for name, episodes in parts for episode in episodes]
+    played_on = [(name, rollout) for name, rollouts in parts for rollout in rollouts]
+    dreamed = [(name, rollout.trajectory) for name, rollout in played_on if rollout.trajectory.steps]
     replays, spent = replay(adapter, [episode for _, episode in dreamed])
     rehearsals = [Rehearsal.of(name, found) for (name, _), found in zip(dreamed, replays, strict=True)]
     write_rehearsals(work / "rehearsals.jsonl", rehearsals)
@@ -162,6 +165,7 @@ def _examine(run: Workspace, work: Path) -> Outcome:
     metrics = fidelity_metrics(offline) | examined_policies(judged) | open_loop_metrics(rehearsals) | axes_metrics(offline)
     metrics |= bound_metrics([*offline, *judged], discount=config.synthetic_rl.discount, max_steps=config.environment.max_steps)
     metrics["fidelity/denied_successes"] = exact(len(denied))
+    metrics["fidelity/open_loop_unanswered"] = proportion(sum(rollout.unparsable for _, rollout in played_on), len(played_on))
     costs = {"check_interactions": spent, "tokens_generated": model.tokens}
     outputs = {"judgements": "judgements.parquet", "rehearsals": "rehearsals.jsonl", "denied": "denied.json"}
     return Outcome(outputs, metrics, costs=costs)

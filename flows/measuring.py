@@ -132,16 +132,17 @@ def ablate(
     """
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
-        from flows.ablate import ablate_fidelity, chosen_variants, write_ablation
+        from flows.ablate import ablate_fidelity, check_figures, chosen_variants, full_size, write_ablation
 
         wanted = chosen_variants(variants, sizes)
+        check_figures(figure, curve)
         numbers = _numbers(seeds, "--seeds")
         quiet(debug)
         found = ablate_fidelity(settings, place, numbers, wanted)
         from flows.summary import print_ablation
 
         print_ablation(out, found)
-        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, root=place):
+        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, total=full_size(settings, place)):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
 
 
@@ -182,11 +183,12 @@ def bench(
         settings, place = begin(config, overrides, root)
         from components.tracking.atomic import write_json
         from components.tracking.runs import checked_metrics
-        from flows.bench import bench_dream, check_name, newest_model, print_dream
+        from flows.bench import bench_dream, check_name, print_dream
+        from flows.models import find_model
         from flows.preflight import ensure_data
 
         check_name(name)
-        directory = model or newest_model(place)
+        directory = find_model(place, model)
         ensure_data(place, say, backbone=False, versioned=False)
         metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
         print_dream(out, metrics, settings.evaluation.confidence)

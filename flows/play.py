@@ -22,8 +22,8 @@ from components.environments import make_adapter
 from components.errors import ConfigError, DataError
 from components.experience.side_by_side import Witness
 from components.records import Task, Transition
-from components.tracking.stages import RECORD
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions
+from flows.models import find_model
 from flows.play_view import QUIET
 from flows.player import Player, Worlds, lines, pick
 from flows.screen import Screen
@@ -75,30 +75,6 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
                 if world is not None:
                     world.close()
             screen.save()
-
-
-def find_model(root: Path, named: Path | None) -> Path:
-    """The directory of the experience model: the one named, else that of the newest finished stage.
-
-    Raises:
-        DataError: the named one holds no weights, or no stage is finished.
-    """
-    if named is None:
-        stages = (root / ".dreamgym" / "stages").glob("experience_model-*")
-        finished = [stage for stage in stages if not stage.suffix and (stage / RECORD).is_file() and _has_weights(stage / "model")]
-        if not finished:
-            next_step = "Type `dreamgym retrain` first, or name a model's directory with --model."
-            raise DataError(f"There is no experience model below {root / '.dreamgym' / 'stages'}.", next_step=next_step)
-        return max(finished, key=lambda stage: (stage / RECORD).stat().st_mtime) / "model"
-    if not _has_weights(named):
-        found = f"{named} holds no experience model: {'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
-        hint = f"Type --model {named / 'model'}." if _has_weights(named / "model") else "Leave --model out to take the newest one."
-        raise DataError(found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint)
-    return named
-
-
-def _has_weights(directory: Path) -> bool:
-    return any(directory.glob("*.safetensors"))
 
 
 def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[Task]]:

@@ -11,13 +11,12 @@ from typing import Any
 
 from components.config import Config, ExperienceModelConfig
 from components.evaluation.axes import axes_metrics, axis_scores
-from components.evaluation.fidelity import examined_policies, fidelity_metrics
+from components.evaluation.fidelity import EXAMINED, examined_policies, fidelity_metrics
 from components.evaluation.intervals import Estimate, mean
 from components.evaluation.open_loop import Rehearsal, open_loop_metrics
 from components.experience.fidelity import Judgement
 
 FULL = "full"
-POLICIES = ("untrained", "cloned", "dreamed")
 _RECALL = ExperienceModelConfig.model_fields["recall"].default
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     FULL: {},
@@ -47,8 +46,8 @@ def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) 
 def pooled(judgements: Sequence[Judgement], rehearsals: Sequence[Rehearsal]) -> dict[str, Estimate]:
     """All metrics of one variant over all its seeds; the intervals are those of clusters by task, so seeds do not make them narrower
     than the tasks allow."""
-    offline = [j for j in judgements if j.transition.behaviour not in POLICIES]
-    policies = [j for j in judgements if j.transition.behaviour in POLICIES]
+    offline = [j for j in judgements if j.transition.behaviour not in EXAMINED]
+    policies = [j for j in judgements if j.transition.behaviour in EXAMINED]
     return fidelity_metrics(offline) | examined_policies(policies) | open_loop_metrics(rehearsals) | axes_metrics(offline)
 
 

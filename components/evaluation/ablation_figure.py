@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.evaluation.intervals import Estimate
-from components.evaluation.report_charts import INK, MUTED
+from components.evaluation.report_charts import COLOURS, INK, MUTED, blank_figure, quiet_axes
 
 Metrics = Mapping[str, Estimate]
 PANELS = {
@@ -21,13 +21,15 @@ PANELS = {
 """Metric -> title of its panel."""
 CURVE = ("fidelity/next_state_exact/determined", "fidelity/fact_recall", "fidelity/reward_recall", "fidelity/rollout_agreement/20")
 SIZE = "data-"
-_FULL, _OTHER = "#7b61c9", "#9aa5b4"
+_FULL, _OTHER = COLOURS["dreamed"], COLOURS["cloned"]
+FORMATS = (".png", ".svg", ".pdf")
 
 
 def draw_ablation(metrics: Mapping[str, Metrics], path: Path) -> None:
     """Bars of the variants that are no data size; the file's suffix says in which format (png, svg)."""
     names = [name for name in metrics if not name.startswith(SIZE)]
-    figure, panels = _figure(9.6, 0.9 + 0.62 * len(names)), [panel for panel in PANELS if any(panel in metrics[name] for name in names)]
+    panels = [panel for panel in PANELS if any(panel in metrics[name] for name in names)]
+    figure = blank_figure(9.6, 0.9 + 0.62 * len(names))
     for number, panel in enumerate(panels, start=1):
         axes = figure.add_subplot(2, (len(panels) + 1) // 2, number)
         for row, name in enumerate(names):
@@ -42,14 +44,14 @@ def draw_ablation(metrics: Mapping[str, Metrics], path: Path) -> None:
         axes.set_title(PANELS[panel], loc="left", fontsize=9, color=INK)
         axes.set_xlim(0, 1)
         axes.invert_yaxis()
-        _quiet(axes)
+        quiet_axes(axes)
     _save(figure, path)
 
 
 def draw_data_curve(metrics: Mapping[str, Metrics], path: Path, total: int) -> None:
     """Metrics against the offline transitions that the model learnt from; `total` is how many the full model had."""
     sizes = {int(name.removeprefix(SIZE)): name for name in metrics if name.startswith(SIZE)} | {total: "full"}
-    figure = _figure(7.2, 3.4)
+    figure = blank_figure(7.2, 3.4)
     axes = figure.add_subplot()
     for name in CURVE:
         points = [(size, metrics[variant][name]) for size, variant in sorted(sizes.items()) if metrics[variant][name].n]
@@ -61,21 +63,8 @@ def draw_data_curve(metrics: Mapping[str, Metrics], path: Path, total: int) -> N
     axes.minorticks_off()
     axes.set_xlabel("offline transitions", fontsize=9)
     axes.legend(fontsize=8, frameon=False)
-    _quiet(axes)
+    quiet_axes(axes)
     _save(figure, path)
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _quiet(axes: Any) -> None:
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(length=0, labelsize=8.5, colors=MUTED)
-    axes.set_axisbelow(True)
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -16,6 +16,8 @@ from components.evaluation.intervals import Estimate, clustered_proportion, prop
 from components.experience.agreement import Replay
 from components.experience.fidelity import Judgement
 
+EXAMINED = ("untrained", "cloned", "dreamed")
+"""The policies on whose real steps a dream is examined; there they are a judgement's behaviour."""
 CHANGE_CLASSES = ("changed_0", "changed_1_2", "changed_3_plus")
 Metrics = dict[str, Estimate]
 

@@ -30,7 +30,7 @@ class Bar:
 
 def bars_svg(bars: Sequence[Bar], width_inches: float = 8.2) -> str:
     """Horizontal bars of shares with their intervals; the value and its n stand at the right."""
-    figure = _figure(width_inches, 0.55 + 0.42 * len(bars))
+    figure = blank_figure(width_inches, 0.55 + 0.42 * len(bars))
     axes = figure.add_subplot()
     for row, bar in enumerate(bars):
         colour = COLOURS.get(bar.label, _DEFAULT)
@@ -43,7 +43,7 @@ def bars_svg(bars: Sequence[Bar], width_inches: float = 8.2) -> str:
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
     axes.invert_yaxis()
     axes.grid(axis="x", color=GRID, zorder=0)
-    _clean(axes)
+    quiet_axes(axes)
     axes.spines["bottom"].set_visible(False)
     return _svg(figure)
 
@@ -51,7 +51,7 @@ def bars_svg(bars: Sequence[Bar], width_inches: float = 8.2) -> str:
 def curves_svg(series: Mapping[str, Sequence[float]], columns: int = 2, width_inches: float = 8.2, rate: bool = False) -> str:
     """One small panel a series, value against iteration from 1; a `rate` panel goes from 0 to 1."""
     rows = math.ceil(len(series) / columns)
-    figure = _figure(width_inches, 2.0 * rows + 0.2)
+    figure = blank_figure(width_inches, 2.0 * rows + 0.2)
     for number, (name, values) in enumerate(series.items(), start=1):
         axes = figure.add_subplot(rows, columns, number)
         steps = range(1, len(values) + 1)
@@ -63,7 +63,7 @@ def curves_svg(series: Mapping[str, Sequence[float]], columns: int = 2, width_in
         if rate:
             axes.set_ylim(-0.03, 1.03)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
-        _clean(axes)
+        quiet_axes(axes)
     return _svg(figure)
 
 
@@ -77,13 +77,15 @@ def spark(values: Sequence[float], width: int = 40) -> str:
     return "".join(_BLOCKS[round((value - low) / span * 7)] if math.isfinite(value) else " " for value in shown)
 
 
-def _figure(width: float, height: float) -> Any:
+def blank_figure(width: float, height: float) -> Any:
+    """An empty figure of that many inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _clean(axes: Any) -> None:
+def quiet_axes(axes: Any) -> None:
+    """Axes without frame and ticks."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(GRID)

@@ -104,13 +104,13 @@ class ReplayBuffer:
         """For each (state, action), its k demonstrations, the most similar first; `episodes` names each query's own episode."""
         if not self.config.k or self._index is None or not queries:
             return [[] for _ in queries]
-        vectors = encode_steps(self.encoder, queries, self.config.action_weight)
+        vectors = self._encode(queries)
         rows = self._index.nearest(vectors, self.config.k + _SPARE)
         return [self._others(row, own) for row, own in zip(rows, episodes, strict=True)]
 
     def vectors(self) -> np.ndarray:
         """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index from."""
-        return encode_steps(self.encoder, list(self._number_of), self.config.action_weight)
+        return self._encode(list(self._number_of))
 
     def neighbours_found(self, queries: Sequence[Step]) -> tuple[int, int]:
         """(found, asked): of the exact k nearest steps of each query, how many the index finds; the rest is its approximation."""
@@ -118,7 +118,7 @@ class ReplayBuffer:
             return 0, 0
         exact = ExactIndex(2 * self.encoder.dimensions)
         exact.add(self.vectors())
-        return neighbours_found(self._index, exact, encode_steps(self.encoder, queries, self.config.action_weight), self.config.k)
+        return neighbours_found(self._index, exact, self._encode(queries), self.config.k)
 
     def close(self) -> None:
         """Free the index."""
@@ -170,7 +170,7 @@ class ReplayBuffer:
             if sum(self.transitions[other].next_state == transition.next_state for other in followers) < COPIES:
                 followers.append(number)
                 self._held += 1
-        index.add(encode_steps(self.encoder, fresh, self.config.action_weight))
+        index.add(self._encode(fresh))
         self._index = index
 
     def _arrange(self, stored: Path | None = None, rebuild: bool = False) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from builders import make_model
-from rich.console import Console
 from typer.testing import CliRunner
 
 from components.environments.recorded import replay
@@ -19,8 +18,7 @@ from components.language.tokenizer import Vocabulary
 from components.records import Trajectory
 from components.trajectories.collect import collect, plan
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
-from flows import cli, command
-from flows.settings import DEFAULTS
+from flows import cli
 
 FIGURES = {
     "dream/steps_per_second", "dream/tokens_per_second",
@@ -32,12 +30,8 @@ FIGURES = {
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
+def run(quiet_process):
     """Run a command line in this process."""
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
-    for name, value in DEFAULTS.items():
-        monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
@@ -105,7 +99,7 @@ def test_without_a_model_the_user_is_told_what_to_type(run, repository):
 
 def test_a_directory_without_weights_and_an_unknown_benchmark_are_named(run, repository, tmp_path):
     done = run("bench", "dream", "--root", repository, "--model", tmp_path)
-    assert done.exit_code == 1 and "holds no weights" in done.output
+    assert done.exit_code == 1 and "holds no experience model: no *.safetensors in it" in done.output
     done = run("bench", "sleep", "--root", repository)
     assert done.exit_code == ConfigError.exit_code and "There is no benchmark 'sleep'" in done.output and "dream" in done.output
 

@@ -21,12 +21,8 @@ DREAMGYM = [sys.executable, "-m", "flows.cli"]
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
+def run(quiet_process):
     """Run a command line in this process, with the settings of the process restored afterwards."""
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
-    for name, value in DEFAULTS.items():
-        monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 

@@ -27,11 +27,10 @@ from components.trajectories.store import (
     write_tasks,
     write_transitions,
 )
-from flows import cli, command, measuring
+from flows import cli, measuring
 from flows.collect import choose_tasks
 from flows.experience_model import kept_below
 from flows.index import index_log, whole_log
-from flows.settings import DEFAULTS
 from flows.synthetic_rl import dream_of
 
 CHROMA = ["retrieval.index=chroma", "retrieval.dimensions=64", "retrieval.k=2"]
@@ -153,12 +152,8 @@ def test_recall_is_a_metric_where_the_index_is_approximate(root):
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path, root):
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
+def run(monkeypatch, quiet_process, root):
     monkeypatch.setattr(measuring, "out", Console(width=400))
-    for name, value in DEFAULTS.items():
-        monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(cli.app, ["index", "--root", str(root), *arguments])
 
 

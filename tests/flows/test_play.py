@@ -18,11 +18,11 @@ from components.experience.replay_buffer import ReplayBuffer
 from components.experience.side_by_side import End, Playthrough, Witness, compare
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
-from flows import cli, command
-from flows.play import examples, find_model, find_task, read_actions
+from flows import cli
+from flows.models import find_model
+from flows.play import examples, find_task, read_actions
 from flows.player import Player, Source, Worlds, lines, pick
 from flows.screen import Screen
-from flows.settings import DEFAULTS
 
 EMPTY = "Holding nothing."
 
@@ -308,11 +308,7 @@ def repository(tmp_path, tasks, played):
 
 
 @pytest.fixture
-def run(monkeypatch, repository):
-    monkeypatch.setenv("PREFECT_HOME", str(repository / "prefect"))
-    monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
-    for name, value in DEFAULTS.items():
-        monkeypatch.setenv(name, value)
+def run(quiet_process, repository):
     fixed = ["--root", str(repository), "evaluation.tasks=1", "experience_model.max_new_tokens=8"]
     return lambda *arguments, **more: CliRunner().invoke(cli.app, ["play", *map(str, arguments), *fixed], **more)
 

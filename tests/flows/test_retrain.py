@@ -134,11 +134,15 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
     }  # fmt: skip
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
     assert {"bound/value", "fidelity/denied_successes", "fidelity/next_state_exact/untrained"} <= metrics.keys()
+    assert metrics["fidelity/open_loop_unanswered"]["n"] == 9  # three policies dream three tasks each
+    assert metrics["fidelity/real_success_rate/held_out/untrained"]["n"] == 3
 
 
 def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone, first):
     code, output, seconds = run(clone, verb=("ablate", "fidelity", "--variants", "no-reasonning"))
     assert code == 2 and "no-reasonning" in output and "no-reasoning" in output and seconds < 60
+    code, output, seconds = run(clone, verb=("ablate", "fidelity", "--figure=bars.xyz"))
+    assert code == 2 and "bars.xyz" in output and ".png" in output and seconds < 60
 
 
 def test_a_language_model_judges_some_steps_of_the_examination(clone, first):

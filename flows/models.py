@@ -1,0 +1,32 @@
+"""Which experience model a command looks at: the one that was named, else the newest that a stage has finished."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.errors import DataError
+from components.tracking.stages import RECORD
+
+
+def find_model(root: Path, named: Path | None) -> Path:
+    """The directory of the experience model: the one named, else that of the newest finished stage.
+
+    Raises:
+        DataError: the named one holds no weights, or no stage is finished.
+    """
+    if named is None:
+        stages = (root / ".dreamgym" / "stages").glob("experience_model-*")
+        finished = [stage for stage in stages if not stage.suffix and (stage / RECORD).is_file() and _has_weights(stage / "model")]
+        if not finished:
+            next_step = "Type `dreamgym retrain` first, or name a model's directory with --model."
+            raise DataError(f"There is no finished experience model under {root / '.dreamgym' / 'stages'}.", next_step=next_step)
+        return max(finished, key=lambda stage: (stage / RECORD).stat().st_mtime) / "model"
+    if not _has_weights(named):
+        found = f"{named} holds no experience model: {'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
+        hint = f"Type --model {named / 'model'}." if _has_weights(named / "model") else "Leave --model out to take the newest one."
+        raise DataError(found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint)
+    return named
+
+
+def _has_weights(directory: Path) -> bool:
+    return any(directory.glob("*.safetensors"))
