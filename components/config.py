@@ -94,9 +94,9 @@ class PretrainConfig(Section):
 
     tasks: int = Field(2000, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
     sizes: list[int] = Field(
-        default_factory=lambda: [8, 20],
+        default_factory=lambda: [8, 8, 20],
         min_length=1,
-        description="Receptacles, and as many objects, of its generated worlds, in equal parts: one backbone for small and large ones.",
+        description="Receptacles, and as many objects, of its generated worlds, in equal parts (a size named twice has two): one backbone for all.",
     )
     max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
     copy_tokens: int = Field(
@@ -106,7 +106,7 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(2_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
-    tokens: int = Field(20_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(26_000_000, ge=1, description="Tokens trained on, all passes together.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
