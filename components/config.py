@@ -96,7 +96,7 @@ class PretrainConfig(Section):
     sizes: list[int] = Field(
         default_factory=lambda: [8, 8, 20],
         min_length=1,
-        description="Receptacles, and as many objects, of its generated worlds, in equal parts (a size named twice has two): one backbone for all.",
+        description="Receptacles, and as many objects, of its generated worlds, in equal parts; a size named twice has two.",
     )
     max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
     copy_tokens: int = Field(
