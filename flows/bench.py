@@ -29,7 +29,7 @@ from components.experience.recorded import KeptDreamer, PlainDreamer, Written, d
 from components.experience.replay_buffer import ReplayBuffer
 from components.records import Trajectory
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
-from flows.models import find_model
+from flows.models import find_model, lessons
 from flows.summary import level
 from flows.threads import threads as using
 
@@ -101,7 +101,7 @@ def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> C
         cure = f"Give --episodes {len(known)}, or record more with `dreamgym collect`."
         raise ConfigError(f"--episodes is {count}.", f"The fidelity set has {len(known)}.", cure)
     buffer = ReplayBuffer(config.retrieval, hidden=held_out(data))
-    buffer.add(read_transitions(data.trajectories("train")))
+    buffer.add(lessons(config, data))
     return Contest(model, buffer, [known[number * len(known) // count] for number in range(count)])
 
 

@@ -139,10 +139,6 @@ class Knowledge:
         failed = next((place for place, need in enumerate(found) if not need.holds), len(found))
         return found[: failed + 1]
 
-    def obstacle(self, action: str) -> str:
-        """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
-        return next((need.no for need in self.needs(action) if not need.holds), "")
-
 
 def _named(things: Iterable[str]) -> str:
     return " ".join(things) or "nothing"
