@@ -106,7 +106,7 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(2_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
-    tokens: int = Field(26_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(28_000_000, ge=1, description="Tokens trained on, all passes together.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")

@@ -53,6 +53,8 @@ SEED_OFFSET = 1000
 BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 2, "random": 1}
 AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
+AGENT_TIMES = 2
+"""How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens otherwise."""
 SINGLE_WORDS, LONGEST_LIST = 0.25, 10
 """Share of the comparing exercise with single words, and the longest list of the rest."""
 POOL_EPISODES = 500
@@ -128,7 +130,7 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
-    examples += [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
+    examples += AGENT_TIMES * [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
     buffer.close()
     return examples
 
