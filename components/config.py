@@ -106,7 +106,7 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(2_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
-    tokens: int = Field(28_000_000, ge=1, description="Tokens trained on, all passes together.")
+    tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
@@ -132,6 +132,7 @@ class LoraConfig(Section):
 class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
+    path: str = Field("", description="Directory with the causal LM that it starts from, in safetensors; empty: the policy's backbone.")
     epochs: float = Field(1.0, gt=0, description="Passes over the offline transitions.")
     behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
         default_factory=list, description="Whose offline episodes it learns from and retrieves (ablation); empty: everybody's."

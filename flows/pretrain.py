@@ -7,6 +7,9 @@ their own; those that `data/` holds out (the fidelity set and the test split) ar
 
     dreamgym pretrain --config configs/quick.yaml
 
+With `--to DIRECTORY` it is written there and data/ stays as it is; `pretrain.tokens=0` makes one that has seen no trajectory at all
+and knows the exercises alone, for ablations whose variants shall learn everything else from the offline data.
+
 With `backbone.path` it goes on from that model with its vocabulary, on further games if `pretrain.seed` is another one:
 
     dreamgym pretrain backbone.path=data/backbone pretrain.seed=1 pretrain.copy_tokens=0 pretrain.tokens=5000000
@@ -62,13 +65,13 @@ POOL_EPISODES = 500
 
 
 @flow(name="pretrain", validate_parameters=False)
-def pretrain(config: Config, root: Path = Path()) -> Path:
-    """Corpus, vocabulary, examples, training, card; returns data/backbone."""
-    work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
+def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Path:
+    """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or data/backbone."""
     layout = DataLayout(root / "data")
+    work, target = root / ".dreamgym" / "pretrain", to or layout.backbone
     episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
     vocabulary = learn_vocabulary(config, _whole(episodes))
-    examples = render(config, vocabulary, _whole(episodes), root)
+    examples = render(config, vocabulary, _whole(episodes), root) if config.pretrain.tokens else []
     return train(config, vocabulary, _whole(examples), work, target)
 
 
@@ -157,7 +160,8 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
-        record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
+        text: dict[str, Any] = {"total_tokens": settings.tokens, "checkpoint": work / "checkpoint.pt"}
+        record = supervised_finetune(model, examples, **text, **common) if examples else TrainingRecord()
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = {**_card(config, model, examples, record), "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")

@@ -170,8 +170,9 @@ class Workspace:
         return values | ({"gradient_checkpointing": self.compute.gradient_checkpointing} if training else {})
 
     def slice(self, *sections: str) -> dict[str, Any]:
-        """The named sections of the config as plain values, without what changes no result: how many workers, where an encoder lies."""
+        """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
         values.get("environment", {}).pop("workers", None)
         values.get("retrieval", {}).pop("encoder_path", None)
+        values.get("experience_model", {}).pop("path", None)
         return values
