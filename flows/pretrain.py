@@ -58,8 +58,8 @@ AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
 AGENT_TIMES = 2
 """How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens otherwise."""
-SINGLE_WORDS, LONGEST_LIST = 0.25, 10
-"""Share of the comparing exercise with single words, and the longest list of the rest."""
+SINGLE_WORDS, LONGEST_LIST, LONGEST_REHEARSED = 0.25, 10, 20
+"""Share of the comparing exercise with single words, the longest list of the rest, and that of what is mixed into the text."""
 POOL_EPISODES = 500
 """Episodes, of all sizes, whose transitions serve as demonstrations in pretraining."""
 
@@ -160,8 +160,9 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
-        text: dict[str, Any] = {"total_tokens": settings.tokens, "checkpoint": work / "checkpoint.pt"}
-        record = supervised_finetune(model, examples, **text, **common) if examples else TrainingRecord()
+        mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
+        text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + settings.rehearsal)), "checkpoint": work / "checkpoint.pt"}
+        record = supervised_finetune(model, mixed, **text, **common) if examples else TrainingRecord()
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = {**_card(config, model, examples, record), "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
@@ -182,6 +183,15 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
     if settings.edit_tokens:
         found["editing"] = edit_examples(vocabulary, settings.edit_tokens, settings.seed)
     return found
+
+
+def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
+    """Comparing and editing again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
+    settings, share = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
+    if not share:
+        return []
+    compared = compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
+    return compared + edit_examples(vocabulary, share, settings.seed + 1)
 
 
 def _history(started: Path) -> list[dict[str, Any]]:

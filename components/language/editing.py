@@ -27,7 +27,7 @@ def edit_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Exampl
     One round in three only loses words, one only gains some, one does both. The loss is on the result alone, its end included.
     """
     rng = random.Random(f"editing/{seed}")
-    signs = {text: _behind(vocabulary, text) for text in (", less", ", more", ", now", ",", " nothing")}
+    signs = {text: vocabulary.behind(text) for text in (", less", ", more", ", now", ",", " nothing")}
     taken = {vocabulary.marker_id(marker) for marker in MARKERS}.union(*signs.values())
     words = [index for index in range(len(vocabulary)) if index not in taken]
     examples: list[Example] = []
@@ -54,8 +54,3 @@ def _round(rng: random.Random, pool: list[int], signs: dict[str, list[int]]) -> 
     asked = listed + (signs[", less"] + less if less else []) + (signs[", more"] + more if more else []) + signs[", now"]
     left = [word for word in listed if word not in less] + more
     return asked, (left or signs[" nothing"]) + signs[","]
-
-
-def _behind(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Tokens of `text` behind a word."""
-    return vocabulary.encode([f"x{text}"])[len(vocabulary.encode(["x"])) :]

@@ -56,3 +56,13 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
     assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
     assert len(load_backbone(made)[1]) == len(VOCABULARY)
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_exercises_are_rehearsed_among_the_text():
+    config = load_config(None, ["pretrain.rehearsal=0.2"])
+    mixed = pretrain.rehearsal(config, VOCABULARY, 100_000)
+    assert 20_000 <= sum(map(len, mixed)) <= 22_000
+    assert pretrain.rehearsal(load_config(None, ["pretrain.rehearsal=0"]), VOCABULARY, 100_000) == []
+    small = load_config(None, ["pretrain.copy_tokens=0", "pretrain.compare_tokens=9000", "pretrain.edit_tokens=9000"])
+    first = [example.segments[0].tokens for examples in pretrain.exercises(small, VOCABULARY).values() for example in examples]
+    assert first and not [example for example in mixed if example.segments[0].tokens in first]
