@@ -144,13 +144,14 @@ def require_backbone(config: Config) -> None:
 
 
 def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
-    """`backbone` and `pretrain` must be what made `data/backbone`; one without a card is taken as it is."""
+    """`backbone` and `pretrain` must be what `data/backbone` was begun with, whatever followed; one without a card is taken as it is."""
     path = DataLayout(root / "data").backbone / "card.json"
     if config.backbone.path or not path.is_file():
         return
     try:
         card = json.loads(path.read_text())
-        sections = {section: dict(card[section]) for section in ("backbone", "pretrain")}
+        first = [*card.get("went_on_from", []), card][0]
+        sections = {section: dict(first[section]) for section in ("backbone", "pretrain")}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {error!r}", "Expected the card of pretrain.", "Type `dvc checkout data.dvc`.") from None
     pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]
