@@ -94,9 +94,9 @@ class PretrainConfig(Section):
 
     tasks: int = Field(2000, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
     sizes: list[int] = Field(
-        default_factory=lambda: [8, 20],
+        default_factory=lambda: [8, 8, 20],
         min_length=1,
-        description="Receptacles, and as many objects, of its generated worlds, in equal parts: one backbone for small and large ones.",
+        description="Receptacles, and as many objects, of its generated worlds, in equal parts; a size named twice has two.",
     )
     max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
     copy_tokens: int = Field(
@@ -105,7 +105,9 @@ class PretrainConfig(Section):
     compare_tokens: int = Field(
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
-    tokens: int = Field(20_000_000, ge=1, description="Tokens trained on, all passes together.")
+    edit_tokens: int = Field(2_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
+    tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
+    rehearsal: float = Field(0.1, ge=0, le=1, description="Tokens of comparing and editing mixed into the text, for each of its own.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
@@ -131,6 +133,7 @@ class LoraConfig(Section):
 class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
+    path: str = Field("", description="Directory with the causal LM that it starts from, in safetensors; empty: the policy's backbone.")
     epochs: float = Field(1.0, gt=0, description="Passes over the offline transitions.")
     behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
         default_factory=list, description="Whose offline episodes it learns from and retrieves (ablation); empty: everybody's."

@@ -1,9 +1,9 @@
 """Benchmarks that anyone can repeat: `dreamgym bench dream --json bench.json`.
 
 No Prefect here: its server would take part of the very cores that are measured. All contestants do the same recorded steps in
-the same run: our dream, the same model through transformers' `generate` with the full prompt of every step, and the real
-environment, stock and with our caches, each in one process. Loading a game and starting it counts as work of the real
-environment, as reading the task does in a dream.
+the same run: our dream; the same model through transformers' `generate` with the full prompt of every step, all episodes in one
+call and one step in a call; the real environment, stock and with our caches. Each has one process. Loading a game and starting
+it counts as work of the real environment, as reading the task does in a dream.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from components.errors import ConfigError
 from components.evaluation.intervals import Estimate, exact, proportion
 from components.evaluation.speed import Work, speed_metrics
 from components.experience.experience_model import ExperienceModel
-from components.experience.recorded import KeptDreamer, PlainDreamer, differing, once_greedily
+from components.experience.recorded import KeptDreamer, PlainDreamer, Written, differing, once_greedily
 from components.experience.replay_buffer import ReplayBuffer
 from components.records import Trajectory
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
-from flows.models import find_model
+from flows.models import find_model, lessons
 from flows.summary import level
 from flows.threads import threads as using
 
 BENCHMARKS = ("dream",)
 DREAM, PLAIN, STOCK, CACHED = "dream", "plain_generate", "stock_environment", "cached_environment"
+SINGLE = "single_generate"
+"""One call of `generate` for one step of one episode, as a loop over an environment makes them; a sample of the steps."""
 STOCK_EVERY = 4
 """Steps of the dream between two episodes of the stock environment, which takes a second or more for each."""
 
@@ -83,7 +85,7 @@ def bench_dream(
             work, same = _round(contest, worlds, number)
             done.append(work)
             identical.append(same)
-            ratios = ", ".join(f"{_speedup(work, name):.1f} x {name}" for name in (PLAIN, STOCK, CACHED))
+            ratios = ", ".join(f"{_speedup(work, name):.1f} x {name}" for name in (PLAIN, SINGLE, STOCK, CACHED))
             say(f"round {number + 1} of {rounds}: {ratios}")
     metrics = speed_metrics(done, DREAM, config.evaluation.confidence)
     metrics["tokens_identical_share"] = proportion(sum(identical), sum(work[DREAM].steps for work in done), config.evaluation.confidence)
@@ -99,13 +101,13 @@ def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> C
         cure = f"Give --episodes {len(known)}, or record more with `dreamgym collect`."
         raise ConfigError(f"--episodes is {count}.", f"The fidelity set has {len(known)}.", cure)
     buffer = ReplayBuffer(config.retrieval, hidden=held_out(data))
-    buffer.add(read_transitions(data.trajectories("train")))
+    buffer.add(lessons(config, data))
     return Contest(model, buffer, [known[number * len(known) // count] for number in range(count)])
 
 
 def _round(contest: Contest, worlds: Mapping[str, Environment], number: int) -> tuple[dict[str, Work], int]:
     """All episodes once, step by step in turns; who goes first alternates. Also: how many answers were the same."""
-    work = {name: Work() for name in (DREAM, PLAIN, *worlds)}
+    work = {name: Work() for name in (DREAM, PLAIN, SINGLE, *worlds)}
     with work[DREAM].timed():
         kept = KeptDreamer(contest.model, contest.buffer, contest.episodes)
     with work[PLAIN].timed():
@@ -113,17 +115,24 @@ def _round(contest: Contest, worlds: Mapping[str, Environment], number: int) -> 
     dreamers: list[tuple[str, Any]] = [(DREAM, kept), (PLAIN, plain)]
     identical = 0
     for step in range(contest.steps):
-        written: dict[str, dict[int, list[int]]] = {}
+        written: dict[str, Written] = {}
         for name, dreamer in dreamers[:: 1 if (step + number) % 2 else -1]:
             with work[name].timed():
                 written[name] = dreamer.step(step)
-            work[name].steps += len(written[name])
-            work[name].tokens += sum(map(len, written[name].values()))
+            _count(work[name], written[name])
         identical += len(written[DREAM]) - differing(contest.model, plain.prompts, written[DREAM], written[PLAIN])
+        with work[SINGLE].timed():
+            alone = plain.one(step, number * contest.steps + step)
+        _count(work[SINGLE], alone)
         if step % STOCK_EVERY == 0:
             turn = (number * contest.steps + step) // STOCK_EVERY
             _play(worlds, work, contest.episodes[turn * 7 % len(contest.episodes)])
     return work, identical
+
+
+def _count(work: Work, written: Written) -> None:
+    work.steps += len(written)
+    work.tokens += sum(map(len, written.values()))
 
 
 def _play(worlds: Mapping[str, Environment], work: Mapping[str, Work], episode: Trajectory) -> None:
@@ -160,7 +169,8 @@ def print_dream(console: Console, metrics: Mapping[str, Estimate], confidence: f
 
 LABELS = {
     DREAM: "dream (kept cache)",
-    PLAIN: "plain generate",
+    PLAIN: "plain generate, all episodes in a call",
+    SINGLE: "plain generate, one step in a call",
     STOCK: "real environment, stock",
     CACHED: "real environment, our caches",
 }

@@ -7,6 +7,7 @@ The verbs that measure are in `measuring.py`, what all share in `command.py`.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -123,7 +124,13 @@ def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root 
 
 
 @app.command()
-def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def pretrain(
+    overrides: Overrides = None,
+    to: Annotated[Path | None, typer.Option(help="Write it to this directory and leave data/ as it is.")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
     """Make the small backbone that both models start from (an hour or two of two cores) and version it with the data.
 
     A fresh clone does not need it: its backbone comes with the data. An interrupted one goes on where it was.
@@ -131,6 +138,8 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
     Example:
 
         dreamgym pretrain pretrain.tokens=20000000
+
+        dreamgym pretrain pretrain.tokens=0 --to models/exercised
     """
     with reported(debug, resumes=True):
         settings, place = begin(config, overrides, root)
@@ -144,7 +153,10 @@ def pretrain(overrides: Overrides = None, config: ConfigFile = None, root: Root 
         from flows.pretrain import pretrain as flow
 
         quiet(debug)
-        target = flow(settings, place)
+        target = flow(settings, place, to)
+        if to is not None:
+            out.print(f"Backbone: {target} (how it was made: card.json). data/ is as it was.", soft_wrap=True)
+            return
         version = snapshot(place)
         push(place)
         out.print(f"Backbone: {target} (how it was made: card.json). DVC hash of data/: {version.hash}", soft_wrap=True)

@@ -35,8 +35,13 @@ CODE = ["flows.experience_model"]
 
 
 def backbone_of(run: Workspace) -> Path:
-    """Where the pretrained model is."""
+    """Where the pretrained model of the policies is."""
     return Path(run.config.backbone.path) if run.config.backbone.path else run.data.backbone
+
+
+def start_of(run: Workspace) -> Path:
+    """Where the model is that the experience model starts from."""
+    return Path(run.config.experience_model.path) if run.config.experience_model.path else backbone_of(run)
 
 
 def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
@@ -79,7 +84,7 @@ def encoder_of(run: Workspace) -> dict[str, str]:
 def fine_tune_experience_model(run: Workspace) -> StageResult:
     """The experience model, and `fidelity/*` of its single steps."""
     validated = run.results["validate"].output_hashes
-    inputs = {"backbone": tree_hash(backbone_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
+    inputs = {"backbone": tree_hash(start_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
     inputs |= encoder_of(run)
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
     config |= run.computing(training=True) | {"chat_template": run.config.backbone.chat_template}
@@ -91,7 +96,7 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
     config, adapter, episodes = run.config, make_adapter(run.config.environment), lessons_of(run)
     buffer = buffer_of(run, episodes)
-    backbone, vocabulary = load_backbone(backbone_of(run), run.compute.device, chat_template=config.backbone.chat_template)
+    backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
     taught, teaching = teach(config, run.root, work, vocabulary, episodes)
     examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())

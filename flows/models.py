@@ -1,11 +1,15 @@
-"""Which experience model a command looks at: the one that was named, else the newest that a stage has finished."""
+"""What a command looks at outside a run: the experience model that was named, else the newest one, and what such a model remembers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from components.config import Config
 from components.errors import DataError
+from components.experience.dataset import chosen
+from components.records import Transition
 from components.tracking.stages import RECORD
+from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 
 
 def find_model(root: Path, named: Path | None) -> Path:
@@ -26,6 +30,12 @@ def find_model(root: Path, named: Path | None) -> Path:
         hint = f"Type --model {named / 'model'}." if _has_weights(named / "model") else "Leave --model out to take the newest one."
         raise DataError(found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint)
     return named
+
+
+def lessons(config: Config, data: DataLayout) -> list[Transition]:
+    """The offline transitions that a model of this config has learnt from and retrieves. Raises DataError if they are missing."""
+    episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
+    return [step for episode in chosen(episodes, config.experience_model, config.seed) for step in episode.steps]
 
 
 def _has_weights(directory: Path) -> bool:

@@ -22,8 +22,8 @@ from components.environments import make_adapter
 from components.errors import ConfigError, DataError
 from components.experience.side_by_side import Witness
 from components.records import Task, Transition
-from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions
-from flows.models import find_model
+from components.trajectories.store import DataLayout, held_out, read_tasks
+from flows.models import find_model, lessons
 from flows.play_view import QUIET
 from flows.player import Player, Worlds, lines, pick
 from flows.screen import Screen
@@ -61,7 +61,7 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
     from flows.threads import decoding
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
-    known = read_transitions(layout.trajectories("train"))
+    known = lessons(config, layout)
     with decoding():
         dream = dream_of(directory, config, known, [], held_out(layout), root)
         real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)

@@ -132,25 +132,26 @@ def require_device(config: Config) -> None:
 
 
 def require_backbone(config: Config) -> None:
-    """Raise ConfigError if `backbone.path` names no directory with a model: a run hashes its files, so a hub name is none."""
-    path = Path(config.backbone.path)
-    if not config.backbone.path or any(path.glob("*.safetensors")):
-        return
-    raise ConfigError(
-        f"backbone.path is {str(path)!r}: {'it holds no *.safetensors' if path.is_dir() else 'there is no such directory'}.",
-        "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot be used, nothing is downloaded.",
-        "Mend the path, download the model first (`hf download NAME --local-dir models/base`), or leave backbone.path empty.",
-    )
+    """Raise ConfigError if a `path` of the config names no directory with a model: a run hashes its files, so a hub name is none."""
+    for section, named in (("backbone", config.backbone.path), ("experience_model", config.experience_model.path)):
+        path = Path(named)
+        if named and not any(path.glob("*.safetensors")):
+            raise ConfigError(
+                f"{section}.path is {named!r}: {'it holds no *.safetensors' if path.is_dir() else 'there is no such directory'}.",
+                "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot be used, nothing is downloaded.",
+                f"Mend the path, download the model first (`hf download NAME --local-dir models/base`), or leave {section}.path empty.",
+            )
 
 
 def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
-    """`backbone` and `pretrain` must be what made `data/backbone`; one without a card is taken as it is."""
+    """`backbone` and `pretrain` must be what `data/backbone` was begun with, whatever followed; one without a card is taken as it is."""
     path = DataLayout(root / "data").backbone / "card.json"
     if config.backbone.path or not path.is_file():
         return
     try:
         card = json.loads(path.read_text())
-        sections = {section: dict(card[section]) for section in ("backbone", "pretrain")}
+        first = [*card.get("went_on_from", []), card][0]
+        sections = {section: dict(first[section]) for section in ("backbone", "pretrain")}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {error!r}", "Expected the card of pretrain.", "Type `dvc checkout data.dvc`.") from None
     pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]

@@ -7,6 +7,9 @@ their own; those that `data/` holds out (the fidelity set and the test split) ar
 
     dreamgym pretrain --config configs/quick.yaml
 
+With `--to DIRECTORY` it is written there and data/ stays as it is; `pretrain.tokens=0` makes one that has seen no trajectory at all
+and knows the exercises alone, for ablations whose variants shall learn everything else from the offline data.
+
 With `backbone.path` it goes on from that model with its vocabulary, on further games if `pretrain.seed` is another one:
 
     dreamgym pretrain backbone.path=data/backbone pretrain.seed=1 pretrain.copy_tokens=0 pretrain.tokens=5000000
@@ -34,6 +37,7 @@ from components.language.backbone import build_backbone, load_backbone, save_mod
 from components.language.comparing import compare_examples
 from components.language.compute import compute_of
 from components.language.copying import copy_examples
+from components.language.editing import edit_examples
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune
@@ -52,20 +56,22 @@ SEED_OFFSET = 1000
 BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 2, "random": 1}
 AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
-SINGLE_WORDS, LONGEST_LIST = 0.25, 10
-"""Share of the comparing exercise with single words, and the longest list of the rest."""
+AGENT_TIMES = 2
+"""How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens otherwise."""
+SINGLE_WORDS, LONGEST_LIST, LONGEST_REHEARSED = 0.25, 10, 20
+"""Share of the comparing exercise with single words, the longest list of the rest, and that of what is mixed into the text."""
 POOL_EPISODES = 500
 """Episodes, of all sizes, whose transitions serve as demonstrations in pretraining."""
 
 
 @flow(name="pretrain", validate_parameters=False)
-def pretrain(config: Config, root: Path = Path()) -> Path:
-    """Corpus, vocabulary, examples, training, card; returns data/backbone."""
-    work, target = root / ".dreamgym" / "pretrain", root / "data" / "backbone"
+def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Path:
+    """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or data/backbone."""
     layout = DataLayout(root / "data")
+    work, target = root / ".dreamgym" / "pretrain", to or layout.backbone
     episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
     vocabulary = learn_vocabulary(config, _whole(episodes))
-    examples = render(config, vocabulary, _whole(episodes), root)
+    examples = render(config, vocabulary, _whole(episodes), root) if config.pretrain.tokens else []
     return train(config, vocabulary, _whole(examples), work, target)
 
 
@@ -127,7 +133,7 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
     examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
-    examples += [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
+    examples += AGENT_TIMES * [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
     buffer.close()
     return examples
 
@@ -154,7 +160,9 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
-        record = supervised_finetune(model, examples, total_tokens=settings.tokens, checkpoint=work / "checkpoint.pt", **common)
+        mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
+        text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + settings.rehearsal)), "checkpoint": work / "checkpoint.pt"}
+        record = supervised_finetune(model, mixed, **text, **common) if examples else TrainingRecord()
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = {**_card(config, model, examples, record), "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
@@ -164,7 +172,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, then comparing single words, then with lists of them."""
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists."""
     settings, found = config.pretrain, {}
     if settings.copy_tokens:
         found["copying"] = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
@@ -172,7 +180,18 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
         single = int(SINGLE_WORDS * settings.compare_tokens)
         found["comparing-words"] = compare_examples(vocabulary, single, 1, settings.seed)
         found["comparing-lists"] = compare_examples(vocabulary, settings.compare_tokens - single, LONGEST_LIST, settings.seed)
+    if settings.edit_tokens:
+        found["editing"] = edit_examples(vocabulary, settings.edit_tokens, settings.seed)
     return found
+
+
+def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
+    """Comparing and editing again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
+    settings, share = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
+    if not share:
+        return []
+    compared = compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
+    return compared + edit_examples(vocabulary, share, settings.seed + 1)
 
 
 def _history(started: Path) -> list[dict[str, Any]]:
@@ -188,7 +207,7 @@ def _card(config: Config, model: Any, examples: list[Example], record: TrainingR
     every = max(1, len(record.losses) // 100)
     return {
         "command": "dreamgym pretrain",
-        "backbone": config.backbone.model_dump(),
+        "backbone": config.backbone.model_dump(exclude={"path"}),
         "pretrain": config.pretrain.model_dump(),
         "environment": config.environment.model_dump(include={"name", "games", "seed"}),
         "threads": config.threads,

@@ -19,7 +19,7 @@ from components.evaluation.fidelity import check_gate
 from components.evaluation.intervals import Estimate
 from components.evaluation.promotion import Decision
 from components.evaluation.report import ReportData, write_report
-from components.tracking.runs import write_games, write_metrics
+from components.tracking.runs import write_games
 from components.trajectories.snapshots import push, save_experiment, snapshot
 from components.trajectories.store import append_transitions, read_log
 from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
@@ -106,19 +106,13 @@ def _finish(run: Workspace, decision: Decision) -> None:
     run.count("cost/check_interactions", run.manifest.costs.check_interactions)
     run.count("cost/endpoint_prompt_tokens", run.manifest.costs.endpoint_prompt_tokens)
     run.count("cost/endpoint_completion_tokens", run.manifest.costs.endpoint_completion_tokens)
-    write_metrics(run.directory, run.metrics)
     write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})
-    run.manifest.status = "finished"
     if run.config.tracking.dvc_experiment:
-        run.manifest.save(run.directory)
+        run.conclude()
         run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}")
-    run.manifest.save(run.directory)
-    markdown, page = write_report(run.directory, _report(run, decision))
-    run.tracker.log_estimates(run.parent, run.metrics)
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
-    for path in (markdown, page, *(run.directory / f"{name}.json" for name in ("manifest", "metrics", "games", "config"))):
-        run.tracker.log_artifact(run.parent, path)
-    run.tracker.finish(run.parent)
+    markdown, page = write_report(run.directory, _report(run, decision))
+    run.finish([markdown, page, run.directory / "games.json"])
     create_markdown_artifact(markdown.read_text(), key="report", description=f"Report of run {run.manifest.run_id}")
 
 

@@ -129,14 +129,18 @@ class Workspace:
             setattr(costs, name, getattr(costs, name) + value)
         self.manifest.save(self.directory)
 
-    def finish(self) -> None:
-        """Write the metrics, and leave a record that says finished, in the directory and in MLflow."""
+    def conclude(self) -> None:
+        """Write the metrics and a manifest that says finished."""
         write_metrics(self.directory, self.metrics)
         self.manifest.status = "finished"
         self.manifest.save(self.directory)
+
+    def finish(self, more: Sequence[Path] = ()) -> None:
+        """Conclude, and leave the same record in MLflow, with `more` files."""
+        self.conclude()
         self.tracker.log_estimates(self.parent, self.metrics)
-        for name in ("manifest", "metrics", "config"):
-            self.tracker.log_artifact(self.parent, self.directory / f"{name}.json")
+        for path in (*(self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")), *more):
+            self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)
 
     def fail(self, error: BaseException) -> None:
@@ -166,8 +170,9 @@ class Workspace:
         return values | ({"gradient_checkpointing": self.compute.gradient_checkpointing} if training else {})
 
     def slice(self, *sections: str) -> dict[str, Any]:
-        """The named sections of the config as plain values, without what changes no result: how many workers, where an encoder lies."""
+        """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
         values.get("environment", {}).pop("workers", None)
         values.get("retrieval", {}).pop("encoder_path", None)
+        values.get("experience_model", {}).pop("path", None)
         return values

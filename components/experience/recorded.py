@@ -66,7 +66,14 @@ class PlainDreamer:
 
     def step(self, number: int) -> Written:
         """See `Dreamer.step`; `prompts` holds the tokens that each row's answer was written behind."""
-        asked = under_way(self._episodes, number)
+        return self._answer(number, under_way(self._episodes, number))
+
+    def one(self, number: int, turn_taken: int) -> Written:
+        """The same for a single one of the episodes that have a step `number`: one call of `generate` for one step."""
+        asked = list(under_way(self._episodes, number).items())
+        return self._answer(number, dict([asked[turn_taken % len(asked)]]))
+
+    def _answer(self, number: int, asked: dict[int, Transition]) -> Written:
         self.prompts = {row: self._prompt(row, number, query) for row, query in _queries(self._buffer, asked).items()}
         model: Any = self._model.model
         written = plain_generate(model, list(self.prompts.values()), stop=self._stop, max_new_tokens=self._model.config.max_new_tokens)

@@ -27,7 +27,7 @@ def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: in
     rng = random.Random(f"comparing/{longest}/{seed}")
     markers = {vocabulary.marker_id(marker) for marker in MARKERS}
     words = [index for index in range(len(vocabulary)) if index not in markers]
-    asks, answers = _behind(vocabulary, " want"), {truth: _behind(vocabulary, f": {'yes' if truth else 'no'},") for truth in (True, False)}
+    asks, answers = vocabulary.behind(" want"), {truth: vocabulary.behind(f": {'yes' if truth else 'no'},") for truth in (True, False)}
     examples: list[Example] = []
     made = 0
     while made < tokens:
@@ -41,8 +41,3 @@ def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: in
         examples.append(Example([Segment(sequence, loss)]))
         made += len(sequence)
     return examples
-
-
-def _behind(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Tokens of `text` behind a word."""
-    return vocabulary.encode([f"x{text}"])[len(vocabulary.encode(["x"])) :]

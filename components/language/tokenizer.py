@@ -127,6 +127,10 @@ class Vocabulary:
         """
         return self._ids[str(marker)]
 
+    def behind(self, text: str) -> list[int]:
+        """Token ids of `text` as it stands behind a word: with its leading space, where a vocabulary tells the two apart."""
+        return self.encode([f"x{text}"])[len(self.encode(["x"])) :]
+
     def encode(self, pieces: Sequence[str]) -> list[int]:
         """Token ids of `pieces`: a `Marker` becomes its special id, a `Frame` what the chat template writes there, if there is one.
 

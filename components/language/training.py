@@ -102,7 +102,6 @@ def supervised_finetune(
     seed: int,
     optimizer: OptimizerName = "adamw",
     on_step: OnStep | None = None,
-    max_seconds: float | None = None,
     total_tokens: int | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 200,
@@ -111,8 +110,7 @@ def supervised_finetune(
 ) -> TrainingRecord:
     """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the tokens.
 
-    It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given, and in any case at
-    `max_seconds`, towards which the learning rate then falls as well (so such a run depends on the machine's speed). Else the
+    It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given. The
     same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called.
 
     With `checkpoint` the state is saved to that file every `checkpoint_every` steps and at the end, and a file that is already
@@ -132,7 +130,7 @@ def supervised_finetune(
     _refuse_too_long(without_adapters(model), examples)
     if not has_plain_head(without_adapters(model)):
         _probe_branches(model)
-    run = _Run(model, optimizer, learning_rate, total, max_seconds, _warm_up(examples, batch_tokens, total / per_epoch))
+    run = _Run(model, optimizer, learning_rate, total, _warm_up(examples, batch_tokens, total / per_epoch))
     run.compute = compute
     if checkpoint is not None:
         settings: list[float | str] = [learning_rate, batch_tokens, seed, total, optimizer]
@@ -153,10 +151,8 @@ def supervised_finetune(
 class _Run:
     """Model, optimiser and the place reached; `state_dict` is what a checkpoint holds."""
 
-    def __init__(
-        self, model: Any, optimizer: OptimizerName, learning_rate: float, total: int, max_seconds: float | None, warm_up: int
-    ) -> None:
-        self.model, self.learning_rate, self.total, self.max_seconds, self.warm_up = model, learning_rate, total, max_seconds, warm_up
+    def __init__(self, model: Any, optimizer: OptimizerName, learning_rate: float, total: int, warm_up: int) -> None:
+        self.model, self.learning_rate, self.total, self.warm_up = model, learning_rate, total, warm_up
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizers = make_optimizers(model, optimizer, learning_rate)
         self.record, self.epoch, self.batch, self.key = TrainingRecord(), 0, 0, ""
@@ -165,9 +161,8 @@ class _Run:
 
     @property
     def progress(self) -> float:
-        """Share of the run behind us, by tokens or by time, whichever is further."""
-        spent = self.record.tokens / self.total
-        return spent if self.max_seconds is None else max(spent, self._seconds() / self.max_seconds)
+        """Share of the run's tokens behind us."""
+        return self.record.tokens / self.total
 
     def _seconds(self) -> float:
         return time.monotonic() - self.began

@@ -71,15 +71,6 @@ def configure_remotes(root: Path) -> None:
             config.setdefault("remote", {})[name] = {"url": RelPath(str(root.absolute() / place)), "verify": "true"}
 
 
-def share_cache(worktree: Path, origin: Path) -> None:
-    """Let a git worktree use the cache and the `local` remote of the checkout it came from (in its uncommitted config)."""
-    from dvc.config import Config
-
-    with Config(dvc_dir=str(worktree.absolute() / ".dvc")).edit("local") as config:
-        config["cache"] = {"dir": str(_cache(origin).parent.parent)}
-        config.setdefault("remote", {})[LOCAL] = {"url": str(origin.absolute() / ".dreamgym" / "dvc-remote")}
-
-
 def snapshot(root: Path) -> Snapshot:
     """Version `data/` as it is now: update `data.dvc` and the cache. The same data gives the same hash.
 

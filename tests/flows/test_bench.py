@@ -23,6 +23,7 @@ from flows import cli
 FIGURES = {
     "dream/steps_per_second", "dream/tokens_per_second",
     "plain_generate/steps_per_second", "plain_generate/tokens_per_second", "ratio_vs_plain_generate",
+    "single_generate/steps_per_second", "single_generate/tokens_per_second", "ratio_vs_single_generate",
     "stock_environment/steps_per_second", "ratio_vs_stock_environment",
     "cached_environment/steps_per_second", "ratio_vs_cached_environment",
     "tokens_identical_share", "episodes", "steps", "threads", "rounds",

@@ -1,10 +1,10 @@
 """The `dreamgym` command: what a person sees, and the exit codes. Real files, a real git repository, real sockets."""
 
 import os
+import resource
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,12 +39,14 @@ def repository(tmp_path):
 
 @pytest.mark.parametrize("arguments", [[], ["retrain"], ["collect"]])
 def test_help_is_quick(arguments):
-    times = []
+    """In seconds of the processor: what else runs on the machine does not count."""
+    seconds = []
     for _ in range(3):
-        began = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([*DREAMGYM, *arguments, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-        times.append(time.monotonic() - began)
-    assert min(times) < 1.5
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 1.5
     assert "dreamgym" in done.stdout
 
 

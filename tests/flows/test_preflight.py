@@ -89,8 +89,10 @@ def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
         check_settings(tmp_path, config, training=False)
     with pytest.raises(ConfigError, match="backbone.path is .* holds no .*safetensors"):
         check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+    with pytest.raises(ConfigError, match="experience_model.path is .* holds no .*safetensors"):
+        check_settings(tmp_path, load_config(None, [f"experience_model.path={tmp_path}"]))
     (tmp_path / "model.safetensors").write_text("")
-    check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+    check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}", f"experience_model.path={tmp_path}"]))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -128,6 +130,9 @@ def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=words):
         check_settings(tmp_path, load_config(None, ["backbone.layers=8"]))
     check_settings(tmp_path, load_config(None, ["backbone.layers=8"]), training=False)
+    went_on = load_config(None, ["pretrain.tokens=7"]).pretrain.model_dump()
+    card.write_text(json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [json.loads(card.read_text())]}))
+    check_settings(tmp_path, made)
     card.write_text("{}")
     with pytest.raises(DataError, match=r"card.json cannot be read.*dvc checkout"):
         check_settings(tmp_path, made)

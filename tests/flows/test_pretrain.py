@@ -1,10 +1,13 @@
 """The corpus of the backbone leaves out what the data holds out, and is read back when nothing has changed."""
 
+import json
+
 from builders import VOCABULARY
 from prefect.logging import disable_run_logger
 
 from components.config import load_config
 from components.environments import make_adapter
+from components.language.backbone import load_backbone
 from flows import pretrain
 
 
@@ -40,3 +43,26 @@ def test_the_games_of_a_backbone_come_in_all_sizes():
     rooms = [task.initial_state.count(",") + 1 for task in tasks]
     assert len(tasks) == 5 and len({task.id for task in tasks}) == 5
     assert max(rooms[:3]) <= 8 < max(rooms[3:]) <= 16
+
+
+def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
+    small = ["copy_tokens=300", "compare_tokens=300", "edit_tokens=300", "tokens=0"]
+    shape = ["backbone.hidden=16", "backbone.layers=1", "backbone.heads=2", "backbone.key_value_heads=1"]
+    config = load_config(None, [*(f"pretrain.{one}" for one in small), *shape, "threads=1"])
+    (tmp_path / "work").mkdir()
+    with disable_run_logger():
+        made = pretrain.train.fn(config, VOCABULARY, [], tmp_path / "work", tmp_path / "model")
+    card = json.loads((made / "card.json").read_text())
+    assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
+    assert len(load_backbone(made)[1]) == len(VOCABULARY)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_exercises_are_rehearsed_among_the_text():
+    config = load_config(None, ["pretrain.rehearsal=0.2"])
+    mixed = pretrain.rehearsal(config, VOCABULARY, 100_000)
+    assert 20_000 <= sum(map(len, mixed)) <= 22_000
+    assert pretrain.rehearsal(load_config(None, ["pretrain.rehearsal=0"]), VOCABULARY, 100_000) == []
+    small = load_config(None, ["pretrain.copy_tokens=0", "pretrain.compare_tokens=9000", "pretrain.edit_tokens=9000"])
+    first = [example.segments[0].tokens for examples in pretrain.exercises(small, VOCABULARY).values() for example in examples]
+    assert first and not [example for example in mixed if example.segments[0].tokens in first]

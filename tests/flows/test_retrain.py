@@ -159,3 +159,25 @@ def test_a_language_model_judges_some_steps_of_the_examination(clone, first):
     assert "judge" in made and made <= {"policy_episodes", "fidelity", "judge"}
     code, output, _ = run(clone, "endpoint.model=judge", verb=("fidelity",))
     assert code == 2 and "nothing asks an endpoint" in output
+
+
+def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examination(clone, first):
+    """A real server annotates every episode; the stored index is built once and used by training, dreams and measurement."""
+
+    def annotate(request):
+        steps = json.loads(request["messages"][1]["content"])["steps"]
+        plans = [{"step_id": step["step_id"], "transition_plan": f"after {step['action']}"} for step in steps]
+        return Say({"task_tutorial": {"Overall Plan": "p", "Success Mode": "s", "Failure Mode": "f"}, "state_transitions": plans})
+
+    asked = ["experience_model.teacher=llm", "experience_model.transitions=500", "retrieval.index=chroma", "endpoint.model=teacher"]
+    with ChatServer(answer=annotate) as server:
+        code, output, _ = run(clone, *asked, f"endpoint.url={server.url}", verb=("fidelity",))
+        taught = len(server.requests)
+    assert code == 0, output
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert taught > 10 and metrics["teacher/calls"]["value"] == taught and metrics["teacher/unannotated_rate"]["value"] == 0
+    assert metrics["teacher/prompt_tokens"]["value"] == 11 * taught
+    assert 0 < metrics["retrieval/recall"]["value"] <= 1
+    assert list((clone / ".dreamgym" / "index").rglob("*.sqlite3"))
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    assert manifest["costs"]["endpoint_calls"] == taught

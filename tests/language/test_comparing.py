@@ -26,7 +26,7 @@ def asks(tokens, i, want, yes, no):
 def rounds(vocabulary, example):
     """(listed, word, answer, whether the loss is on the answer alone) of each round."""
     (segment,) = example.segments
-    texts = [vocabulary.encode([f"x{part}"])[len(vocabulary.encode(["x"])) :] for part in (" want", ": yes,", ": no,")]
+    texts = [vocabulary.behind(part) for part in (" want", ": yes,", ": no,")]
     want, yes, no = texts
     place = 1
     while place < len(segment.tokens):

@@ -85,7 +85,6 @@ def test_a_fraction_of_an_epoch_is_a_fraction_of_its_tokens():
     assert 0.5 * tokens <= half.tokens <= 0.5 * tokens + SETTINGS["batch_tokens"]
     counted = supervised_finetune(make_model(), EXAMPLES, epochs=1, total_tokens=2 * tokens, **SETTINGS)
     assert 2 * tokens <= counted.tokens <= 2 * tokens + SETTINGS["batch_tokens"]
-    assert supervised_finetune(make_model(), EXAMPLES, epochs=1000, max_seconds=0.2, **SETTINGS).seconds < 5
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

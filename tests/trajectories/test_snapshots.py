@@ -98,16 +98,6 @@ def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
     assert snapshots.pull(tmp_path / "clone").files == 2
 
 
-def test_a_worktree_pulls_from_the_shared_cache(repository, tmp_path):
-    shutil.rmtree(repository / ".dreamgym")
-    worktree = tmp_path / "worktree"
-    _git(repository, "worktree", "add", "-q", "--detach", str(worktree))
-    snapshots.share_cache(worktree, repository)
-    snapshots.pull(worktree)
-    assert (worktree / "data" / "b.txt").read_text() == "transitions"
-    assert _git(worktree, "status", "--short") == ""
-
-
 def test_the_seed_refuses_more_than_its_limit(repository, monkeypatch):
     monkeypatch.setattr(snapshots, "SEED_LIMIT_BYTES", 10)
     with pytest.raises(DataError, match="16 bytes: too many for the seed.*at most 10"):

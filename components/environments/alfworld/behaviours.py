@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind, natural
+from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
 from components.environments.protocol import NO_ACTION, Behaviour
 from components.errors import EnvironmentFailure
@@ -92,7 +92,7 @@ def _lamp(goal: Goal, known: Knowledge) -> str:
 def _looks(goal: Goal, known: Knowledge) -> list[tuple[list[str], str]]:
     """Kinds at hand and the kind wanted of them: first of what is held, else of what lies here."""
     held, here = known.holding, known.contents.get(known.place)
-    seen = list(dict.fromkeys(kind(thing) for thing in sorted(here or (), key=natural)))
+    seen = list(dict.fromkeys(kind(thing) for thing in known.inside(known.place)))
     if not held:
         return [(seen, goal.target)] if here is not None and kind(known.place) != goal.parent else []
     pairs = [([kind(held)], goal.target)]
@@ -264,6 +264,8 @@ def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
         f"go to {kind(place)} {rng.randint(1, 9)}",
         f"move {thing} to {here}",
         f"{verb} {known.holding or wanted} with {STATIONS[verb]} 1",
+        f"{goal.verb or verb} {known.holding or wanted} with {here}",
+        f"{goal.verb or verb} {known.holding or wanted} with {rng.choice(sorted(STATIONS.values()))} 1",
     )
     clumsy = (
         f"move {thing} to {place}",

@@ -61,8 +61,8 @@ class Knowledge:
     treated: dict[str, set[str]] = field(default_factory=dict)
     contents: dict[str, set[str]] = field(default_factory=dict)
     """Of each receptacle seen inside: what is in it now, as far as known."""
-    listed: dict[str, set[str]] = field(default_factory=dict)
-    """Of each receptacle: what its last listing held."""
+    listed: dict[str, list[str]] = field(default_factory=dict)
+    """Of each receptacle: what its last listing held, in that order."""
     doors: dict[str, str] = field(default_factory=dict)
     visited: set[str] = field(default_factory=set)
     lit: set[str] = field(default_factory=set)
@@ -80,20 +80,20 @@ class Knowledge:
         if seen.holding:
             self.treated[seen.holding] = set(seen.treated)
         if seen.event == "at":
-            self._arrive(seen.place, seen.door, set(seen.contents))
+            self._arrive(seen.place, seen.door, seen.contents)
         if seen.event in ("took", "moved"):
             box = self.contents.setdefault(seen.place, set()) if seen.place in self.contents or seen.event == "moved" else set()
             (box.add if seen.event == "moved" else box.discard)(seen.thing)
         if seen.event == "lit":
             self.lit.add(seen.thing)
 
-    def _arrive(self, place: str, door: str, contents: set[str]) -> None:
+    def _arrive(self, place: str, door: str, contents: tuple[str, ...]) -> None:
         self.visited.add(place)
         if door:
             self.doors[place] = door
         if door != "closed":
-            self.contents[place] = contents
-            self.listed[place] = set(contents)
+            self.contents[place] = set(contents)
+            self.listed[place] = list(contents)
             self.lamps |= {thing: place for thing in contents if kind(thing) in ("desklamp", "floorlamp")}
 
     def known(self, place: str) -> bool:
@@ -108,18 +108,22 @@ class Knowledge:
 
     def changed(self, place: str) -> tuple[list[str], list[str]]:
         """What was put to `place` and what was taken from it since its last listing."""
-        now, before = self.contents.get(place, set()), self.listed.get(place, set())
-        return sorted(now - before, key=natural), sorted(before - now, key=natural)
+        now, before = self.contents.get(place, set()), self.listed.get(place, [])
+        return sorted(now - set(before), key=natural), [thing for thing in before if thing not in now]
 
-    def recounted(self, place: str, *, now: bool = True) -> str:
-        """What lies in `place` as one puts it together: its last listing, what left and what came since, and with `now` the result.
+    def inside(self, place: str) -> list[str]:
+        """What lies in `place`, as far as known, in the order in which the next listing will show it."""
+        more, less = self.changed(place)
+        return [thing for thing in self.listed.get(place, []) if thing not in less] + more
+
+    def recounted(self, place: str) -> str:
+        """What lies in `place` as one puts it together: its last listing, what left and what came since, and the result.
 
         Examples: `cup 1 pan 2`; `cup 1 pan 2, less cup 1, now pan 2`; `nothing, more mug 1, now mug 1`.
         """
         more, less = self.changed(place)
         changes = (f", less {' '.join(less)}" if less else "") + (f", more {' '.join(more)}" if more else "")
-        result = f", now {_named(self.contents.get(place, ()))}" if changes and now else ""
-        return _named(self.listed.get(place, ())) + changes + result
+        return _named(self.listed.get(place, [])) + changes + (f", now {_named(self.inside(place))}" if changes else "")
 
     def where(self, wanted: str, *, outside: str = "", among: str = "") -> str:
         """An object of kind `wanted` that is known to lie in a place not of the kind `outside`, or of the kind `among`; else ""."""
@@ -135,13 +139,9 @@ class Knowledge:
         failed = next((place for place, need in enumerate(found) if not need.holds), len(found))
         return found[: failed + 1]
 
-    def obstacle(self, action: str) -> str:
-        """Why `action` cannot work, by what is known; "" if nothing known forbids it."""
-        return next((need.no for need in self.needs(action) if not need.holds), "")
-
 
 def _named(things: Iterable[str]) -> str:
-    return " ".join(sorted(things, key=natural)) or "nothing"
+    return " ".join(things) or "nothing"
 
 
 def learn(trajectory: Trajectory) -> Knowledge:
@@ -241,7 +241,7 @@ class _Needs:
         able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
         return [
             self._held(thing),
-            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"{STATIONS[verb]} want {kind(station)}"),
+            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"to {verb} {STATIONS[verb]} want {kind(station)}"),
             self._there(station),
             Need(able, f"{verb} {kind(thing)} can be", f"{verb} {kind(thing)} cannot be"),
         ]

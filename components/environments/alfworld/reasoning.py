@@ -9,7 +9,7 @@ the open: the last listing, what left, what came, and the result. All comparison
 (`language/comparing.py`). Examples:
 
     at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, new
-    at desk 1, hold mug 2. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, known mug 2 vase 1, less mug 2
+    at desk 1, hold mug 2. bed 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, known cup 1 mug 2, less mug 2, now cup 1
     at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 2: no. fails
     at desk 1, hold hot mug 2. hand full. fails
     at cabinet 3, hold nothing. hand free, cabinet 3 want cabinet 3: yes, open, cup 1 pan 2, less cup 1, now pan 2 want cup 1: no. fails
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from components.environments.alfworld.games import kind, natural
+from components.environments.alfworld.games import kind
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
 from components.environments.alfworld.states import Seen, read_state
 from components.records import Trajectory
@@ -56,7 +56,7 @@ def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen) -> st
         lacks = goal and goal.parent == kind(place) and seen.door != "closed" and goal.target not in there
         return f", new, lacks {goal.target}" if goal and lacks else ", new"
     door = known.doors.get(place, "") if verb == "go" else "open"
-    return f", known {door if door == 'closed' else f'{door} {known.recounted(place, now=False)}'.strip()}"
+    return f", known {door if door == 'closed' else f'{door} {known.recounted(place)}'.strip()}"
 
 
 def _check(goal: Goal, action: str, after: Knowledge) -> str:
@@ -81,7 +81,7 @@ def _pairs_of_move(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
         treated = RESULT[goal.verb] in after.treated.get(thing, set())
         pairs.append(_Pair(RESULT[goal.verb] if treated else "plain", RESULT[goal.verb]))
     if goal.family == "pick_two_obj_and_place":
-        alike = sorted((other for other in after.contents.get(place, ()) if kind(other) == kind(thing)), key=natural)
+        alike = [other for other in after.inside(place) if kind(other) == kind(thing)]
         evidence = f"there {after.recounted(place)}, so {' '.join(alike)}, "
         pairs.append(_Pair("two" if len(alike) > 1 else "one", "two", evidence))
     return [*pairs, _Pair(kind(place), goal.parent)]

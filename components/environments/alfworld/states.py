@@ -1,8 +1,8 @@
 """The rule-based state mapping: the engine's words -> the compact state that the agent sees, and back to facts.
 
 The paper's state space is an abstract text (section 4.1), the same in the real world and in the dream. Ours keeps what the
-engine says, in fewer words and in a fixed order, and adds what a player knows without asking: what is in the hand and what
-was done to it. Every state names the place. Grammar (one line each):
+engine says, in fewer words and in an order that stays (what is new in a place stands last), and adds what a player knows
+without asking: what is in the hand and what was done to it. Every state names the place. Grammar (one line each):
 
     Room: cabinet 1, fridge 1. Holding nothing.
     At shelf 2: plate 1, vase 2. Holding nothing.            (open surface; `nothing` when empty)
@@ -36,6 +36,8 @@ class StateMapper:
     place: str = ""
     holding: str = ""
     treated: dict[str, set[str]] = field(default_factory=dict)
+    listed: dict[str, list[str]] = field(default_factory=dict)
+    """Of each place: what its last listing held, in that order."""
 
     def initial(self, observation: str) -> str:
         """The state of a new episode from the engine's introduction."""
@@ -81,11 +83,17 @@ class StateMapper:
         if not found:
             return f"Looked around {self._where()}"
         self.place = found.group(1)
-        seen = sorted(_LISTED.findall(text.split("you see", 1)[1]), key=natural) if "you see" in text else []
+        seen = self._in_order(_LISTED.findall(text.split("you see", 1)[1])) if "you see" in text else []
         listing = ", ".join(seen) or "nothing"
         if "is closed" in text or text.startswith("you close"):
             return f"At {self.place}: closed"
+        self.listed[self.place] = seen
         return f"At {self.place}: {'open, ' if 'is open' in text else ''}{listing}"
+
+    def _in_order(self, things: list[str]) -> list[str]:
+        """What was listed here before keeps its order, what came since stands behind it: a listing that changed is the old one, edited."""
+        before = self.listed.get(self.place, [])
+        return [thing for thing in before if thing in things] + sorted((thing for thing in things if thing not in before), key=natural)
 
 
 @dataclass(frozen=True)
