@@ -107,7 +107,7 @@ class PretrainConfig(Section):
     )
     edit_tokens: int = Field(2_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
-    rehearsal: float = Field(0.1, ge=0, le=1, description="Tokens of comparing and editing mixed into the text, for each of its own.")
+    rehearsal: float = Field(0.2, ge=0, le=1, description="Tokens of comparing and editing mixed into the text, for each of its own.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")

@@ -11,12 +11,11 @@ from __future__ import annotations
 import random
 
 from components.language.examples import Example, Segment
-from components.language.markers import MARKERS, TURN
+from components.language.markers import TURN
+from components.language.pools import pools
 from components.language.tokenizer import Vocabulary
 
 ROUNDS = 24
-POOL = 24
-"""Words of one example: so few that all have been seen before, and only the list at hand decides."""
 
 
 def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: int) -> list[Example]:
@@ -25,19 +24,20 @@ def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: in
     Half of the answers are no. The loss is on each answer's first token alone: what follows it is no news.
     """
     rng = random.Random(f"comparing/{longest}/{seed}")
-    markers = {vocabulary.marker_id(marker) for marker in MARKERS}
-    words = [index for index in range(len(vocabulary)) if index not in markers]
     asks, answers = vocabulary.behind(" want"), {truth: vocabulary.behind(f": {'yes' if truth else 'no'},") for truth in (True, False)}
     examples: list[Example] = []
     made = 0
-    while made < tokens:
-        pool, sequence, loss = rng.sample(words, min(POOL, len(words))), [vocabulary.marker_id(TURN)], [False]
+    for pool in pools(vocabulary, rng):
+        sequence, loss = [vocabulary.marker_id(TURN)], [False]
         for _ in range(ROUNDS):
             listed = rng.choices(pool, k=rng.randint(1, longest))
-            word = rng.choice(listed) if rng.random() < 0.5 else rng.choice([other for other in pool if other not in listed])
+            missing = [other for other in pool if other not in listed]
+            word = rng.choice(listed) if rng.random() < 0.5 or not missing else rng.choice(missing)
             colon, first, *rest = answers[word in listed]
             sequence += [*listed, *asks, word, colon, first, *rest]
             loss += [False] * (len(listed) + len(asks) + 2) + [True] + [False] * len(rest)
         examples.append(Example([Segment(sequence, loss)]))
         made += len(sequence)
+        if made >= tokens:
+            break
     return examples

@@ -11,12 +11,11 @@ from __future__ import annotations
 import random
 
 from components.language.examples import Example, Segment
-from components.language.markers import MARKERS, TURN
+from components.language.markers import TURN
+from components.language.pools import pools
 from components.language.tokenizer import Vocabulary
 
 ROUNDS = 16
-POOL = 24
-"""Words of one example: so few that all have been seen before, and only the list at hand decides."""
 LONGEST = 10
 MOST_CHANGES = 2
 
@@ -28,18 +27,18 @@ def edit_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Exampl
     """
     rng = random.Random(f"editing/{seed}")
     signs = {text: vocabulary.behind(text) for text in (", less", ", more", ", now", ",", " nothing")}
-    taken = {vocabulary.marker_id(marker) for marker in MARKERS}.union(*signs.values())
-    words = [index for index in range(len(vocabulary)) if index not in taken]
     examples: list[Example] = []
     made = 0
-    while made < tokens:
-        pool, sequence, loss = rng.sample(words, min(POOL, len(words))), [vocabulary.marker_id(TURN)], [False]
+    for pool in pools(vocabulary, rng, taken=frozenset[int]().union(*signs.values())):
+        sequence, loss = [vocabulary.marker_id(TURN)], [False]
         for _ in range(ROUNDS):
             asked, result = _round(rng, pool, signs)
             sequence += asked + result
             loss += [False] * len(asked) + [True] * len(result)
         examples.append(Example([Segment(sequence, loss)]))
         made += len(sequence)
+        if made >= tokens:
+            break
     return examples
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.language.editing import LONGEST, MOST_CHANGES, POOL, ROUNDS, edit_examples
+from components.language.editing import LONGEST, MOST_CHANGES, ROUNDS, edit_examples
+from components.language.pools import POOL
 from components.language.tokenizer import Vocabulary
 
 
