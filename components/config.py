@@ -113,6 +113,12 @@ class PretrainConfig(Section):
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")
 
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> PretrainConfig:
+        if self.tokens == 0:
+            self._refuse_dead(["rehearsal"], "tokens: 0", "tokens")
+        return self
+
 
 class LoraConfig(Section):
     """Low-rank adapters through peft; rank 0 trains all weights."""

@@ -157,10 +157,13 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
     pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]
     made = {f"{section}.{name}": value for section, name, value in pairs if name not in OF_EVERY_USE}
     asked = {f"{section}.{name}": value for section in sections for name, value in getattr(config, section)}
-    differing = [name for name, value in made.items() if asked.get(name, value) != value]
+    usual = {f"{section}.{name}": value for section in sections for name, value in getattr(Config(), section)}
+    named = [name for name, value in made.items() if asked.get(name, value) != value]
+    unnamed = [name for name in asked if name not in made and name.split(".")[1] not in OF_EVERY_USE and asked[name] != usual[name]]
+    differing = named + unnamed
     if differing:
         raise ConfigError(
-            f"data/backbone was made with {', '.join(f'{name}={made[name]}' for name in differing)}; "
+            f"data/backbone was made with {', '.join(f'{name}={made[name]}' if name in made else f'no {name}' for name in differing)}; "
             f"this config asks for {', '.join(f'{name}={asked[name]}' for name in differing)}.",
             "These keys have no effect on a backbone that is there.",
             f"Make it anew: dreamgym pretrain{f' --config {file}' if file else ''}. Or leave them out.",

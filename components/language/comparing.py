@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 
 from components.language.examples import Example, Segment
+from components.language.exercise_words import pools
 from components.language.markers import TURN
-from components.language.pools import pools
 from components.language.tokenizer import Vocabulary
 
 ROUNDS = 24

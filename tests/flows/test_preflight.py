@@ -17,6 +17,7 @@ from components.trajectories import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.collect import recorded_settings
 from flows.doctor import check_data
+from flows.experience_model import backbone_of, start_of
 from flows.preflight import check_settings, complete_data, ensure_data, missing_data, require_room
 from flows.score import score_policy
 from flows.workspace import Workspace
@@ -120,6 +121,14 @@ def test_a_stage_is_keyed_by_what_its_numbers_were_computed_with(tmp_path):
     assert computing("backbone.gradient_checkpointing=true", training=True)["gradient_checkpointing"] is True
 
 
+def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_not(tmp_path):
+    run = Workspace(load_config(None, ["experience_model.path=models/larger"]), tmp_path)
+    assert start_of(run).as_posix() == "models/larger" and backbone_of(run) == tmp_path / "data" / "backbone"
+    assert "path" not in run.slice("experience_model")["experience_model"]  # where it lies; its content is in the key
+    both = Workspace(load_config(None, ["backbone.path=models/small"]), tmp_path)
+    assert start_of(both) == backbone_of(both) != backbone_of(run)
+
+
 def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     card = tmp_path / "data" / "backbone" / "card.json"
     card.parent.mkdir(parents=True)
@@ -130,6 +139,11 @@ def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=words):
         check_settings(tmp_path, load_config(None, ["backbone.layers=8"]))
     check_settings(tmp_path, load_config(None, ["backbone.layers=8"]), training=False)
+    older = made.pretrain.model_dump(exclude={"rehearsal"})
+    card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": older}))
+    check_settings(tmp_path, made)
+    with pytest.raises(ConfigError, match="made with no pretrain.rehearsal; this config asks for pretrain.rehearsal=0.7"):
+        check_settings(tmp_path, load_config(None, ["pretrain.tokens=5", "pretrain.rehearsal=0.7"]))
     went_on = load_config(None, ["pretrain.tokens=7"]).pretrain.model_dump()
     card.write_text(json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [json.loads(card.read_text())]}))
     check_settings(tmp_path, made)

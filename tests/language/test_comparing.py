@@ -8,7 +8,7 @@ import torch
 from components.config import BackboneConfig
 from components.language.backbone import build_backbone
 from components.language.comparing import ROUNDS, compare_examples
-from components.language.pools import POOL
+from components.language.exercise_words import POOL
 from components.language.tokenizer import Vocabulary
 from components.language.training import supervised_finetune
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.language.editing import LONGEST, MOST_CHANGES, ROUNDS, edit_examples
-from components.language.pools import POOL
+from components.language.exercise_words import POOL
 from components.language.tokenizer import Vocabulary
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from itertools import islice
 
+from components.language.exercise_words import ALIKE, POOL, alike, pools
 from components.language.markers import MARKERS
-from components.language.pools import ALIKE, POOL, alike, pools
 from components.language.tokenizer import Vocabulary
 
 THINGS = ("cup", "pan", "mug", "vase", "desk", "bowl", "pot", "lamp")
