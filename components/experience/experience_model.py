@@ -20,7 +20,7 @@ from components.experience.recall import recall
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
 from components.language.engine import Generation, KeptCacheEngine, Session
-from components.language.markers import END
+from components.language.markers import END, STATE
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
@@ -127,7 +127,7 @@ class Foresight:
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
         first = {row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}
-        self.written = self._write(first, self._model.config.temperature)
+        self.written = self._write(first, 0.0, self._model.config.temperature)
         found = self._read(self.written)
         found = {row: self._accepted(row, answer, accept) for row, answer in found.items()}
         failed = [row for row, answer in found.items() if answer is None]
@@ -162,7 +162,7 @@ class Foresight:
         while tries:
             spare = dict(zip(range(len(self._tasks), self._session.rows), tries, strict=False))
             self._session.copy(spare)
-            written = self._write({place: [last[row]] for place, row in spare.items()}, temperature)
+            written = self._write({place: [last[row]] for place, row in spare.items()}, temperature, temperature)
             for place, answer in self._read(written).items():
                 row = spare[place]
                 if found[row] is None:
@@ -177,9 +177,15 @@ class Foresight:
         self._model.refused += 1
         return None
 
-    def _write(self, prompts: Mapping[int, list[int]], temperature: float) -> dict[int, Generation]:
-        limit = self._model.config.max_new_tokens
-        written = self._session.generate(prompts, stop=self._stop, max_new_tokens=limit, temperature=temperature)
+    def _write(self, prompts: Mapping[int, list[int]], thinking: float, imagining: float) -> dict[int, Generation]:
+        """Answers to the prompts: the reasoning at temperature `thinking`, state and outcome behind it at `imagining`."""
+        limit, thought = self._model.config.max_new_tokens, self._model.vocabulary.marker_id(STATE)
+        stop = self._stop if thinking == imagining else self._stop | {thought}
+        written = self._session.generate(prompts, stop=stop, max_new_tokens=limit, temperature=thinking)
+        begun: dict[int, list[int]] = {row: [] for row, generation in written.items() if generation.tokens[-1] == thought}
+        for row, rest in self._session.generate(begun, stop=self._stop, max_new_tokens=limit, temperature=imagining).items():
+            tokens, logprobs = written[row].tokens + rest.tokens, written[row].logprobs + rest.logprobs
+            written[row] = Generation(tokens[:limit], logprobs[:limit], rest.stopped and len(tokens) <= limit)
         self._model.tokens += sum(len(generation.tokens) for generation in written.values())
         return written
 
