@@ -20,7 +20,9 @@ def contradiction(trajectory: Trajectory, next_state: str) -> str:
         found = found or f"the room has no {seen.place}"
     if seen.event == "at":
         goal = read_goal(trajectory.task.instruction)
-        found = found or _of_a_listing(known, seen) or (_of_the_goal(goal, known, seen) or _of_the_last_place(goal, known, seen, next_state) if goal else "")
+        found = found or _of_a_listing(known, seen)
+        if goal:
+            found = found or _of_the_goal(goal, known, seen) or _of_the_last_place(goal, known, seen, next_state)
     return found
 
 
