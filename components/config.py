@@ -169,7 +169,9 @@ class ExperienceModelConfig(Section):
     coherent: bool = Field(
         True, description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells (our choice)."
     )
-    temperature: float = Field(0.0, ge=0, description="Of the dream's answers: 0 is greedy, so a dream is repeatable.")
+    temperature: float = Field(
+        0.0, ge=0, description="Of the states that the dream imagines, behind a reasoning that is greedy; 0: always the likeliest state."
+    )
     lora: LoraConfig = Field(default_factory=LoraConfig)
 
     @model_validator(mode="after")

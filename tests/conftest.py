@@ -67,7 +67,7 @@ def train(lessons, history: bool, epochs: int):
 @pytest.fixture(scope="session")
 def learnt(lessons):
     """The experience model that has learnt the lessons by heart."""
-    return ExperienceModel(train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40))
+    return ExperienceModel(train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0))
 
 
 @pytest.fixture

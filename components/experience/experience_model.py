@@ -1,9 +1,11 @@
 """The experience model M: (task, history, demonstrations, state, action) -> (reasoning, next state, reward, done) (Eq. 4).
 
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
-An answer that does not parse, or that the caller does not accept, is sampled again at most `resamples` times (greedy decoding
-would repeat itself, so these tries sample at temperature 1.0, side by side) and then given up: None. Differs from the paper: M is
-a small model fine-tuned for one environment, its weights are never shared with the policy.
+What follows from the history is reasoned out, greedily; what no history tells, such as what lies in a cupboard that no one has
+opened, is imagined: state and outcome are sampled at `temperature` (0: the likeliest, which for a cupboard is an empty one).
+An answer that does not parse, or that the caller does not accept, is written again at most `resamples` times, reasoning and
+all at temperature 1.0, side by side, and then given up: None. Differs from the paper: M is a small model fine-tuned for one
+environment, its weights are never shared with the policy.
 """
 
 from __future__ import annotations
@@ -182,7 +184,7 @@ class Foresight:
         limit, thought = self._model.config.max_new_tokens, self._model.vocabulary.marker_id(STATE)
         stop = self._stop if thinking == imagining else self._stop | {thought}
         written = self._session.generate(prompts, stop=stop, max_new_tokens=limit, temperature=thinking)
-        begun: dict[int, list[int]] = {row: [] for row, generation in written.items() if generation.tokens[-1] == thought}
+        begun: dict[int, list[int]] = {row: [] for row, it in written.items() if it.tokens[-1] == thought and self._session.room(row)}
         for row, rest in self._session.generate(begun, stop=self._stop, max_new_tokens=limit, temperature=imagining).items():
             tokens, logprobs = written[row].tokens + rest.tokens, written[row].logprobs + rest.logprobs
             written[row] = Generation(tokens[:limit], logprobs[:limit], rest.stopped and len(tokens) <= limit)

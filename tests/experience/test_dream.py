@@ -78,7 +78,7 @@ def test_demonstrations_come_from_the_buffer_for_the_dreamed_state(learnt, lesso
     assert answer.info["demonstrations"] == [seen]
 
 
-def test_greedy_dreams_are_repeatable(learnt, lessons):
+def test_dreams_are_repeatable(learnt, lessons):
     def once():
         dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
         dream.reset([e.task for e in lessons])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from builders import VOCABULARY, make_model, make_task, make_transition
+from builders import ROOM, VOCABULARY, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
@@ -12,7 +14,10 @@ from components.experience.experience_model import ExperienceModel, Query, note_
 from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
 from components.language.backbone import save_model
 from components.language.examples import collate
-from components.language.training import token_logprobs
+from components.language.training import supervised_finetune, token_logprobs
+from components.records import Trajectory
+
+H = " Holding nothing."
 
 
 def expected(step) -> Answer:
@@ -171,6 +176,44 @@ def test_greedy_answers_do_not_hang_on_the_seed_and_samples_do():
 
     assert say(0.0, 1) == say(0.0, 2)
     assert say(1.0, 1) == say(1.0, 1) != say(1.0, 2)
+
+
+@pytest.fixture(scope="module")
+def undecided():
+    """A model that has learnt two reasonings of one action, three to one, and behind each of them two states as often."""
+    ends = [("At desk 1: mug 1." + H, "works, new"), ("At desk 1: nothing." + H, "works, new")] * 3
+    ends += [("At desk 1: mug 1." + H, "fails"), ("At desk 1: nothing." + H, "fails")]
+    steps = [replace(make_transition(), state=ROOM, action="look", next_state=state, reasoning=reasoning) for state, reasoning in ends]
+    episodes = [Trajectory(make_task(), (step,)) for step in steps]
+    model = make_model(hidden=32)
+    examples = [render_trajectory(VOCABULARY, episode, [[]]) for episode in episodes]
+    supervised_finetune(model, examples, epochs=60, learning_rate=8e-3, batch_tokens=4096, seed=0)
+    return model
+
+
+@pytest.mark.parametrize(("temperature", "states"), [(0.0, 1), (1.0, 2)])
+def test_states_are_imagined_at_the_temperature_and_the_reasoning_is_greedy(undecided, temperature, states):
+    def say(seed):
+        config = ExperienceModelConfig(max_new_tokens=40, temperature=temperature)
+        foresight = ExperienceModel(undecided, VOCABULARY, config, seed=seed).begin([make_task()] * 40)
+        return foresight.predict({row: Query(ROOM, "look") for row in range(40)}), foresight.written
+
+    answers, written = say(0)
+    assert {answer.reasoning for answer in answers.values()} == {"works, new"}
+    assert len({answer.state for answer in answers.values()}) == states
+    assert say(0)[0] == answers and (say(1)[0] != answers) == (states > 1)
+    assert all(len(w.tokens) == len(w.logprobs) <= 40 and w.stopped for w in written.values())
+
+
+def test_an_answer_is_no_longer_than_allowed_in_both_parts_together(undecided):
+    whole = ExperienceModel(undecided, VOCABULARY, ExperienceModelConfig(max_new_tokens=40)).begin([make_task()])
+    whole.predict({0: Query(ROOM, "look")})
+    length = len(whole.written[0].tokens)
+    for limit, readable in ((length, True), (length - 1, False)):
+        config = ExperienceModelConfig(max_new_tokens=limit, resamples=0)
+        cut = ExperienceModel(undecided, VOCABULARY, config).begin([make_task()])
+        assert (cut.predict({0: Query(ROOM, "look")})[0] is not None) == readable
+        assert len(cut.written[0].tokens) == limit and cut.written[0].stopped == readable
 
 
 def test_variations_are_instructions_that_ended(learnt, untrained):

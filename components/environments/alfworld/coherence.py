@@ -1,6 +1,6 @@
 """What a state contradicts in the states before it: the same thing in two places, a listing that changed by itself, a full hand
-that is empty, a goal that would have been reached before anyone acted, or that no one could reach since the last place, too, lacks
-what it needs. Nothing hidden is asked, and no rule of the game: whether an action should have worked is not judged here."""
+that is empty, a goal that would have been reached before anyone acted. Nothing hidden is asked, and no rule of the game: whether
+an action should have worked is not judged here."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ def contradiction(trajectory: Trajectory, next_state: str) -> str:
     if seen.place and seen.place not in known.receptacles:
         found = found or f"the room has no {seen.place}"
     if seen.event == "at":
-        goal = read_goal(trajectory.task.instruction)
-        found = found or _of_a_listing(known, seen)
-        if goal:
-            found = found or _of_the_goal(goal, known, seen) or _of_the_last_place(goal, known, seen, next_state)
+        found = found or _of_a_listing(known, seen) or _of_the_goal(read_goal(trajectory.task.instruction), known, seen)
     return found
 
 
@@ -54,18 +51,9 @@ def _of_a_listing(known: Knowledge, seen: Seen) -> str:
     return f"{seen.place} changed by itself" if seen.door != "closed" and before is not None and before != set(seen.contents) else ""
 
 
-def _of_the_goal(goal: Goal, known: Knowledge, seen: Seen) -> str:
+def _of_the_goal(goal: Goal | None, known: Knowledge, seen: Seen) -> str:
     """A place seen for the first time holds from the start what the goal wants there, so nothing would be left to do."""
-    if kind(seen.place) != goal.parent or seen.place in known.contents or goal.verb:
+    if not goal or kind(seen.place) != goal.parent or seen.place in known.contents or goal.verb:
         return ""
     there = sum(kind(thing) == goal.target for thing in seen.contents)
     return f"{goal.target} is there from the start" if there >= (2 if goal.family == "pick_two_obj_and_place" else 1) else ""
-
-
-def _of_the_last_place(goal: Goal, known: Knowledge, seen: Seen, next_state: str) -> str:
-    """Every task can be solved, so what it needs and no other place holds lies in the last one that is looked into."""
-    if seen.door == "closed" or seen.place in known.contents:
-        return ""
-    known.see(next_state)
-    missing = known.missing(goal)
-    return f"no {missing[0]} is left anywhere" if missing and not known.unseen() else ""

@@ -106,12 +106,6 @@ class Knowledge:
         """The places whose inside was never shown, the present one left out."""
         return [place for place in self.receptacles if place not in self.contents and place != self.place]
 
-    def missing(self, goal: Goal) -> list[str]:
-        """The kinds of things that `goal` needs and of which not enough has been seen."""
-        things = [*self.treated, *(thing for inside in self.contents.values() for thing in inside)]
-        needed = [(goal.target, 2 if goal.family == "pick_two_obj_and_place" else 1), (goal.lamp, 1)]
-        return [name for name, count in needed if name and sum(kind(thing) == name for thing in set(things)) < count]
-
     def changed(self, place: str) -> tuple[list[str], list[str]]:
         """What was put to `place` and what was taken from it since its last listing."""
         now, before = self.contents.get(place, set()), self.listed.get(place, [])

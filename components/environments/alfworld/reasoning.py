@@ -8,7 +8,7 @@ of the room, what lies in the place, where the lamp was seen. What has changed s
 the open: the last listing, what left, what came, and the result. All comparisons have one form, that of the backbone's exercise
 (`language/comparing.py`). Examples:
 
-    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, new, find mug, new bed 1
+    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, new
     at desk 1, hold mug 2. bed 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, known cup 1 mug 2, less mug 2, now cup 1
     at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 2: no. fails
     at desk 1, hold hot mug 2. hand full. fails
@@ -53,10 +53,8 @@ def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen) -> st
     place = rest.removeprefix("to ")
     if not (known.known(place) if verb == "go" else place in known.contents):
         there = {kind(thing) for thing in seen.contents}
-        if not goal or seen.door == "closed":
-            return ", new"
-        lacks = f", lacks {goal.target}" if goal.parent == kind(place) and goal.target not in there else ""
-        return f", new{lacks}{_search(known, goal, place)}"
+        lacks = goal and goal.parent == kind(place) and seen.door != "closed" and goal.target not in there
+        return f", new, lacks {goal.target}" if goal and lacks else ", new"
     door = known.doors.get(place, "") if verb == "go" else "open"
     return f", known {door if door == 'closed' else f'{door} {known.recounted(place)}'.strip()}"
 
@@ -65,12 +63,6 @@ def _result(after: Knowledge, action: str) -> str:
     """What the thing in the hand is like now that it has been treated, or was before it was laid down."""
     treated = after.treated.get(after.holding) if action.split(" ")[0] in ("heat", "cool", "clean", "take") else None
     return f", now {' '.join(sorted(treated))} {after.holding}" if treated else ""
-
-
-def _search(known: Knowledge, goal: Goal, place: str) -> str:
-    """What is still to be found and where else it may lie: the last place that is looked into must hold it."""
-    missing, others = known.missing(goal), [other for other in known.receptacles if other not in known.contents and other != place]
-    return f", find {' '.join(missing)}, new {' '.join(others) or 'nothing'}" if missing else ""
 
 
 def _check(goal: Goal, action: str, after: Knowledge) -> str:
