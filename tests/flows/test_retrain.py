@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -169,7 +170,7 @@ def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examina
         plans = [{"step_id": step["step_id"], "transition_plan": f"after {step['action']}"} for step in steps]
         return Say({"task_tutorial": {"Overall Plan": "p", "Success Mode": "s", "Failure Mode": "f"}, "state_transitions": plans})
 
-    (taken,) = (clone / ".dreamgym" / "stages").glob("clone-*/policy")  # any model will do: it is no policy there
+    taken = shutil.copytree(clone / "data" / "backbone", clone.parent / "model")
     asked = ["experience_model.teacher=llm", "experience_model.transitions=500", "retrieval.index=chroma", "endpoint.model=teacher"]
     asked += [f"experience_model.path={taken}"]
     with ChatServer(answer=annotate) as server:
