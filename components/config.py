@@ -150,9 +150,6 @@ class ExperienceModelConfig(Section):
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
-    revealed_weight: float = Field(
-        1.0, gt=0, le=1, description="Weight of the loss on states that show what no history tells; below 1, what can be known counts more."
-    )
     history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
     recall: int = Field(
         6, ge=0, description="Earlier states of the episode that name what the action names, shown again beside it (our choice); 0: none."

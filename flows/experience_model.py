@@ -98,7 +98,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
     taught, teaching = teach(config, run.root, work, vocabulary, episodes)
-    examples = transition_examples(vocabulary, taught, buffer, config.experience_model, adapter.revealing)
+    examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
     model = add_lora(backbone, config.experience_model.lora, added=vocabulary.added, seed=config.seed)

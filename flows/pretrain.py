@@ -131,7 +131,7 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
     pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
     buffer = ReplayBuffer(config.retrieval, pool, embeddings=kept_below(root)["embeddings"])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
-    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model, adapter.revealing)
+    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
     examples += AGENT_TIMES * [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
     buffer.close()

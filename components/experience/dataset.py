@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from components.config import ExperienceModelConfig
 from components.errors import DataError
@@ -50,24 +49,18 @@ def _up_to(episodes: Sequence[Trajectory], tasks: Sequence[str], most: int) -> l
 
 
 def transition_examples(
-    vocabulary: Vocabulary,
-    trajectories: Sequence[Trajectory],
-    buffer: ReplayBuffer,
-    config: ExperienceModelConfig,
-    revealing: Callable[[Trajectory, str, str], bool],
+    vocabulary: Vocabulary, trajectories: Sequence[Trajectory], buffer: ReplayBuffer, config: ExperienceModelConfig
 ) -> list[Example]:
-    """One example an episode; each step's demonstrations come from other episodes of `buffer`.
-
-    Args: revealing: the adapter's, which says of (trajectory, action, next state) that the step shows what no history tells.
-    """
+    """One example an episode; each step's demonstrations come from other episodes of `buffer`."""
     examples = []
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
         demonstrations = buffer.retrieve(queries, [step.episode_id for step in trajectory.steps])
-        new = [revealing(trajectory.up_to(step.step), step.action, step.next_state) for step in trajectory.steps]
-        weights = [config.revealed_weight if shown else 1.0 for shown in new]
-        form: dict[str, Any] = {"history": config.history, "recalled": config.recall, "reasoning": config.reasoning}
-        examples.append(render_trajectory(vocabulary, trajectory, demonstrations, weights=weights, **form))
+        examples.append(
+            render_trajectory(
+                vocabulary, trajectory, demonstrations, history=config.history, recalled=config.recall, reasoning=config.reasoning
+            )
+        )
     return examples
 
 

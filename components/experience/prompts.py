@@ -106,7 +106,6 @@ def render_trajectory(
     history: bool = True,
     recalled: int = 0,
     reasoning: bool = True,
-    weights: Sequence[float] = (),
 ) -> Example:
     """A whole episode as one training example, loss on the answers only (Eq. 5: -log P(R|...) - log P(s', r|R, ...)).
 
@@ -114,18 +113,13 @@ def render_trajectory(
         demonstrations: for each step, the transitions retrieved for it (may be empty).
         history: False shows each step the task and its state, but no earlier step.
         recalled: how many earlier states a turn shows again, at most.
-        weights: for each step, how much the loss on its next state counts (reasoning and outcome count 1); empty: 1 each.
     """
     segments = [_segment(vocabulary.encode(opening(trajectory.task)), False)]
-    for step, demos, weight in zip(trajectory.steps, demonstrations, weights or [1.0] * len(trajectory.steps), strict=True):
+    for step, demos in zip(trajectory.steps, demonstrations, strict=True):
         memories = recall(trajectory.up_to(step.step).states, step.action, recalled) if history else ()
         prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos, memories))
-        *thought, state, outcome = answer(step, reasoning=reasoning)
-        parts = [vocabulary.encode(pieces) for pieces in (thought, [state], [outcome])]
-        target, counts = [token for part in parts for token in part], [1.0] * len(prompt)
-        for part, count in zip(parts, (1.0, weight, 1.0), strict=True):
-            counts += [count] * len(part)
-        segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), True, counts if weight != 1 else None))
+        target = vocabulary.encode(answer(step, reasoning=reasoning))
+        segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True))
         if history:
             segments.append(_segment(vocabulary.encode(growth(step.action, step.next_state)), False))
     return Example(segments)

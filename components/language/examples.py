@@ -19,19 +19,16 @@ from components.language.tree_attention import TreeLayout, lay_out_tree
 
 @dataclass
 class Segment:
-    """A run of tokens; `loss[i]` says that `tokens[i]` is to be predicted, `weights[i]` how much that counts (None: 1 each)."""
+    """A run of tokens; `loss[i]` says that `tokens[i]` is to be predicted."""
 
     tokens: list[int]
     loss: list[bool]
     branch: bool = False
-    weights: list[float] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a `loss` or `weights` that do not match `tokens`."""
+        """Refuse a `loss` that does not match `tokens`."""
         if len(self.tokens) != len(self.loss):
             raise ValueError(f"{len(self.tokens)} tokens with {len(self.loss)} loss flags; expected as many")
-        if self.weights is not None and len(self.weights) != len(self.tokens):
-            raise ValueError(f"{len(self.tokens)} tokens with {len(self.weights)} weights; expected as many")
 
 
 @dataclass
@@ -63,7 +60,7 @@ class Example:
 class Batch:
     """Examples padded on the right to L tokens, B rows.
 
-    `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B, L], `weights` fp32 [B, L].
+    `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B, L].
     Token i of row b is predicted at `predecessor[b, i]`. `segments` int64 [B, L] tells the branches apart (-1: trunk). `tree` is
     None when no example has branches: then plain causal attention is right, since nothing looks at the padding behind it.
     """
@@ -74,7 +71,6 @@ class Batch:
     predecessor: Tensor
     real: Tensor
     segments: Tensor
-    weights: Tensor
     tree: TreeLayout | None
 
     @property
@@ -91,7 +87,6 @@ class Batch:
             self.predecessor.to(device),
             self.real.to(device),
             self.segments.to(device),
-            self.weights.to(device),
             None if self.tree is None else self.tree.to(device),
         )
 
@@ -117,11 +112,10 @@ class _Layout:
     positions: list[int]
     predecessors: list[int]
     segments: list[int]
-    weights: list[float]
 
 
 def _lay_out(example: Example) -> _Layout:
-    out = _Layout([], [], [], [], [], [])
+    out = _Layout([], [], [], [], [])
     trunk_length, trunk_last = 0, -1
     for number, segment in enumerate(example.segments):
         start, count = len(out.tokens), len(segment.tokens)
@@ -134,7 +128,6 @@ def _lay_out(example: Example) -> _Layout:
         out.positions += range(trunk_length, trunk_length + count)
         out.predecessors += [max(trunk_last, 0), *range(start, start + count - 1)]
         out.segments += [number if segment.branch else -1] * count
-        out.weights += segment.weights or [1.0] * count
         if not segment.branch:
             trunk_length, trunk_last = trunk_length + count, start + count - 1
     return out
@@ -153,7 +146,7 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
     ids = torch.full(shape, pad_id, dtype=torch.long)
     positions, predecessor = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
     loss, real = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
-    segments, weights = torch.full(shape, -1, dtype=torch.long), torch.ones(shape)
+    segments = torch.full(shape, -1, dtype=torch.long)
     for row, layout in enumerate(layouts):
         count = len(layout.tokens)
         ids[row, :count] = torch.tensor(layout.tokens, dtype=torch.long)
@@ -161,10 +154,9 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
         predecessor[row, :count] = torch.tensor(layout.predecessors, dtype=torch.long)
         loss[row, :count] = torch.tensor(layout.loss, dtype=torch.bool)
         segments[row, :count] = torch.tensor(layout.segments, dtype=torch.long)
-        weights[row, :count] = torch.tensor(layout.weights)
         real[row, :count] = True
     tree = lay_out_tree(segments, real) if any(example.has_branches for example in examples) else None
-    return Batch(ids, positions, loss, predecessor, real, segments, weights, tree)
+    return Batch(ids, positions, loss, predecessor, real, segments, tree)
 
 
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:

@@ -108,7 +108,7 @@ def supervised_finetune(
     pad_id: int = 0,
     compute: Compute = Compute(),
 ) -> TrainingRecord:
-    """Train `model` in place on the mean loss of the flagged tokens, weighted: warm-up, then a cosine to zero over the tokens.
+    """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the tokens.
 
     It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given. The
     same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called.
@@ -185,9 +185,7 @@ class _Run:
         loss = math.nan
         if bool(batch.loss_mask.any()):
             with self.compute.forward():
-                scores = token_logprobs(self.model, batch)
-                weights = batch.weights[scores.rows, scores.columns]
-                mean = -(scores.logprobs * weights).sum() / weights.sum()
+                mean = -token_logprobs(self.model, batch).logprobs.mean()
             loss = mean.item()
             if not math.isfinite(loss):
                 raise TrainingError(
@@ -298,5 +296,5 @@ def _fingerprint(model: Any, examples: Sequence[Example], settings: list[float |
         digest.update(f"{name} {tuple(weight.shape)} {weight.requires_grad} {weight.detach().double().sum().item()!r}".encode())
     for example in examples:
         for segment in example.segments:
-            digest.update(repr((segment.tokens, segment.loss, segment.branch, *(segment.weights or ()))).encode())
+            digest.update(repr((segment.tokens, segment.loss, segment.branch)).encode())
     return digest.hexdigest()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import VOCABULARY, make_episode, make_task
+from builders import make_episode, make_task
 
-from components.config import ExperienceModelConfig, RetrievalConfig
+from components.config import ExperienceModelConfig
 from components.errors import DataError
-from components.experience.dataset import chosen, transition_examples
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.dataset import chosen
 from components.records import Trajectory
 
 
@@ -48,17 +47,3 @@ def test_a_smaller_set_is_part_of_every_larger_one_and_has_whole_tasks():
 def test_nothing_left_is_said():
     with pytest.raises(DataError, match="No offline episode is left of 20.*3 transitions"):
         chosen(episodes(), ExperienceModelConfig(transitions=3), 0)
-
-
-def test_states_that_show_what_no_history_tells_count_as_much_as_asked():
-    episode = make_episode(make_task(), ("go to shelf 1", "At shelf 1: cup 1."), ("take cup 1 from shelf 1", "Took cup 1."))
-    buffer = ReplayBuffer(RetrievalConfig(k=0))
-
-    def weights(weight):
-        config = ExperienceModelConfig(revealed_weight=weight)
-        (example,) = transition_examples(VOCABULARY, [episode], buffer, config, lambda _, action, __: action.startswith("go"))
-        return [segment.weights for segment in example.segments if segment.branch]
-
-    first, second = weights(0.5)
-    assert first.count(0.5) == len(VOCABULARY.encode(["At shelf 1: cup 1."])) and second is None
-    assert weights(1.0) == [None, None]

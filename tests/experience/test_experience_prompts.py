@@ -131,15 +131,6 @@ def test_the_loss_is_on_the_answers_and_the_branches_hang_on_the_trunk():
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
 
 
-def test_the_loss_on_a_next_state_may_count_less_than_that_on_its_reasoning():
-    example = render_trajectory(VOCABULARY, EPISODE, DEMOS, weights=[0.25, 1.0])
-    first, second = (segment for segment in example.segments if segment.branch)
-    light = [token for token, weight in zip(first.tokens, first.weights, strict=True) if weight != 1]
-    assert light == VOCABULARY.encode([EPISODE.steps[0].next_state]) and set(first.weights) == {0.25, 1.0}
-    assert second.weights is None
-    assert [s.tokens for s in example.segments] == [s.tokens for s in render_trajectory(VOCABULARY, EPISODE, DEMOS).segments]
-
-
 def test_the_turn_shows_earlier_states_that_name_what_the_action_names():
     back = ("go to desk 1", "At desk 1: nothing. Holding mug 1.")
     shown = [("go to desk 1", "At desk 1: mug 1."), ("go to shelf 2", "At shelf 2: nothing."), back]

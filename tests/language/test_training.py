@@ -87,26 +87,6 @@ def test_a_fraction_of_an_epoch_is_a_fraction_of_its_tokens():
     assert 2 * tokens <= counted.tokens <= 2 * tokens + SETTINGS["batch_tokens"]
 
 
-def test_what_weighs_less_is_learnt_less():
-    """Of two answers to the same question the heavier one wins; the first loss is the weighted mean."""
-
-    def answer(token, weight):
-        return Example([Segment([11, 12], [False, False]), Segment([token], [True], True, [weight])])
-
-    model, examples = make_model(), [answer(40, 0.2), answer(41, 1.0)] * 20
-    scores = token_logprobs(model, collate(examples[:2], 0)).logprobs.detach()
-    record = supervised_finetune(model, examples, epochs=3, **(SETTINGS | {"batch_tokens": 6}))
-    assert record.losses[0] == pytest.approx(float(-(0.2 * scores[0] + scores[1]) / 1.2), abs=0.05)
-    with torch.no_grad():
-        found = model(input_ids=torch.tensor([[11, 12]])).logits[0, -1].softmax(-1)
-    assert found[41] > 2 * found[40] > 0.1
-
-
-def test_weights_are_one_for_each_token():
-    with pytest.raises(ValueError, match="2 tokens with 1 weights"):
-        Segment([1, 2], [True, True], weights=[1.0])
-
-
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank, optimizer):
