@@ -19,7 +19,7 @@ run: install  ## Install, pull the data, and retrain to a promoted policy (CONFI
 	elif [ $$code -ne 0 ]; then exit $$code; fi
 
 test: install  ## Install and run the tests (ARGS="-k name ...")
-	$(BIN)/python -m pytest $(ARGS)
+	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest $(ARGS)
 
 lint: install typecheck  ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

@@ -27,6 +27,8 @@ DEFAULTS = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    # Threads of torch that wait for each other soon go to sleep: beside another job they would take its core, and wait for it.
+    "GOMP_SPINCOUNT": "1000",
 }
 
 
