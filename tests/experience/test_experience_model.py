@@ -191,8 +191,8 @@ def undecided():
     return model
 
 
-@pytest.mark.parametrize(("temperature", "states"), [(0.0, 1), (1.0, 2)])
-def test_states_are_imagined_at_the_temperature_and_the_reasoning_is_greedy(undecided, temperature, states):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_states_are_imagined_at_the_temperature_and_the_reasoning_is_greedy(undecided, temperature):
     def say(seed):
         config = ExperienceModelConfig(max_new_tokens=40, temperature=temperature)
         foresight = ExperienceModel(undecided, VOCABULARY, config, seed=seed).begin([make_task()] * 40)
@@ -201,8 +201,9 @@ def test_states_are_imagined_at_the_temperature_and_the_reasoning_is_greedy(unde
     answers, written = say(0)
     found = [answer for answer in answers.values() if answer]
     assert len(found) > 30 and {answer.reasoning for answer in found} == {"works, new"}
-    assert len({answer.state for answer in found}) >= states and (states > 1 or len({answer.state for answer in found}) == 1)
-    assert say(0)[0] == answers and (say(1)[0] != answers) == (states > 1)
+    states, learnt = {answer.state for answer in found}, {"At desk 1: mug 1." + H, "At desk 1: nothing." + H}
+    assert learnt <= states if temperature else len(states) == 1 and states < learnt
+    assert say(0)[0] == answers and (say(1)[0] != answers) == (temperature > 0)
     assert all(len(w.tokens) == len(w.logprobs) <= 40 and w.stopped for w in written.values())
 
 
