@@ -166,6 +166,7 @@ class ExperienceModelConfig(Section):
     coherent: bool = Field(
         True, description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells (our choice)."
     )
+    premise: bool = Field(True, description="A dream decides before its first step where the things lie that its goal needs (our choice).")
     temperature: float = Field(
         0.0, ge=0, description="Of the states that the dream imagines, behind a reasoning that is greedy; 0: always the likeliest state."
     )

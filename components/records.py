@@ -62,10 +62,14 @@ class Transition:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The transitions of one episode, in order."""
+    """The transitions of one episode, in order.
+
+    `premise` is what a dream has decided about its hidden world before the first step; empty for a real episode, whose world decides.
+    """
 
     task: Task
     steps: tuple[Transition, ...] = field(default=())
+    premise: str = ""
 
     @property
     def success(self) -> bool:

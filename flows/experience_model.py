@@ -14,7 +14,7 @@ from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
 from components.evaluation.judgements import write_judgements
 from components.evaluation.retrieval import recall_metrics
-from components.experience.dataset import chosen, transition_examples, variation_examples
+from components.experience.dataset import chosen, premise_examples, transition_examples, variation_examples, with_premises
 from components.experience.encoders import encoder_identity
 from components.experience.experience_model import ExperienceModel, note_form
 from components.experience.fidelity import measure
@@ -98,7 +98,10 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
     taught, teaching = teach(config, run.root, work, vocabulary, episodes)
+    if config.experience_model.premise:
+        taught = with_premises(taught, adapter, config.seed, taught=config.experience_model.teacher == "programmatic")
     examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
+    examples += premise_examples(vocabulary, episodes, adapter) if config.experience_model.premise else []
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
     model = add_lora(backbone, config.experience_model.lora, added=vocabulary.added, seed=config.seed)

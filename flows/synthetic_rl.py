@@ -128,7 +128,8 @@ def _model_of(config: Config, directory: Path) -> ExperienceModel:
 
 
 def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
-    return Dream(model, buffer, make_adapter(config.environment).contradiction if config.experience_model.coherent else None)
+    adapter, settings = make_adapter(config.environment), config.experience_model
+    return Dream(model, buffer, adapter.contradiction if settings.coherent else None, adapter.objection if settings.premise else None)
 
 
 @flow(name="synthetic-rl", validate_parameters=False)

@@ -116,6 +116,17 @@ class Adapter(Protocol):
         """
         ...
 
+    def premise(self, trajectory: Trajectory) -> str:
+        """What of the hidden world decides the task, as the whole `trajectory` has shown it; empty where it has not shown all of it.
+
+        A dream decides it before the first step and keeps to it (`Trajectory.premise`); "" always is a valid answer.
+        """
+        ...
+
+    def objection(self, task: Task, premise: str) -> str:
+        """Why `premise` cannot be true of `task`, by what their texts say; empty if it can."""
+        ...
+
     def embody(self, dreamed: Trajectory) -> Task:
         """The task whose real world is the one that `dreamed` described, to replay its actions in.
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from components.config import ExperienceModelConfig
+from components.environments.protocol import Adapter
 from components.errors import DataError
-from components.experience.prompts import render_trajectory, render_variation
+from components.experience.prompts import render_premise, render_trajectory, render_variation
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
@@ -62,6 +63,30 @@ def transition_examples(
             )
         )
     return examples
+
+
+def with_premises(
+    episodes: Sequence[Trajectory], adapter: Adapter, seed: int, *, share: float = 0.5, taught: bool = True
+) -> list[Trajectory]:
+    """A `share` of the episodes told as dreams are: with the premise that they turned out to have, and the reasoning that follows from it.
+
+    Args: taught: the adapter's reasoning is learnt; False keeps the one recorded.
+    """
+    rng, told = random.Random(seed), []
+    for episode in episodes:
+        premise = adapter.premise(episode) if rng.random() < share else ""
+        assumed = replace(episode, premise=premise)
+        if premise and taught:
+            reasons = [adapter.reason(assumed.up_to(step.step), step.action, step.next_state, step.reward) for step in episode.steps]
+            assumed = replace(assumed, steps=tuple(replace(s, reasoning=reason) for s, reason in zip(episode.steps, reasons, strict=True)))
+        told.append(assumed)
+    return told
+
+
+def premise_examples(vocabulary: Vocabulary, episodes: Sequence[Trajectory], adapter: Adapter) -> list[Example]:
+    """What a dream begins with: one example an episode that has shown its premise."""
+    premises = [(episode.task, adapter.premise(episode)) for episode in episodes]
+    return [render_premise(vocabulary, task, premise) for task, premise in premises if premise]
 
 
 def variation_examples(

@@ -9,6 +9,7 @@ never enters the buffer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from components.environments.protocol import Step
 from components.experience.experience_model import ExperienceModel, Foresight, Query
@@ -21,10 +22,18 @@ class Dream:
     """A synthetic environment (`components.environments.protocol.Environment`); its interactions are dreamed, not real."""
 
     def __init__(
-        self, model: ExperienceModel, buffer: ReplayBuffer, contradiction: Callable[[Trajectory, str], str] | None = None
+        self,
+        model: ExperienceModel,
+        buffer: ReplayBuffer,
+        contradiction: Callable[[Trajectory, str], str] | None = None,
+        objection: Callable[[Task, str], str] | None = None,
     ) -> None:
-        """Args: contradiction: the adapter's, which says what in a next state the episode so far denies; None: all is believed."""
+        """Args:
+        contradiction: the adapter's, which says what in a next state the episode so far denies; None: all is believed.
+        objection: the adapter's, which says why a premise cannot be; None: dreams begin without one.
+        """
         self.interactions = 0
+        self._objection = objection
         self._model, self._buffer, self._contradiction = model, buffer, contradiction
         self._foresight: Foresight | None = None
         self._episodes: list[Trajectory] = []
@@ -33,8 +42,9 @@ class Dream:
     def reset(self, tasks: Sequence[Task]) -> list[str]:
         """Begin to dream one episode a task."""
         self.seed += 1
-        self._episodes = [Trajectory(task) for task in tasks]
-        self._foresight = self._model.begin(tasks, seed=self.seed)
+        premises = self._model.presume(tasks, self._objection, seed=self.seed) if self._objection else [""] * len(tasks)
+        self._episodes = [Trajectory(task, premise=premise) for task, premise in zip(tasks, premises, strict=True)]
+        self._foresight = self._model.begin(tasks, premises, seed=self.seed)
         return [task.initial_state for task in tasks]
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
@@ -67,7 +77,7 @@ class Dream:
     def _remember_step(self, row: int, action: str, answer: Answer) -> None:
         episode = self._episodes[row]
         step = Transition(episode.task.id, "", len(episode.steps), episode.states[-1], action, answer.state, answer.reward, answer.done)
-        self._episodes[row] = Trajectory(episode.task, (*episode.steps, step))
+        self._episodes[row] = replace(episode, steps=(*episode.steps, step))
 
     @property
     def tokens(self) -> int:

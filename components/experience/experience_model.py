@@ -17,7 +17,7 @@ from pathlib import Path
 
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
-from components.experience.prompts import OUTCOMES, VARIATION, Answer, growth, opening, parse_answer, turn
+from components.experience.prompts import OUTCOMES, PREMISE, VARIATION, Answer, growth, opening, parse_answer, turn
 from components.experience.recall import recall
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
@@ -85,16 +85,29 @@ class ExperienceModel:
         model, vocabulary = load_backbone(directory, compute.device)
         return cls(compute.for_decoding(model), vocabulary, config, seed=seed)
 
-    def begin(self, tasks: Sequence[Task], *, seed: int = 0) -> Foresight:
-        """Start one episode a task; `seed` numbers the random stream."""
+    def begin(self, tasks: Sequence[Task], premises: Sequence[str] = (), *, seed: int = 0) -> Foresight:
+        """Start one episode a task, each with its premise, if it has one; `seed` numbers the random stream."""
         spare = max(self.config.resamples, len(tasks) // 2) if self.config.resamples else 0
-        return Foresight(self, tasks, self._engine(seed).open(len(tasks) + spare))
+        return Foresight(self, tasks, premises or [""] * len(tasks), self._engine(seed).open(len(tasks) + spare))
+
+    def presume(self, tasks: Sequence[Task], objection: Callable[[Task, str], str], *, seed: int) -> list[str]:
+        """For each task, where the things lie that decide it: sampled until there is no `objection`; "" where every try met one."""
+        found = [""] * len(tasks)
+        for attempt in range(1 + self.config.resamples):
+            open_rows = [row for row, premise in enumerate(found) if not premise]
+            written = self._write_behind([tasks[row] for row in open_rows], PREMISE, seed * 101 + attempt, 1.0)
+            found = _filled(found, {row: text for row, text in zip(open_rows, written, strict=True) if not objection(tasks[row], text)})
+        return found
 
     def vary(self, tasks: Sequence[Task], *, seed: int, temperature: float = 1.0) -> list[str]:
         """For each task, the instruction of another task of its room (Eq. 6; M_task shares the weights of M)."""
+        return self._write_behind(tasks, VARIATION, seed, temperature)
+
+    def _write_behind(self, tasks: Sequence[Task], asking: Sequence[str], seed: int, temperature: float) -> list[str]:
+        """What the model writes behind each task's opening when it is asked so; "" where it comes to no end."""
         if not tasks:
             return []
-        prompts = {row: self.vocabulary.encode([*opening(task), *VARIATION]) for row, task in enumerate(tasks)}
+        prompts = {row: self.vocabulary.encode([*opening(task), *asking]) for row, task in enumerate(tasks)}
         stop = {self.vocabulary.marker_id(END)}
         session = self._engine(seed).open(len(tasks), 256)
         written = session.generate(prompts, stop=stop, max_new_tokens=24, temperature=temperature)
@@ -106,6 +119,10 @@ class ExperienceModel:
         return KeptCacheEngine(self.model, self.vocabulary, seed=self.seed * 100_003 + seed)  # type: ignore[arg-type]
 
 
+def _filled(texts: Sequence[str], more: Mapping[int, str]) -> list[str]:
+    return [more.get(row, text) for row, text in enumerate(texts)]
+
+
 class Foresight:
     """A batch of episodes under way: predict steps, and say which of them came true.
 
@@ -113,10 +130,10 @@ class Foresight:
     those of the episodes are spare: further tries of an answer are written there.
     """
 
-    def __init__(self, model: ExperienceModel, tasks: Sequence[Task], session: Session) -> None:
-        self._model, self._tasks, self._session = model, list(tasks), session
+    def __init__(self, model: ExperienceModel, tasks: Sequence[Task], premises: Sequence[str], session: Session) -> None:
+        self._model, self._tasks, self._premises, self._session = model, list(tasks), list(premises), session
         vocabulary = model.vocabulary
-        self._pending = {row: vocabulary.encode(opening(task)) for row, task in enumerate(tasks)}
+        self._pending = {row: vocabulary.encode(opening(task, premises[row])) for row, task in enumerate(tasks)}
         self._states = [[task.initial_state] for task in tasks]
         self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
         self.written: dict[int, Generation] = {}
@@ -154,7 +171,8 @@ class Foresight:
 
     def _prompt(self, row: int, query: Query) -> list[int]:
         memories = recall([*self._states[row][:-1], query.state], query.action, self._model.config.recall)
-        return self._model.vocabulary.encode(turn(self._tasks[row], query.state, query.action, query.demonstrations, memories))
+        pieces = turn(self._tasks[row], query.state, query.action, query.demonstrations, memories, self._premises[row])
+        return self._model.vocabulary.encode(pieces)
 
     def _try_again(self, last: Mapping[int, int], accept: Callable[[int, Answer], bool] | None) -> dict[int, Answer | None]:
         """Up to `resamples` further answers of each row, whose prompt but its last token stands in the session; the first accepted."""

@@ -6,8 +6,8 @@ a whole episode. The turn repeats the task, the initial state (what the world co
 what the action names (`recall.py`) and the current one: a small model concludes well over a short distance and copies badly
 over a long one.
 
-    trunk    <task> instruction <state> s0 <action> a0 <state> s1 <action> a1 <state> s2 ...
-    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 <recall> s_i ... <state> s_t <action> a_t
+    trunk    <task> instruction <state> s0 [<think> premise] <action> a0 <state> s1 <action> a1 <state> s2 ...
+    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 [<think> premise] <recall> s_i ... <state> s_t <action> a_t
              <think> R <state> s_t+1 <continue>
 
 Where the backbone has a chat template all before the answer is one user message under way and the answer the reply to it: the
@@ -46,6 +46,8 @@ from components.records import Task, Trajectory, Transition
 OUTCOMES = (CONTINUE, SUCCESS, FAILURE)
 VARIATION = (TURN, TASK, ANSWER)
 """Behind an opening: what asks for another task of its room."""
+PREMISE = (TURN, THINK, ANSWER)
+"""Behind an opening: what asks for a premise."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,13 @@ class Answer:
     done: bool
 
 
-def opening(task: Task) -> list[str]:
+def opening(task: Task, premise: str = "") -> list[str]:
     """The trunk's start."""
-    return [OPENING, TASK, task.instruction, STATE, task.initial_state]
+    return [OPENING, TASK, task.instruction, STATE, task.initial_state, *_decided(premise)]
+
+
+def _decided(premise: str) -> list[str]:
+    return [THINK, premise] if premise else []
 
 
 def growth(action: str, state: str) -> list[str]:
@@ -68,13 +74,16 @@ def growth(action: str, state: str) -> list[str]:
     return [ACTION, action, STATE, state]
 
 
-def turn(task: Task, state: str, action: str, demonstrations: Sequence[Transition], recalled: Sequence[str] = ()) -> list[str]:
+def turn(
+    task: Task, state: str, action: str, demonstrations: Sequence[Transition], recalled: Sequence[str] = (), premise: str = ""
+) -> list[str]:
     """The branch up to where the answer begins; the least similar demonstration comes first, the oldest of the recalled states too."""
     pieces: list[str] = []
     for demo in reversed(demonstrations):
         pieces += [DEMO, demo.state, ACTION, demo.action, STATE, demo.next_state]
     memories = [piece for memory in recalled for piece in (RECALL, memory)]
-    return [*pieces, TURN, task.instruction, STATE, task.initial_state, *memories, STATE, state, ACTION, action, ANSWER]
+    world = [STATE, task.initial_state, *_decided(premise)]
+    return [*pieces, TURN, task.instruction, *world, *memories, STATE, state, ACTION, action, ANSWER]
 
 
 def answer(transition: Transition, *, reasoning: bool) -> list[str]:
@@ -114,10 +123,11 @@ def render_trajectory(
         history: False shows each step the task and its state, but no earlier step.
         recalled: how many earlier states a turn shows again, at most.
     """
-    segments = [_segment(vocabulary.encode(opening(trajectory.task)), False)]
+    premise = trajectory.premise
+    segments = [_segment(vocabulary.encode(opening(trajectory.task, premise)), False)]
     for step, demos in zip(trajectory.steps, demonstrations, strict=True):
         memories = recall(trajectory.up_to(step.step).states, step.action, recalled) if history else ()
-        prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos, memories))
+        prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos, memories, premise))
         target = vocabulary.encode(answer(step, reasoning=reasoning))
         segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True))
         if history:
@@ -130,6 +140,12 @@ def render_variation(vocabulary: Vocabulary, task: Task, instruction: str) -> Ex
     trunk = vocabulary.encode(opening(task))
     target = vocabulary.encode([instruction, END])
     prompt = vocabulary.encode(VARIATION)
+    return Example([_segment(trunk, False), Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True)])
+
+
+def render_premise(vocabulary: Vocabulary, task: Task, premise: str) -> Example:
+    """A training example of the beginning of a dream: from a task and its room to where the things lie that decide it."""
+    trunk, prompt, target = (vocabulary.encode(pieces) for pieces in (opening(task), PREMISE, [premise, END]))
     return Example([_segment(trunk, False), Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True)])
 
 

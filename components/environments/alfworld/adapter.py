@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.config import EnvironmentConfig
-from components.environments.alfworld import behaviours, coherence, reasoning
+from components.environments.alfworld import behaviours, coherence, premise, reasoning
 from components.environments.alfworld.embody import embody
 from components.environments.alfworld.games import (
     FAMILIES,
@@ -25,6 +25,7 @@ from components.environments.alfworld.games import (
     make_world,
 )
 from components.environments.alfworld.knowledge import learn, read_goal, well_formed
+from components.environments.alfworld.premise import objection
 from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
 from components.environments.alfworld.workers import Workers
 from components.environments.protocol import Behaviour, Environment, Fact, Step
@@ -147,6 +148,14 @@ class AlfworldAdapter:
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """See `coherence.contradiction`."""
         return coherence.contradiction(trajectory, next_state)
+
+    def premise(self, trajectory: Trajectory) -> str:
+        """See `premise.premise`."""
+        return premise.premise(trajectory)
+
+    def objection(self, task: Task, premise: str) -> str:
+        """See `premise.objection`."""
+        return objection(task, premise)
 
     def embody(self, dreamed: Trajectory) -> Task:
         """See `embody.embody`."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from components.environments.alfworld.games import kind
 from components.environments.alfworld.knowledge import Goal, Knowledge, learn, read_goal
+from components.environments.alfworld.premise import homes
 from components.environments.alfworld.states import Seen, read_state
 from components.records import Trajectory
 
@@ -19,7 +20,8 @@ def contradiction(trajectory: Trajectory, next_state: str) -> str:
     if seen.place and seen.place not in known.receptacles:
         found = found or f"the room has no {seen.place}"
     if seen.event == "at":
-        found = found or _of_a_listing(known, seen) or _of_the_goal(read_goal(trajectory.task.instruction), known, seen)
+        goal, decided = read_goal(trajectory.task.instruction), homes(trajectory.premise)
+        found = found or _of_a_listing(known, seen, decided) or _of_the_goal(goal, known, seen)
     return found
 
 
@@ -40,10 +42,16 @@ def _differs(found: str, wanted: str) -> str:
     return "" if found == wanted else f"in the hand is {found or 'nothing'} and was {wanted or 'nothing'}"
 
 
-def _of_a_listing(known: Knowledge, seen: Seen) -> str:
+def _of_a_listing(known: Knowledge, seen: Seen, decided: dict[str, str]) -> str:
     if len(set(seen.contents)) < len(seen.contents):
         return "a thing is listed twice"
     elsewhere = {thing: place for place, things in known.contents.items() if place != seen.place for thing in things}
+    if seen.place not in known.contents and seen.door != "closed":
+        unseen = {thing: place for thing, place in decided.items() if place not in known.contents}
+        absent = next((thing for thing, place in unseen.items() if place == seen.place and thing not in seen.contents), "")
+        if absent:
+            return f"{absent} should be there"
+        elsewhere |= {thing: place for thing, place in unseen.items() if place != seen.place}
     twice = next((thing for thing in seen.contents if thing in elsewhere or thing == known.holding), "")
     if twice:
         return f"{twice} is {f'at {elsewhere[twice]}' if twice in elsewhere else 'in the hand'}"

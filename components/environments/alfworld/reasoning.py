@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from components.environments.alfworld.games import kind
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
+from components.environments.alfworld.premise import homes
 from components.environments.alfworld.states import Seen, read_state
 from components.records import Trajectory
 
@@ -40,12 +41,12 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
         facts += f"{said}. "
     after = learn(trajectory)
     after.see(next_state)
-    text = f"{facts}works{_novelty(known, goal, action, seen)}{_result(after, action)}"
+    text = f"{facts}works{_novelty(known, goal, action, seen, trajectory.premise)}{_result(after, action)}"
     check = _check(goal, action, after) if goal else ""
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
 
 
-def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen) -> str:
+def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen, premise: str) -> str:
     """Whether a place shows something new; what lay there and what changed since, or that what is to be brought there is not there yet."""
     verb, _, rest = action.partition(" ")
     if verb not in ("go", "open"):
@@ -53,10 +54,18 @@ def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen) -> st
     place = rest.removeprefix("to ")
     if not (known.known(place) if verb == "go" else place in known.contents):
         there = {kind(thing) for thing in seen.contents}
-        lacks = goal and goal.parent == kind(place) and seen.door != "closed" and goal.target not in there
-        return f", new, lacks {goal.target}" if goal and lacks else ", new"
+        if not goal or seen.door == "closed":
+            return ", new"
+        lacks = f", lacks {goal.target}" if goal.parent == kind(place) and goal.target not in there else ""
+        return f", new{lacks}{_decided(premise, place)}"
     door = known.doors.get(place, "") if verb == "go" else "open"
     return f", known {door if door == 'closed' else f'{door} {known.recounted(place)}'.strip()}"
+
+
+def _decided(premise: str, place: str) -> str:
+    """Where the dream has put what the goal needs, beside the place looked into."""
+    pairs = (f", {thing} {home} want {place}: {'yes' if home == place else 'no'}" for thing, home in homes(premise).items())
+    return "".join(pairs)
 
 
 def _result(after: Knowledge, action: str) -> str:
