@@ -63,9 +63,11 @@ def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen, premi
 
 
 def _decided(premise: str, place: str) -> str:
-    """Where the dream has put what the goal needs, beside the place looked into."""
-    pairs = (f", {thing} {home} want {place}: {'yes' if home == place else 'no'}" for thing, home in homes(premise).items())
-    return "".join(pairs)
+    """Where the dream has put what the goal needs, beside the place looked into, and what must therefore be seen there."""
+    decided = homes(premise)
+    pairs = (f", {thing} {home} want {place}: {'yes' if home == place else 'no'}" for thing, home in decided.items())
+    here = [thing for thing, home in decided.items() if home == place]
+    return "".join(pairs) + (f", with {' '.join(here)}" if here else "")
 
 
 def _result(after: Knowledge, action: str) -> str:
