@@ -92,7 +92,7 @@ class BackboneConfig(Section):
 class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
-    tasks: int = Field(2000, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
+    tasks: int = Field(1750, ge=1, description="Training tasks whose trajectories are played for it (not those held out).")
     sizes: list[int] = Field(
         default_factory=lambda: [8, 8, 20],
         min_length=1,
@@ -105,7 +105,7 @@ class PretrainConfig(Section):
     compare_tokens: int = Field(
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
-    edit_tokens: int = Field(2_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
+    edit_tokens: int = Field(3_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
     rehearsal: float = Field(0.2, ge=0, le=1, description="Tokens of comparing and editing mixed into the text, for each of its own.")
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")

@@ -31,7 +31,7 @@ from prefect.utilities.annotations import quote
 from components.config import Config
 from components.environments import make_adapter
 from components.environments.protocol import Adapter
-from components.experience.dataset import transition_examples, variation_examples
+from components.experience.dataset import premise_examples, transition_examples, variation_examples, with_premises
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.comparing import compare_examples
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 SEED_OFFSET = 1000
 """Added to the seed of the pretraining games, so that they are other games than the offline data's."""
-BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 2, "random": 1}
+BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 3, "random": 1}
 AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
 AGENT_TIMES = 2
@@ -131,7 +131,8 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
     pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
     buffer = ReplayBuffer(config.retrieval, pool, embeddings=kept_below(root)["embeddings"])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
-    examples = transition_examples(vocabulary, episodes, buffer, config.experience_model)
+    examples = transition_examples(vocabulary, with_premises(episodes, adapter, config.pretrain.seed), buffer, config.experience_model)
+    examples += premise_examples(vocabulary, episodes, adapter)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
     examples += AGENT_TIMES * [agent_example(adapter, vocabulary, e) for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS]
     buffer.close()

@@ -27,7 +27,8 @@ from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
 RETRY_TEMPERATURE = 1.0
-
+PREMISE_TRIES = 8
+"""How often a premise is sampled before a dream begins without one."""
 
 FORM = ("history", "reasoning")
 """The options that decide what its prompts and answers look like; a model answers in the form that it has learnt alone."""
@@ -93,10 +94,11 @@ class ExperienceModel:
     def presume(self, tasks: Sequence[Task], objection: Callable[[Task, str], str], *, seed: int) -> list[str]:
         """For each task, where the things lie that decide it: sampled until there is no `objection`; "" where every try met one."""
         found = [""] * len(tasks)
-        for attempt in range(1 + self.config.resamples):
-            open_rows = [row for row, premise in enumerate(found) if not premise]
-            written = self._write_behind([tasks[row] for row in open_rows], PREMISE, seed * 101 + attempt, 1.0)
-            found = _filled(found, {row: text for row, text in zip(open_rows, written, strict=True) if not objection(tasks[row], text)})
+        for attempt in range(PREMISE_TRIES):
+            lacking = [row for row, premise in enumerate(found) if not premise]
+            written = self._write_behind([tasks[row] for row in lacking], PREMISE, seed * PREMISE_TRIES + attempt, 1.0)
+            for row, text in zip(lacking, written, strict=True):
+                found[row] = "" if objection(tasks[row], text) else text
         return found
 
     def vary(self, tasks: Sequence[Task], *, seed: int, temperature: float = 1.0) -> list[str]:
@@ -117,10 +119,6 @@ class ExperienceModel:
 
     def _engine(self, seed: int) -> KeptCacheEngine:
         return KeptCacheEngine(self.model, self.vocabulary, seed=self.seed * 100_003 + seed)  # type: ignore[arg-type]
-
-
-def _filled(texts: Sequence[str], more: Mapping[int, str]) -> list[str]:
-    return [more.get(row, text) for row, text in enumerate(texts)]
 
 
 class Foresight:
