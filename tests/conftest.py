@@ -10,11 +10,12 @@ from builders import VOCABULARY, make_episode, make_model, make_task
 from components.config import EnvironmentConfig, ExperienceModelConfig
 from components.environments import make_adapter
 from components.experience.experience_model import ExperienceModel
-from components.experience.prompts import render_trajectory, render_variation
+from components.experience.prompts import render_premise, render_trajectory, render_variation
 from components.language.training import supervised_finetune
 from components.trajectories.collect import collect, plan
 
 H = " Holding nothing."
+PREMISE = "mug 1 shelf 1"
 LOOKED = "Looked around in the room." + H
 torch.set_num_threads(1)  # the models of the tests are too small for more to help
 
@@ -60,6 +61,7 @@ def train(lessons, history: bool, epochs: int):
     model = make_model(hidden=32)
     examples = [render_trajectory(VOCABULARY, e, [[] for _ in e.steps], history=history) for e in lessons]
     examples.append(render_variation(VOCABULARY, make_task(), "put a hot mug in desk"))
+    examples.append(render_premise(VOCABULARY, make_task(), PREMISE))
     supervised_finetune(model, examples, epochs=epochs, learning_rate=8e-3, batch_tokens=4096, seed=0)
     return model
 

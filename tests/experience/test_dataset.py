@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import make_episode, make_task
+from builders import VOCABULARY, make_episode, make_task
 
 from components.config import ExperienceModelConfig
 from components.errors import DataError
-from components.experience.dataset import chosen
+from components.experience.dataset import chosen, premise_examples, with_premises
 from components.records import Trajectory
 
 
@@ -47,3 +47,23 @@ def test_a_smaller_set_is_part_of_every_larger_one_and_has_whole_tasks():
 def test_nothing_left_is_said():
     with pytest.raises(DataError, match="No offline episode is left of 20.*3 transitions"):
         chosen(episodes(), ExperienceModelConfig(transitions=3), 0)
+
+
+def test_half_of_the_episodes_are_told_as_dreams_with_the_reasoning_that_follows(adapter, played):
+    episodes = played["expert"]
+    told = with_premises(episodes, adapter, 0)
+    dreamed = [e for e in told if e.premise]
+    assert 0 < len(dreamed) < len(episodes) and [e.task for e in told] == [e.task for e in episodes]
+    for before, after in zip(episodes, told, strict=True):
+        assert after.premise in ("", adapter.premise(before)) and after.states == before.states
+        changed = [step.reasoning != old.reasoning for step, old in zip(after.steps, before.steps, strict=True)]
+        assert any(changed) == bool(after.premise)
+    assert with_premises(episodes, adapter, 0, share=0.0) == episodes
+    kept = with_premises(episodes, adapter, 0, share=1.0, taught=False)
+    assert all(e.premise for e in kept) and [e.steps for e in kept] == [e.steps for e in episodes]
+
+
+def test_an_episode_that_has_not_shown_its_premise_teaches_none(adapter, played):
+    episodes = [*played["expert"], *played["random"]]
+    shown = [e for e in episodes if adapter.premise(e)]
+    assert len(premise_examples(VOCABULARY, episodes, adapter)) == len(shown) < len(episodes)

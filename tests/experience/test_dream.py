@@ -8,6 +8,7 @@ from builders import make_episode, make_task, make_transition
 from components.config import RetrievalConfig
 from components.environments.protocol import Environment
 from components.experience.dream import Dream
+from components.experience.experience_model import PREMISE_TRIES
 from components.experience.replay_buffer import ReplayBuffer
 
 
@@ -109,3 +110,17 @@ def test_the_history_that_an_answer_is_held_against_is_the_dreamed_one(learnt, l
     for step in first.steps:
         dream.step([step.action])
     assert histories[-1] == first.states[:-1]
+
+
+def test_a_dream_begins_with_a_premise_that_nobody_objects_to(learnt, lessons):
+    task, histories = lessons[0].task, []
+    dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), lambda episode, state: histories.append(episode.premise) or "", lambda *_: "")
+    dream.reset([task])
+    dream.step(["look"])
+    assert histories and set(histories) == {"mug 1 shelf 1"}
+    asked: list[str] = []
+    refusing = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda _, premise: asked.append(premise) or "no")
+    refusing.reset([task, task])
+    assert len(asked) == 2 * PREMISE_TRIES and "mug 1 shelf 1" in asked
+    (answer, _) = refusing.step([lessons[0].steps[0].action, None])
+    assert answer.state == lessons[0].steps[0].next_state, "it dreams on without one"

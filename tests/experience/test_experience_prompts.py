@@ -167,3 +167,12 @@ def test_a_variation_is_the_other_instruction_and_an_end():
     assert pieces(example.segments[0].tokens) == marked(opening(make_task()))
     assert pieces(example.segments[1].tokens) == marked([TURN, TASK, "put a hot mug in desk", END])
     assert pieces(tokens_with_loss(example.segments[1])) == marked(["put a hot mug in desk", END])
+
+
+def test_a_premise_stands_behind_the_room_in_the_trunk_and_in_the_turn():
+    task = make_task()
+    assert marked(opening(task, "mug 1 shelf 1"))[-2:] == [(THINK, True), ("mug 1 shelf 1", False)]
+    assert opening(task, "") == opening(task)
+    step = make_transition()
+    rendered = [piece for piece, _ in marked(turn(task, step.state, step.action, [], ["s"], "mug 1 shelf 1"))]
+    assert rendered[: rendered.index(RECALL)] == [TURN, task.instruction, STATE, task.initial_state, THINK, "mug 1 shelf 1"]
