@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.section import Section
+from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, SimToRealConfig, SyntheticRLConfig
 
 ChatTemplate = Literal["auto", "off"]
 Precision = Literal["fp32", "bf16"]
@@ -120,22 +121,6 @@ class PretrainConfig(Section):
         return self
 
 
-class LoraConfig(Section):
-    """Low-rank adapters through peft; rank 0 trains all weights."""
-
-    rank: int = Field(0, ge=0, description="Rank of the adapters; 0 turns them off.")
-    alpha: float = Field(16.0, gt=0, description="Scale of the adapters' output, divided by the rank.")
-    targets: list[str] | Literal["all-linear"] = Field(
-        default_factory=lambda: ["q_proj", "v_proj"], description="Modules that get an adapter: their names, or `all-linear`."
-    )
-
-    @model_validator(mode="after")
-    def _no_dead_options(self) -> LoraConfig:
-        if self.rank == 0:
-            self._refuse_dead(["alpha", "targets"], "rank: 0", "a rank, for example rank: 8")
-        return self
-
-
 class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
@@ -231,81 +216,6 @@ class FidelityConfig(Section):
     min_reward_precision: float = Field(0.80, ge=0, le=1, description="Floor of reward precision on held-out transitions.")
     max_unparsable_rate: float = Field(0.02, ge=0, le=1, description="Ceiling of answers that cannot be read.")
     min_rollout_agreement: float = Field(0.80, ge=0, le=1, description="Floor of dreamed successes that the real engine confirms.")
-
-
-class CloningConfig(Section):
-    """Behaviour cloning on a few expert demonstrations."""
-
-    demonstrations: int = Field(100, ge=1, description="Expert episodes cloned.")
-    optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
-    epochs: float = Field(8.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, too few leave it ungrammatical.")
-    learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
-    batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")
-    lora: LoraConfig = Field(default_factory=LoraConfig)
-
-
-class GRPOConfig(Section):
-    """Group-relative policy optimisation. The paper gives no hyperparameters: all values are our choice."""
-
-    iterations: int = Field(20, ge=0, description="Iterations of rollouts and an update.")
-    tasks: int = Field(8, ge=1, description="Tasks an iteration.")
-    group: int = Field(8, ge=2, description="Rollouts a task: the group that shares a baseline.")
-    temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
-    learning_rate: float = Field(5e-4, gt=0, description="Of AdamW, at the first iteration.")
-    schedule: Literal["linear", "constant"] = Field("linear", description="Rate falling to zero over the iterations, or staying.")
-    step_weight: float = Field(
-        2.0, ge=0, description="Weight of GiGPO's advantage of single steps, among replies to the same state; 0: GRPO alone."
-    )
-    discount: float = Field(0.95, gt=0, le=1, description="Of the return in the steps' advantages, a step.")
-    idle_penalty: float = Field(0.5, ge=0, description="Taken from the advantage of a reply that left the state as it was.")
-    negative_weight: float = Field(
-        0.0, ge=0, description="Weight of advantages below zero; 1: GRPO's own, 0: only what beats its group is learnt."
-    )
-    loss_mean: Literal["episode", "token"] = Field(
-        "episode", description="Mean of the episodes' means, or over all tokens, where long episodes, mostly lost ones, weigh more."
-    )
-    clip: float = Field(0.2, gt=0, description="Half-width of the probability ratio's clip range.")
-    epochs: int = Field(3, ge=1, description="Passes over an iteration's rollouts.")
-    batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; the gradients of an update are summed.")
-    updates: int = Field(8, ge=1, description="Optimiser steps a pass.")
-    interpolation: float = Field(
-        0.5, gt=0, le=1, description="Weights in the end: this share of the way from those at the start (WiSE-FT); 1: the last ones."
-    )
-    normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
-    max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step, in tokens.")
-    lora: LoraConfig = Field(default_factory=LoraConfig)
-
-
-class SyntheticRLConfig(GRPOConfig):
-    """GRPO in the dream."""
-
-    iterations: int = Field(8, ge=0, description="Iterations of rollouts and an update.")
-    tasks: int = Field(16, ge=1, description="Tasks an iteration.")
-    updates: int = Field(16, ge=1, description="Optimiser steps a pass.")
-    processes: int = Field(2, ge=1, description="Processes that dream side by side; the split of the rollouts is part of the result.")
-
-
-class SimToRealConfig(GRPOConfig):
-    """GRPO in the real environment, started from the dreamed policy."""
-
-    iterations: int = Field(4, ge=0, description="Most iterations; the budget may end them sooner.")
-    budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
-
-
-class CurriculumConfig(Section):
-    """Which tasks are dreamed, and which new ones are made (Eq. 6, 7). The paper does not give m and lambda: our choice."""
-
-    enabled: bool = Field(True, description="False samples the training tasks evenly and generates none (ablation).")
-    seeds: int = Field(8, ge=1, description="m: tasks of the highest return variance that are varied.")
-    candidates: int = Field(4, ge=1, description="Variations the experience model proposes for each seed task.")
-    share: float = Field(0.25, ge=0, le=1, description="lambda: largest share of generated tasks in a batch.")
-    explore: float = Field(0.75, ge=0, le=1, description="Share of a batch drawn evenly from the training tasks.")
-
-    @model_validator(mode="after")
-    def _no_dead_options(self) -> CurriculumConfig:
-        if not self.enabled:
-            self._refuse_dead(["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true")
-        return self
 
 
 class EvaluationConfig(Section):

@@ -8,6 +8,7 @@ from prefect import flow
 
 from components.environments import make_adapter
 from components.evaluation.intervals import exact
+from components.policy.algorithms import make_algorithm
 from components.policy.loop import EvenTasks, Loop
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
@@ -25,7 +26,7 @@ CODE = ["flows.sim_to_real"]
 
 @flow(name="sim-to-real", validate_parameters=False)
 def refine_in_reality(run: Workspace) -> StageResult:
-    """GRPO on real training games, from the dreamed policy."""
+    """RL on real training games, from the dreamed policy."""
     inputs = {"policy": run.results["synthetic_rl"].output_hashes["policy"], "tasks": file_hash(run.data.tasks("train"))}
     config = run.slice("environment", "sim_to_real") | run.computing(training=True)
     return run.stage("sim_to_real", lambda work: _refine(run, work), inputs=inputs, config=config, code=CODE)
@@ -34,11 +35,16 @@ def refine_in_reality(run: Workspace) -> StageResult:
 def _refine(run: Workspace, work: Path) -> Outcome:
     config, settings = run.config, run.config.sim_to_real
     policy = Policy.load(run.results["synthetic_rl"].outputs["policy"], compute=run.compute)
-    world = make_adapter(config.environment).open(settings.budget)
+    adapter = make_adapter(config.environment)
+    world = adapter.open(settings.budget)
     stamp = Stamp(REAL, run.results["synthetic_rl"].key[:12], run.manifest.run_id, "real")
     tasks = EvenTasks(read_tasks(run.data.tasks("train")))
-    loop = Loop(policy, OneProcess(world), tasks, settings, max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
-                checkpoint=work / "checkpoint.pt", updating=lambda: training(config))  # fmt: skip
+    algorithm = make_algorithm(settings, policy, adapter.progress)
+    loop = Loop(
+        policy, OneProcess(world), tasks, algorithm, settings,
+        max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
+        checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
+    )  # fmt: skip
     try:
         state = run_loop(config, loop, budget=settings.budget)
     finally:

@@ -21,6 +21,7 @@ from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.compute import compute_of
+from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource, reached
 from components.policy.players import Processes
@@ -134,7 +135,7 @@ def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Drea
 
 @flow(name="synthetic-rl", validate_parameters=False)
 def train_in_dream(run: Workspace) -> StageResult:
-    """GRPO inside the dream, zero real interactions, new transitions going back to the buffer."""
+    """RL inside the dream, zero real interactions, new transitions going back to the buffer."""
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl") | run.computing(training=True)
@@ -164,8 +165,12 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)
     policy = Policy.load(run.results["clone"].outputs["policy"], compute=run.compute)
     stamp = Stamp(SYNTHETIC, run.results["clone"].key[:12], run.manifest.run_id, "dream")
-    loop = Loop(policy, dreams, source, config.synthetic_rl, max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
-                checkpoint=work / "checkpoint.pt", updating=lambda: training(config))  # fmt: skip
+    algorithm = make_algorithm(config.synthetic_rl, policy, adapter.progress)
+    loop = Loop(
+        policy, dreams, source, algorithm, config.synthetic_rl,
+        max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
+        checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
+    )  # fmt: skip
 
     def keep(iteration: int, rollouts: list[Rollout]) -> None:
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]

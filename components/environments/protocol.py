@@ -127,6 +127,13 @@ class Adapter(Protocol):
         """Why `premise` cannot be true of `task`, by what their texts say; empty if it can."""
         ...
 
+    def progress(self, trajectory: Trajectory) -> float:
+        """How far `trajectory` has come towards its goal, from 0.0 to 1.0, for rewards that rank episodes alike in outcome (HERO).
+
+        Read from the states, so real and dreamed episodes are measured alike; the outcome itself always is a valid answer.
+        """
+        ...
+
     def embody(self, dreamed: Trajectory) -> Task:
         """The task whose real world is the one that `dreamed` described, to replay its actions in.
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from components.config import CurriculumConfig
 from components.records import Task
+from components.training_config import CurriculumConfig
 
 Vary = Callable[[Sequence[Task], int], list[str]]
 POOL = 400

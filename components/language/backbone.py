@@ -24,10 +24,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaFor
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
-from components.config import BackboneConfig, ChatTemplate, LoraConfig
+from components.config import BackboneConfig, ChatTemplate
 from components.errors import ConfigError, DataError
 from components.language.markers import END, MARKERS, PAD
 from components.language.tokenizer import Vocabulary
+from components.training_config import LoraConfig
 
 transformers_logging.disable_progress_bar()  # a bar for each of a stage's many small models says nothing
 

@@ -39,13 +39,15 @@ OnStep = Callable[[int, int, float], None]
 class TokenScores:
     """Scores of the n predicted tokens of a batch, row by row in the order of the sequence.
 
-    `logprobs` fp32 [n]; `rows` and `columns` int64 [n], where each token stands in the batch; `entropies` fp32 [n] in nats, or None.
+    `logprobs` fp32 [n]; `rows` and `columns` int64 [n], where each token stands in the batch; `entropies` fp32 [n] in nats, or None;
+    `hidden` [n, H], the last hidden states that the tokens were predicted from, or None.
     """
 
     logprobs: Tensor
     rows: Tensor
     columns: Tensor
     entropies: Tensor | None = None
+    hidden: Tensor | None = None
 
 
 @dataclass
@@ -65,31 +67,45 @@ class TrainingRecord:
 
 
 def token_logprobs(
-    model: PreTrainedModel | PeftModel, batch: Batch, *, temperature: float = 1.0, with_entropy: bool = False
+    model: PreTrainedModel | PeftModel,
+    batch: Batch,
+    *,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    with_hidden: bool = False,
 ) -> TokenScores:
-    """Log-probability of each token under `batch.loss_mask`, with gradients, under the softmax at `temperature`."""
+    """Log-probability of each token under `batch.loss_mask`, with gradients, under the softmax at `temperature`.
+
+    Raises:
+        ConfigError: `with_hidden`, and the model's hidden states are not to be had.
+    """
     rows, columns = batch.loss_mask.nonzero(as_tuple=True)
-    logits = _logits(without_adapters(model), batch, rows, batch.predecessor[rows, columns]).float()
+    found, hidden = _logits(without_adapters(model), batch, rows, batch.predecessor[rows, columns])
+    if with_hidden and hidden is None:
+        name = without_adapters(model).config.model_type
+        raise ConfigError(f"The hidden states of {name} cannot be read.", next_step="Take algorithm: grpo, or a Llama or Qwen backbone.")
+    logits = found.float()
     distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
     chosen = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
     entropies = -(distribution.exp() * distribution).sum(-1) if with_entropy else None
-    return TokenScores(chosen, rows, columns, entropies)
+    return TokenScores(chosen, rows, columns, entropies, hidden if with_hidden else None)
 
 
-def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) -> Tensor:
-    """Logits [n, V] at n places of the batch."""
+def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Logits [n, V] at n places of the batch, and the hidden states [n, H] that they come from where the head is a plain one."""
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
     if batch.tree is not None:
         # Without branches positions are left out too: transformers would take them for packed sequences.
         inputs["position_ids"] = batch.position_ids
     if not has_plain_head(model):
-        return model(**inputs, attention_mask=batch.attention).logits[rows, places]
+        return model(**inputs, attention_mask=batch.attention).logits[rows, places], None
     if batch.tree is None:
         hidden = model.get_decoder()(**inputs).last_hidden_state
     else:
         with attention_of(model, TREE):
             hidden = model.get_decoder()(**inputs, tree=batch.tree).last_hidden_state
-    return model.get_output_embeddings()(hidden[rows, places])
+    chosen = hidden[rows, places]
+    return model.get_output_embeddings()(chosen), chosen
 
 
 def supervised_finetune(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from components.config import CloningConfig
 from components.language.backbone import add_lora, merge_lora
 from components.language.training import TrainingRecord, supervised_finetune
 from components.policy.policy import Policy
 from components.policy.prompt import render_demonstration
 from components.records import Trajectory
+from components.training_config import CloningConfig
 
 
 def clone(

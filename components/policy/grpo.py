@@ -1,5 +1,7 @@
 """Group-relative policy optimisation (Shao et al. 2024, arXiv 2402.03300), as DreamGym uses it: A = (r - mean_G) / std_G.
 
+    dreamgym retrain synthetic_rl.algorithm=grpo
+
 Deviations:
 1. The outcome is the return, and every token that the policy wrote in an episode (thoughts and actions) has its advantage, plus
    `step_weight` times GiGPO's advantage of its step, which tells the step that decided from those that did not.
@@ -7,7 +9,7 @@ Deviations:
 3. `loss_mean: token` takes the mean over the tokens of all kept episodes together (as DAPO does), so a long episode counts for
    more; `episode` is the formula's own mean of the episodes' means. A lost episode runs to the step limit, a won one ends early,
    so by tokens most of the gradient comes from losses.
-4. No KL term: a small policy has nothing to hold on to that its own start does not give; the clip bounds each update.
+4. No KL term by default (`kl`): a small policy has nothing to hold on to that its own start does not give; the clip bounds each update.
 5. The probabilities in the ratio are those of the sampler at its temperature.
 6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's penalty for invalid
    actions, for a world that does not say which actions are valid), also in groups without variance.
@@ -18,12 +20,17 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from components.policy.algorithm import Lesson, Written
+from components.policy.policy import Policy
+from components.policy.rewards import Rewards
 from components.policy.rollout import Rollout
+from components.policy.surrogate import clipped_loss, mean_shares, reference_distance
+from components.training_config import RLConfig
 
 EPSILON = 1e-6
 
@@ -38,47 +45,90 @@ def group_advantages(returns: Sequence[float], *, normalise: bool) -> list[float
     return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
 
 
-def step_advantages(group: Sequence[Rollout], *, discount: float) -> list[list[float]]:
+def step_advantages(group: Sequence[Rollout], returns: Sequence[float], *, discount: float) -> list[list[float]]:
     """GiGPO's advantage of each reply (Feng et al. 2025, arXiv 2505.10978, Eq. 6 to 8), for one group of rollouts of one task.
 
     Replies to the same state, word for word, anywhere in the group, are a group of their own; what is compared in it is the
-    discounted return from there, discount^(steps to the end) * outcome. 0.0 where a state was met once only. Not divided by the
+    discounted return from there, discount^(steps to the end) * return. 0.0 where a state was met once only. Not divided by the
     deviation: of two successes, one a step longer, that would make as much as of a success and a failure.
     """
-    returns = [[rollout.reward * discount ** (len(rollout.idle) - 1 - step) for step in range(len(rollout.idle))] for rollout in group]
+    lengths = [len(rollout.idle) for rollout in group]
+    ahead = [[value * discount ** (length - 1 - step) for step in range(length)] for value, length in zip(returns, lengths, strict=True)]
     met: dict[str, list[tuple[int, int]]] = {}
     for row, rollout in enumerate(group):
         for step in range(len(rollout.idle)):
             met.setdefault(rollout.trajectory.states[step], []).append((row, step))
-    advantages = [[0.0] * len(rollout.idle) for rollout in group]
+    advantages = [[0.0] * length for length in lengths]
     for places in met.values():
-        values = group_advantages([returns[row][step] for row, step in places], normalise=False)
+        values = group_advantages([ahead[row][step] for row, step in places], normalise=False)
         for (row, step), value in zip(places, values, strict=True):
             advantages[row][step] = value
     return advantages
 
 
-def token_advantages(rollout: Rollout, advantages: Sequence[float]) -> list[float]:
-    """The advantage of each reply, for each token of it."""
-    replies = [segment for segment in rollout.example.segments if any(segment.loss)]
-    return [value for segment, value in zip(replies, advantages, strict=True) for flagged in segment.loss if flagged]
+def token_values(rollout: Rollout, values: Sequence[float]) -> list[float]:
+    """The value of each reply, for each token of it."""
+    return [value for length, value in zip(rollout.replies, values, strict=True) for _ in range(length)]
 
 
-def mean_shares(lengths: Sequence[int], loss_mean: Literal["episode", "token"]) -> list[float]:
-    """The share that each token of an episode has in the mean, one value an episode of `lengths` tokens."""
-    if loss_mean == "token":
-        return [1 / sum(lengths)] * len(lengths)
-    return [1 / (len(lengths) * length) for length in lengths]
+class GRPO:
+    """See the module."""
 
+    wants_hidden = False
+    figures: tuple[str, ...] = ("clip_share", "kl")
 
-def clipped_loss(new: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Tensor]:
-    """Sum over tokens of -min(ratio * A, clip(ratio) * A), and the number of tokens whose ratio was clipped.
+    def __init__(self, config: RLConfig, rewards: Rewards) -> None:
+        self.config, self.rewards = config, rewards
 
-    Args:
-        new, old, advantages: [n], of the tokens that the policy wrote; log-probabilities in nats.
-    """
-    ratio = torch.exp(new - old)
-    bounded = ratio.clamp(1 - clip, 1 + clip)
-    loss = -torch.minimum(ratio * advantages, bounded * advantages)
-    clipped = ((ratio - bounded).abs() > 0) & (ratio * advantages > bounded * advantages)
-    return loss.sum(), clipped.sum()
+    def acting(self, policy: Policy, iteration: int) -> Policy:
+        """The policy itself."""
+        return policy
+
+    def lessons(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[Lesson]:
+        """The rollouts with an advantage somewhere."""
+        found = []
+        for group in groups:
+            for rollout, values in zip(group, self._values(group), strict=True):
+                advantages = token_values(rollout, values)
+                if any(advantages):
+                    found.append(Lesson((rollout,), {"advantage": advantages}))
+        return found
+
+    def _values(self, group: list[Rollout]) -> list[list[float]]:
+        """The advantage of each reply of each rollout: the episode's, GiGPO's of the step, and the penalty of the idle."""
+        if not group:
+            return []
+        config, own = self.config, self.config.grpo
+        returns, weight = self.rewards.of(group)
+        whole = group_advantages(returns, normalise=own.normalise)
+        steps = step_advantages(group, returns, discount=config.discount)
+        values = [
+            [weight * (value + own.step_weight * step) - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]
+            for rollout, value, row in zip(group, whole, steps, strict=True)
+        ]
+        return [[value if value > 0 else own.negative_weight * value for value in row] for row in values]
+
+    def shares(self, lessons: Sequence[Lesson]) -> list[float]:
+        """See `surrogate.mean_shares`."""
+        return mean_shares([lesson.written for lesson in lessons], self.config.loss_mean)
+
+    def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
+        """The clipped loss, and `kl` times the distance from the reference."""
+        each, clipped = clipped_loss(written.logprobs, written.old, written.targets["advantage"], self.config.clip, self.config.clip_high)
+        figures = {"clip_share": clipped.item() / written.count, "kl": 0.0}
+        if self.config.kl:
+            distance = reference_distance(written.logprobs, written.targets["reference"])
+            figures["kl"], each = distance.detach().sum().item() / written.count, each + self.config.kl * distance
+        return (each * written.shares).sum(), figures
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """None."""
+        return []
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rewards' state."""
+        return {"rewards": self.rewards.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.rewards.load_state_dict(state["rewards"])

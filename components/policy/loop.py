@@ -1,8 +1,8 @@
 """The RL loop: sample tasks, play groups of rollouts, update the policy; the same in a dream and in the real world.
 
-An algorithm is advantages and a loss (`grpo.py`); everything else is here. The state after each iteration (policy,
-optimiser, task source, figures) is saved atomically, random streams are numbered by iteration, and a loop that was stopped
-goes on where it was with the same numbers.
+An algorithm (`algorithm.py`) makes lessons of rollouts and a loss of lessons; everything else is here. The state after each iteration
+(policy, optimiser, algorithm, task source, figures) is saved atomically, random streams are numbered by iteration, and a loop that was
+stopped goes on where it was with the same numbers.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any, Protocol
 
 import torch
 
-from components.config import GRPOConfig
 from components.errors import TrainingError
 from components.language.backbone import add_lora, merge_lora
-from components.language.examples import Example, collate
-from components.language.training import token_logprobs
-from components.policy.grpo import clipped_loss, group_advantages, mean_shares, step_advantages, token_advantages
+from components.policy.algorithm import Algorithm, Lesson, Written
+from components.policy.forward import packed, scored
 from components.policy.players import Player
 from components.policy.policy import Policy
+from components.policy.reference import Reference
 from components.policy.rollout import Rollout, Stamp, evenly, grouped
 from components.records import Task
+from components.training_config import RLConfig
 
 LOGPROB_GAP_LIMIT = 0.05
 """Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
 BARREN_ITERATIONS = 8
 """Iterations on end without anything to learn from after which the loop gives up."""
-UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "clip_share", "gradient_norm")
+UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration that had none, so that every curve has a value an iteration."""
 
 
@@ -97,7 +97,8 @@ class Loop:
         policy: Policy,
         player: Player,
         tasks: TaskSource,
-        config: GRPOConfig,
+        algorithm: Algorithm,
+        config: RLConfig,
         *,
         max_steps: int,
         seed: int,
@@ -106,12 +107,13 @@ class Loop:
         updating: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         """Args: updating: entered around each update (training may gain from more threads than decoding)."""
-        self.policy, self.player, self.tasks, self.config = policy, player, tasks, config
+        self.policy, self.player, self.tasks, self.algorithm, self.config = policy, player, tasks, algorithm, config
         self.updating = updating
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
         policy.model = add_lora(policy.model, config.lora, seed=seed)
-        self.optimiser = torch.optim.AdamW(self._trained().values(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimiser = self._make_optimiser()
+        self._reference = Reference(policy, config.temperature, config.batch_tokens) if config.kl else None
         self.state = LoopState()
         aside = self._trained() if config.interpolation < 1 else {}
         # In the main memory: it is needed once, at the end.
@@ -157,6 +159,15 @@ class Loop:
                     last[name].copy_(torch.lerp(first.to(last[name].device), last[name], share))
         self.policy.model = merge_lora(self.policy.model)
 
+    def _make_optimiser(self) -> torch.optim.AdamW:
+        own: list[dict[str, Any]] = [{"params": list(self._trained().values())}]
+        own += [{"params": self.algorithm.parameters()}] if self.algorithm.parameters() else []
+        return torch.optim.AdamW(own, lr=self.config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+
+    def _scales(self) -> list[float]:
+        """The learning rate of each of the optimiser's groups, as a multiple of the policy's."""
+        return [1.0, self.config.ppo.value_rate / self.config.learning_rate][: len(self.optimiser.param_groups)]
+
     def _trained(self) -> dict[str, torch.nn.Parameter]:
         """The weights that are trained, by name."""
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
@@ -165,8 +176,9 @@ class Loop:
         number = self.seed * 10_007 + self.state.iteration
         tasks = self.tasks.sample(self.config.tasks, number)
         before, began = self.player.interactions, time.monotonic()
+        acting = self.algorithm.acting(self.policy, self.state.iteration)
         rollouts = self.player.play(
-            self.policy, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
+            acting, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
             seed=number, stamp=self.stamp,
         )  # fmt: skip
         seconds = time.monotonic() - began
@@ -177,39 +189,26 @@ class Loop:
         # Where the world broke or the dream had no answer the policy is not to blame: counted, and nothing is learnt from it.
         whole = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
         groups = [[r for r in group if not (r.broken or r.unparsable)] for group in whole]
-        kept, advantages = self._advantages(groups)
         figures = self._describe(rollouts, groups, before)
         figures["steps_per_second"] = figures["interactions"] / seconds
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
         self._count_barren(figures["zero_variance_groups"] < 1)
-        if not kept:
-            return figures | dict.fromkeys(UPDATE_FIGURES, math.nan)
+        lessons = self.algorithm.lessons(groups, self.policy)
+        if not lessons:
+            return figures | dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures), math.nan)
         with self.updating():
-            return figures | self._update(kept, advantages, number)
+            return figures | self._update(self._referred(lessons), number, on_policy=acting is self.policy)
 
-    def _advantages(self, groups: list[list[Rollout]]) -> tuple[list[Rollout], list[list[float]]]:
-        """Rollouts that teach something, and the advantage of each token that the policy wrote in them."""
-        kept: list[Rollout] = []
-        advantages: list[list[float]] = []
-        for group in groups:
-            for rollout, values in zip(group, self._step_values(group), strict=True):
-                tokens = token_advantages(rollout, values)
-                if any(tokens):
-                    kept.append(rollout)
-                    advantages.append(tokens)
-        return kept, advantages
-
-    def _step_values(self, group: list[Rollout]) -> list[list[float]]:
-        """The advantage of each reply of each rollout: the episode's, GiGPO's of the step, and the penalty of the idle."""
-        config = self.config
-        whole = group_advantages([r.reward for r in group], normalise=config.normalise) if group else []
-        steps = step_advantages(group, discount=config.discount)
-        values = [
-            [value + config.step_weight * step - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]
-            for rollout, value, row in zip(group, whole, steps, strict=True)
+    def _referred(self, lessons: list[Lesson]) -> list[Lesson]:
+        """The lessons with the log-probabilities of the policy that training began with, if its distance counts."""
+        if self._reference is None:
+            return lessons
+        known = iter(self._reference.logprobs([rollout for lesson in lessons for rollout in lesson.rollouts]))
+        return [
+            Lesson(lesson.rollouts, lesson.targets | {"reference": [value for _ in lesson.rollouts for value in next(known)]})
+            for lesson in lessons
         ]
-        return [[value if value > 0 else config.negative_weight * value for value in row] for row in values]
 
     def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
         steps = [step for r in rollouts for step in r.trajectory.steps]
@@ -236,22 +235,22 @@ class Loop:
                 "Raise the stage's temperature or group, or clone more (cloning.demonstrations).",
             )
 
-    def _update(self, kept: list[Rollout], advantages: list[list[float]], seed: int) -> dict[str, float]:
-        """`updates` optimiser steps a pass over the kept episodes; the mean of their figures, but the gap before the first."""
+    def _update(self, lessons: list[Lesson], seed: int, *, on_policy: bool) -> dict[str, float]:
+        """`updates` optimiser steps a pass over the lessons; the mean of their figures, but the gap before the first."""
         steps: list[dict[str, float]] = []
-        for settings in self.optimiser.param_groups:
-            settings["lr"] = self._rate()
+        for settings, scale in zip(self.optimiser.param_groups, self._scales(), strict=True):
+            settings["lr"] = self._rate() * scale
         generator = torch.Generator().manual_seed(seed)
         for _ in range(self.config.epochs):
-            order = torch.randperm(len(kept), generator=generator).tolist()
+            order = torch.randperm(len(lessons), generator=generator).tolist()
             share = math.ceil(len(order) / self.config.updates)
             for start in range(0, len(order), share):
-                part = order[start : start + share]
-                found = self._step([kept[i] for i in part], [advantages[i] for i in part])
-                if not steps:
+                found = self._step([lessons[i] for i in order[start : start + share]])
+                if not steps and on_policy:
                     self._check_gap(found["logprob_gap"])
                 steps.append(found)
-        return {name: sum(step[name] for step in steps) / len(steps) for name in UPDATE_FIGURES} | {"logprob_gap": steps[0]["logprob_gap"]}
+        gap = steps[0]["logprob_gap"] if on_policy else math.nan
+        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {"logprob_gap": gap}
 
     def _rate(self) -> float:
         """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""
@@ -259,29 +258,37 @@ class Loop:
             return self.config.learning_rate
         return self.config.learning_rate * (1 - self.state.iteration / self.config.iterations)
 
-    def _step(self, rollouts: list[Rollout], advantages: list[list[float]]) -> dict[str, float]:
-        device = self.policy.model.device
-        count = sum(len(r.logprobs) for r in rollouts)
-        shares = mean_shares([len(r.logprobs) for r in rollouts], self.config.loss_mean)
-        total = gap = entropy = clipped = 0.0
+    def _step(self, lessons: list[Lesson]) -> dict[str, float]:
+        """One optimiser step and its figures, each summed up from what the forward passes add to its mean."""
+        shares, count = self.algorithm.shares(lessons), sum(lesson.written for lesson in lessons)
+        sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
         with self.policy.compute.training(self.policy.model):
-            for rows in _forward_batches([r.example for r in rollouts], self.config.batch_tokens):
-                batch = collate([rollouts[i].example for i in rows], self.policy.vocabulary.marker_id("<pad>")).to(device)
-                with self.policy.compute.forward():
-                    scores = token_logprobs(self.policy.model, batch, temperature=self.config.temperature, with_entropy=True)
-                old = torch.tensor([value for i in rows for value in rollouts[i].logprobs], device=device)
-                weight = torch.tensor([value * shares[i] for i in rows for value in advantages[i]], device=device)
-                loss, cut = clipped_loss(scores.logprobs, old, weight, self.config.clip)
-                loss.backward()
-                total, clipped = total + loss.item(), clipped + cut.item()
-                gap += (scores.logprobs.detach() - old).abs().sum().item()
-                entropy += scores.entropies.detach().sum().item() if scores.entropies is not None else 0.0
-            self._check(total)
-            norm = torch.nn.utils.clip_grad_norm_(self._trained().values(), 1.0)
+            for rows in packed([lesson.length * len(lesson.rollouts) for lesson in lessons], self.config.batch_tokens):
+                found = self._forward([lessons[i] for i in rows], [shares[i] for i in rows], count)
+                for name, value in found.items():
+                    sums[name] += value
+            self._check(sums["loss"])
+            norm = torch.nn.utils.clip_grad_norm_([*self._trained().values(), *self.algorithm.parameters()], 1.0)
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
-        return {"loss": total, "logprob_gap": gap / count, "policy_entropy": entropy / count, "clip_share": clipped / count,
-                "gradient_norm": float(norm)}  # fmt: skip
+        return sums | {"gradient_norm": float(norm)}
+
+    def _forward(self, lessons: list[Lesson], shares: list[float], count: int) -> dict[str, float]:
+        """The gradient of some lessons of a step of `count` written tokens, added to the others'; their part of its figures."""
+        device, rollouts = self.policy.model.device, [rollout for lesson in lessons for rollout in lesson.rollouts]
+        scores = scored(
+            self.policy, rollouts, temperature=self.config.temperature, with_entropy=True, with_hidden=self.algorithm.wants_hidden
+        )
+        old = torch.tensor([value for rollout in rollouts for value in rollout.logprobs], device=device)
+        share = torch.tensor([value for lesson, value in zip(lessons, shares, strict=True) for _ in range(lesson.written)], device=device)
+        values = {name: [value for lesson in lessons for value in lesson.targets[name]] for name in lessons[0].targets}
+        targets = {name: torch.tensor(row, device=device) for name, row in values.items()}
+        written = Written(scores.logprobs, old, scores.hidden, targets, share, [rollout.written for rollout in rollouts], count)
+        loss, figures = self.algorithm.loss(written)
+        loss.backward()
+        assert scores.entropies is not None
+        gap, entropy = (scores.logprobs.detach() - old).abs().sum().item(), scores.entropies.detach().sum().item()
+        return figures | {"loss": loss.item(), "logprob_gap": gap / count, "policy_entropy": entropy / count}
 
     def _check_gap(self, gap: float) -> None:
         """Before the first step of an iteration trainer and sampler are the same policy and must say the same."""
@@ -321,6 +328,7 @@ class Loop:
             "policy": {name: weight.detach() for name, weight in self._trained().items()},
             "optimiser": self.optimiser.state_dict(),
             "tasks": self.tasks.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
             "state": self.state.__dict__,
         }
 
@@ -331,20 +339,10 @@ class Loop:
                 weight.copy_(state["policy"][name])
         self.optimiser.load_state_dict(state["optimiser"])
         self.tasks.load_state_dict(state["tasks"])
+        self.algorithm.load_state_dict(state["algorithm"])
         self.state = LoopState(**state["state"])
 
 
 def reached(checkpoint: Path) -> int:
     """Iterations that a loop with this checkpoint has behind it."""
     return int(torch.load(checkpoint, weights_only=True)["state"]["iteration"]) if checkpoint.is_file() else 0
-
-
-def _forward_batches(examples: Sequence[Example], batch_tokens: int) -> list[list[int]]:
-    """Indices in groups of similar length whose padded size is at most `batch_tokens`."""
-    order = sorted(range(len(examples)), key=lambda i: len(examples[i]))
-    groups: list[list[int]] = [[]]
-    for index in order:
-        if groups[-1] and len(examples[index]) * (len(groups[-1]) + 1) > batch_tokens:
-            groups.append([])
-        groups[-1].append(index)
-    return groups

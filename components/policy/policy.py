@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ class Policy:
         """The policy saved in `directory` (also: a backbone, as the start of one), on the device of `compute`."""
         model, vocabulary = load_backbone(directory, compute.device, chat_template=chat_template)
         return cls(model, vocabulary, max_new_tokens=max_new_tokens, compute=compute)
+
+    def twin(self) -> Policy:
+        """A copy with weights of its own, which are not trained."""
+        model = copy.deepcopy(self.model).requires_grad_(False)
+        return Policy(model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
 
     def save(self, directory: Path) -> None:
         """Write weights (safetensors) and vocabulary, atomically."""

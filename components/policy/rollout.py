@@ -39,6 +39,16 @@ class Rollout:
         """The return: 1.0 for a success, else 0.0."""
         return 1.0 if self.trajectory.success else 0.0
 
+    @property
+    def replies(self) -> list[int]:
+        """Tokens of each reply of the policy."""
+        return [sum(segment.loss) for segment in self.example.segments if any(segment.loss)]
+
+    @property
+    def written(self) -> int:
+        """Tokens of all replies."""
+        return sum(self.replies)
+
 
 @dataclass(frozen=True)
 class Stamp:

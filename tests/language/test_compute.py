@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from components.config import BackboneConfig, LoraConfig, load_config
+from components.config import BackboneConfig, load_config
 from components.errors import ConfigError
 from components.language.backbone import add_lora, build_backbone, load_backbone
 from components.language.compute import Compute, compute_of, describe, has_bf16
@@ -16,6 +16,7 @@ from components.language.engine import KeptCacheEngine
 from components.language.examples import Example, Segment, collate
 from components.language.tokenizer import Vocabulary
 from components.language.training import supervised_finetune, token_logprobs
+from components.training_config import LoraConfig
 from language.foreign import make_checkpoint
 from language.test_training import EXAMPLES, SETTINGS, weights_of
 from language.test_training import make_model as make_tiny

@@ -6,11 +6,12 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from components.config import BackboneConfig, LoraConfig
+from components.config import BackboneConfig
 from components.errors import DataError
 from components.language.backbone import add_lora, build_backbone
 from components.language.engine import KeptCacheEngine
 from components.language.tokenizer import Vocabulary
+from components.training_config import LoraConfig
 
 VOCABULARY = Vocabulary.train(["put mug 1 in cabinet 2"], 300)
 SIZE = 300

@@ -10,7 +10,7 @@ from builders import make_episode, make_task
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
+from components.config import ExperienceModelConfig
 from components.errors import ConfigError, DataError
 from components.experience.experience_model import ExperienceModel, Query
 from components.experience.prompts import render_trajectory
@@ -20,6 +20,7 @@ from components.language.markers import MARKERS
 from components.language.training import supervised_finetune
 from components.policy.cloning import clone
 from components.policy.policy import Policy
+from components.training_config import CloningConfig, LoraConfig
 from language.foreign import CHATML, make_checkpoint
 
 WORKING = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gpt_neox", "gpt2", "phi3"]

@@ -7,10 +7,10 @@ import torch
 from builders import make_model
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from components.config import LoraConfig
 from components.language.backbone import add_lora, without_adapters
 from components.language.cache import KeptCache
 from components.language.fused import FusedDecoder, Span, can_fuse
+from components.training_config import LoraConfig
 
 SHAPE = {
     "vocab_size": 340, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,

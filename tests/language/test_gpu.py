@@ -12,7 +12,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_task
 
-from components.config import BackboneConfig, ExperienceModelConfig, LoraConfig, RetrievalConfig, load_config
+from components.config import BackboneConfig, ExperienceModelConfig, RetrievalConfig, load_config
 from components.experience.dream import Dream
 from components.experience.experience_model import ExperienceModel
 from components.experience.replay_buffer import ReplayBuffer
@@ -23,6 +23,7 @@ from components.language.examples import Example, Segment
 from components.language.training import supervised_finetune
 from components.policy.policy import Policy
 from components.policy.rollout import play
+from components.training_config import LoraConfig
 from language.test_training import EXAMPLES, SETTINGS, make_model, weights_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -4,11 +4,12 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from components.config import BackboneConfig, LoraConfig
+from components.config import BackboneConfig
 from components.errors import TrainingError
 from components.language.backbone import add_lora, build_backbone
 from components.language.examples import Example, Segment, collate
 from components.language.training import supervised_finetune, token_logprobs
+from components.training_config import LoraConfig
 
 SIZE = 64
 SETTINGS = {"learning_rate": 1e-2, "batch_tokens": 60, "seed": 3}

@@ -9,8 +9,9 @@ import torch
 from builders import make_episode, make_task
 
 from components.language.examples import Example, Segment
-from components.policy.grpo import clipped_loss, group_advantages, mean_shares, step_advantages, token_advantages
+from components.policy.grpo import group_advantages, step_advantages, token_values
 from components.policy.rollout import Rollout
+from components.policy.surrogate import clipped_loss, mean_shares, reference_distance
 
 
 @pytest.mark.parametrize(
@@ -34,24 +35,24 @@ def ratios(*values):
 
 def test_the_loss_takes_the_worse_of_ratio_and_clipped_ratio():
     new, old = ratios(1.5, 1.5, 0.5, 0.5, 1.1, 1.0)
-    loss, clipped = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, 0.0]), 0.2)
+    loss, clipped = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, 0.0]), 0.2, 0.2)
     # -min(1.5, 1.2) - min(-1.5, -1.2) - min(0.5, 0.8) - min(-0.5, -0.8) - 2 * 1.1 - 0
-    assert loss.item() == pytest.approx(-1.2 + 1.5 - 0.5 + 0.8 - 2.2, abs=1e-5)
+    assert loss.sum().item() == pytest.approx(-1.2 + 1.5 - 0.5 + 0.8 - 2.2, abs=1e-5)
     assert clipped.item() == 2
 
 
 def test_clipped_tokens_have_no_gradient_and_the_others_push_their_way():
     new, old = ratios(1.5, 1.5, 0.5, 0.5, 1.0, 1.0)
-    loss, _ = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, -3.0]), 0.2)
-    loss.backward()
+    loss, _ = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, -3.0]), 0.2, 0.2)
+    loss.sum().backward()
     assert new.grad.tolist() == pytest.approx([0.0, 1.5, -0.5, 0.0, -2.0, 3.0], abs=1e-5)
 
 
 def test_equal_probabilities_give_the_plain_policy_gradient():
     new = torch.tensor([-1.0, -2.0], requires_grad=True)
-    loss, clipped = clipped_loss(new, torch.tensor([-1.0, -2.0]), torch.tensor([0.5, -0.5]), 0.2)
-    loss.backward()
-    assert (loss.item(), clipped.item()) == (0.0, 0)
+    loss, clipped = clipped_loss(new, torch.tensor([-1.0, -2.0]), torch.tensor([0.5, -0.5]), 0.2, 0.2)
+    loss.sum().backward()
+    assert (loss.sum().item(), clipped.item()) == (0.0, 0)
     assert new.grad.tolist() == [-0.5, 0.5]
 
 
@@ -71,12 +72,24 @@ def played(reward, *states):
 def test_steps_are_compared_among_replies_to_the_same_state():
     start = make_task().initial_state
     direct, late, lost = played(True, start, "end"), played(True, start, "hall", "end"), played(False, start, "hall", "lost")
-    found = step_advantages([direct, late, lost], discount=0.5)
+    found = step_advantages([direct, late, lost], [1.0, 1.0, 0.0], discount=0.5)
     assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
-    assert token_advantages(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
+    assert token_values(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
 
 
 def test_a_state_met_once_gives_its_step_no_advantage():
     start = make_task().initial_state
-    found = step_advantages([played(True, start, "hall", "end"), played(False, start, "cellar", "lost")], discount=1.0)
+    group = [played(True, start, "hall", "end"), played(False, start, "cellar", "lost")]
+    found = step_advantages(group, [1.0, 0.0], discount=1.0)
     assert found == [[0.5, 0.0], [-0.5, 0.0]]
+
+
+def test_clip_higher_lets_what_was_rare_grow_further():
+    new, old = ratios(1.25, 1.35, 0.75)
+    loss, clipped = clipped_loss(new, old, torch.tensor([1.0, 1.0, -1.0]), 0.2, 0.28)
+    assert loss.tolist() == pytest.approx([-1.25, -1.28, 0.8], abs=1e-5) and clipped.item() == 2
+
+
+def test_the_distance_from_a_reference_is_zero_where_they_agree_and_never_negative():
+    new, reference = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-1.0, -2.0, -1.0])
+    assert reference_distance(new, reference).tolist() == pytest.approx([0.0, math.exp(-1), math.e - 2], abs=1e-5)

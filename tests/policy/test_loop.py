@@ -13,16 +13,17 @@ import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config import CloningConfig, CurriculumConfig, GRPOConfig, LoraConfig
 from components.environments.protocol import Step
 from components.errors import TrainingError
 from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
+from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.loop import BARREN_ITERATIONS, LOGPROB_GAP_LIMIT, EvenTasks, Loop, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import play
+from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, RLConfig
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]
 
@@ -63,12 +64,22 @@ def never(row, action):
     return False
 
 
-def make_loop(world, *, tasks=None, policy=None, checkpoint=None, max_steps=3, seed=0, **settings):
+def make_loop(world, *, tasks=None, policy=None, checkpoint=None, progress=None, max_steps=3, seed=0, **settings):
     defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
     defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0, "negative_weight": 1.0, "epochs": 1, "updates": 2}
-    policy = policy or Policy(make_model(), VOCABULARY)
-    return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), GRPOConfig(**{**defaults, **settings}),
+    policy, config = policy or Policy(make_model(), VOCABULARY), nested({**defaults, **settings})
+    return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), make_algorithm(config, policy, progress), config,
                 max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
+
+
+def nested(settings):
+    """A config from flat settings: those of one algorithm go into its section."""
+    own = {name: settings.pop(name) for name in ("step_weight", "negative_weight", "normalise") if name in settings}
+    return RLConfig(**settings, **({"grpo": own} if settings.get("algorithm", "grpo") == "grpo" else {}))
+
+
+def advantages_of(lessons):
+    return [lesson.targets["advantage"] for lesson in lessons]
 
 
 def weights(loop):
@@ -142,7 +153,7 @@ def test_what_went_worse_than_its_group_counts_as_little_as_configured():
         world = Rewarding(lambda row, action: row in (0, 4), length=2)
         loop = make_loop(world, iterations=1, normalise=False, negative_weight=weight, idle_penalty=penalty)
         seen = []
-        loop._update = lambda kept, advantages, seed: seen.extend(advantages) or dict.fromkeys(("loss", "logprob_gap"), 0.0)
+        loop._update = lambda lessons, seed, on_policy: seen.extend(advantages_of(lessons)) or dict.fromkeys(("loss", "logprob_gap"), 0.0)
         loop.run()
         return sorted((round(min(values), 3), round(max(values), 3)) for values in seen)
 
@@ -159,7 +170,7 @@ def test_groups_without_variance_are_left_out():
     loop = make_loop(Rewarding(first_group), iterations=1)
     seen = []
     update = loop._update
-    loop._update = lambda kept, advantages, seed: seen.append((len(kept), advantages)) or update(kept, advantages, seed)
+    loop._update = lambda lessons, *rest, **named: seen.append((len(lessons), advantages_of(lessons))) or update(lessons, *rest, **named)
     state = loop.run()
     assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
     assert state.series["zero_variance_groups"] == [0.5]
@@ -203,7 +214,7 @@ def test_a_broken_episode_is_counted_and_not_learnt_from():
     loop = make_loop(Rewarding(even_rows, broken=1), iterations=1)
     seen = []
     update = loop._update
-    loop._update = lambda kept, advantages, seed: seen.extend(kept) or update(kept, advantages, seed)
+    loop._update = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
     state = loop.run()
     assert len(seen) == 7 and not any(r.broken for r in seen)
     assert state.series["broken_episodes"] == [0.125]
@@ -215,7 +226,7 @@ def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_fro
     world.answer = lambda row, action: Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
     loop, seen = make_loop(world, iterations=1), []
     update = loop._update
-    loop._update = lambda kept, advantages, seed: seen.extend(kept) or update(kept, advantages, seed)
+    loop._update = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
     state = loop.run()
     assert len(seen) == 7 and not any(r.unparsable for r in seen)
     assert state.series["unparsable_episodes"] == [0.125]

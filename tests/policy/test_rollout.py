@@ -8,7 +8,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task
 
-from components.config import CloningConfig, LoraConfig, RetrievalConfig
+from components.config import RetrievalConfig
 from components.environments.protocol import Step
 from components.experience.dream import Dream
 from components.experience.replay_buffer import ReplayBuffer
@@ -19,6 +19,7 @@ from components.policy.policy import Policy
 from components.policy.prompt import observed, opening, parse_reply, turn
 from components.policy.rollout import Stamp, evenly, grouped, play
 from components.records import SYNTHETIC
+from components.training_config import CloningConfig, LoraConfig
 
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
 

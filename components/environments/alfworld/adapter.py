@@ -26,6 +26,7 @@ from components.environments.alfworld.games import (
 )
 from components.environments.alfworld.knowledge import learn, read_goal, well_formed
 from components.environments.alfworld.premise import objection
+from components.environments.alfworld.progress import progress
 from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
 from components.environments.alfworld.workers import Workers
 from components.environments.protocol import Behaviour, Environment, Fact, Step
@@ -156,6 +157,10 @@ class AlfworldAdapter:
     def objection(self, task: Task, premise: str) -> str:
         """See `premise.objection`."""
         return objection(task, premise)
+
+    def progress(self, trajectory: Trajectory) -> float:
+        """See `progress.progress`."""
+        return progress(trajectory)
 
     def embody(self, dreamed: Trajectory) -> Task:
         """See `embody.embody`."""

@@ -1,0 +1,21 @@
+"""The algorithm that a config names."""
+
+from __future__ import annotations
+
+from components.policy.algorithm import Algorithm
+from components.policy.dpo import DPO
+from components.policy.grpo import GRPO
+from components.policy.policy import Policy
+from components.policy.ppo import PPO
+from components.policy.rewards import HybridRewards, Progress, Rewards
+from components.training_config import RLConfig
+
+
+def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:
+    """`config.algorithm` for `policy`; `progress` is the adapter's, for `reward: hero`."""
+    rewards = HybridRewards(config.hero, progress) if config.reward == "hero" and progress else Rewards()
+    if config.algorithm == "dpo":
+        return DPO(config)
+    if config.algorithm == "ppo":
+        return PPO(config, rewards, policy.model.config.hidden_size, policy.model.device)
+    return GRPO(config, rewards)
