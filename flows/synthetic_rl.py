@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from components.errors import TrainingError
 from components.evaluation.fidelity import Metrics, check_agreement, policy_metrics
 from components.evaluation.intervals import exact
 from components.experience.agreement import Replay, replay
+from components.experience.clusters import cluster_tasks
 from components.experience.curriculum import Curriculum
 from components.experience.dream import Dream
+from components.experience.encoders import make_encoder
 from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
@@ -161,7 +164,8 @@ def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list
 
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
     config, adapter, tasks = run.config, make_adapter(run.config.environment), read_tasks(run.data.tasks("train"))
-    curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible)
+    cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
+    curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible, cluster)
     source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)
     policy = Policy.load(run.results["clone"].outputs["policy"], compute=run.compute)
     stamp = Stamp(SYNTHETIC, run.results["clone"].key[:12], run.manifest.run_id, "dream")
@@ -188,6 +192,12 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     outcome.outputs |= {"policy": "policy", "replay": "replay"}
     outcome.costs["tokens_generated"] = model.tokens + dreams.tokens + policy.tokens
     return outcome
+
+
+def _clustering(run: Workspace) -> Callable[[Sequence[Task], int], list[int]]:
+    """How tasks are brought into groups that PPO's curriculum compares."""
+    encoder = make_encoder(run.config.retrieval, kept_below(run.root)["embeddings"])
+    return lambda tasks, seed: cluster_tasks(tasks, encoder, run.config.synthetic_rl.ppo.clusters, seed)
 
 
 def _keep_shard(log_dir: Path, iteration: int, transitions: list[Transition]) -> None:

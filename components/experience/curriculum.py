@@ -32,9 +32,20 @@ def return_variance(returns: Sequence[float]) -> float:
 class Curriculum:
     """A source of tasks for the RL loop (`components.policy.loop.TaskSource`)."""
 
-    def __init__(self, tasks: Sequence[Task], config: CurriculumConfig, vary: Vary, feasible: Callable[[Task], str]) -> None:
-        """Args: vary(tasks, seed): one proposed instruction a task; feasible(task): why not, or ""."""
-        self.config, self._vary, self._feasible = config, vary, feasible
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        config: CurriculumConfig,
+        vary: Vary,
+        feasible: Callable[[Task], str],
+        cluster: Callable[[Sequence[Task], int], list[int]] | None = None,
+    ) -> None:
+        """Args:
+        vary(tasks, seed): one proposed instruction a task.
+        feasible(task): why not, or "".
+        cluster(tasks, seed): which of them share a group; None: each task is one.
+        """
+        self.config, self._vary, self._feasible, self._cluster = config, vary, feasible, cluster
         self.originals = list(tasks)
         self.generated: dict[str, Task] = {}
         self.value: dict[str, float] = {}
@@ -57,13 +68,23 @@ class Curriculum:
 
     def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
         """Take in each group's returns, then vary the most valuable tasks; figures of the pool."""
-        for name, (_, values) in returns.items():
+        for name, values in self._groups(returns, seed).items():
             self.value[name] = return_variance(values)
         fresh = [task for task, _ in returns.values() if self.value[task.id] > 0]
         fresh.sort(key=lambda task: -self.value[task.id])
         accepted = self._grow(fresh[: self.config.seeds], seed)
         self._prune()
         return {"tasks_accepted": float(accepted), "tasks_proposed": float(self.proposed), "tasks_generated": float(len(self.generated))}
+
+    def _groups(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, list[float]]:
+        """Of each task the returns of its group."""
+        if self._cluster is None:
+            return {name: values for name, (_, values) in returns.items()}
+        numbers = self._cluster([task for task, _ in returns.values()], seed)
+        pooled: dict[int, list[float]] = {}
+        for number, (_, values) in zip(numbers, returns.values(), strict=True):
+            pooled.setdefault(number, []).extend(values)
+        return {name: pooled[number] for number, name in zip(numbers, returns, strict=True)}
 
     def _worth(self, task: Task) -> float:
         return self.value.get(task.id, 0.0)

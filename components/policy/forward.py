@@ -41,7 +41,7 @@ def scored_still(
             found = scored(policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden)
         start = 0
         for row in rows:
-            end = start + len(rollouts[row].logprobs)
+            end = start + rollouts[row].written
             hidden = None if found.hidden is None else found.hidden[start:end]
             yield row, TokenScores(found.logprobs[start:end], found.rows[start:end], found.columns[start:end], None, hidden)
             start = end

@@ -32,7 +32,8 @@ def clipped_loss(new: Tensor, old: Tensor, advantages: Tensor, low: float, high:
 def reference_distance(new: Tensor, reference: Tensor) -> Tensor:
     """The estimate of KL(new || reference) of each token, from samples of new: exp(d) - d - 1 with d = reference - new.
 
-    Unbiased and never negative (Schulman 2020, "Approximating KL divergence", k3; as in GRPO's Eq. 4).
+    Unbiased on-policy and never negative (Schulman 2020, "Approximating KL divergence", k3; as in GRPO's Eq. 4). Not weighted by the
+    ratio where the samples are older than new (DeepSeek-V3.2's correction): the clip keeps the two close.
     """
     difference = reference - new
     return torch.exp(difference) - difference - 1

@@ -73,9 +73,11 @@ def make_loop(world, *, tasks=None, policy=None, checkpoint=None, progress=None,
 
 
 def nested(settings):
-    """A config from flat settings: those of one algorithm go into its section."""
+    """A config from flat settings: GRPO's own go into their section, and what another algorithm has no use for is left out."""
     own = {name: settings.pop(name) for name in ("step_weight", "negative_weight", "normalise") if name in settings}
-    return RLConfig(**settings, **({"grpo": own} if settings.get("algorithm", "grpo") == "grpo" else {}))
+    if settings.get("algorithm", "grpo") == "grpo":
+        return RLConfig(**settings, grpo=own)
+    return RLConfig(**{name: value for name, value in settings.items() if (settings["algorithm"], name) != ("dpo", "idle_penalty")})
 
 
 def advantages_of(lessons):
@@ -273,6 +275,14 @@ def test_short_episodes_leave_budget_for_more():
     assert state.iteration == 3 and world.interactions == 24 <= 40
 
 
+DPO_SELDOM = {"algorithm": "dpo", "dpo": {"sync_every": 3, "sync_reference": False}}
+
+
+def length(episode):
+    """A score of an episode, for HERO."""
+    return len(episode.states[-1]) % 7 / 7
+
+
 def make_curriculum():
     def vary(tasks, seed):
         return [f"put a mug in shelf {seed}-{number}" for number in range(len(tasks))]
@@ -280,13 +290,15 @@ def make_curriculum():
     return Curriculum(TASKS, CurriculumConfig(seeds=2, candidates=1), vary, lambda task: "")
 
 
-def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"kl": 0.1}, {"reward": "hero", "normalise": False}, {"algorithm": "ppo"}, DPO_SELDOM], ids=str)
+def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, settings):
     def run(name, stop=None):
         def stopping(number, values):
             if number == stop:
                 raise KeyboardInterrupt
 
-        loop = make_loop(Rewarding(even_rows), tasks=make_curriculum(), iterations=4, checkpoint=tmp_path / name, epochs=2)
+        loop = make_loop(Rewarding(even_rows), tasks=make_curriculum(), progress=length, iterations=4, checkpoint=tmp_path / name, epochs=2,
+                         **settings)  # fmt: skip
         return loop, loop.run(on_iteration=stopping)
 
     whole, uninterrupted = run("a")
@@ -294,7 +306,7 @@ def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
         run("b", stop=2)
     resumed, state = run("b")
     assert same(weights(whole), weights(resumed))
-    assert figures(state) == figures(uninterrupted) and len(state.series["loss"]) == 4
+    assert str(figures(state)) == str(figures(uninterrupted)) and len(state.series["loss"]) == 4
     assert (state.iteration, state.interactions) == (4, uninterrupted.interactions) == (4, 32)
     assert resumed.tasks.state_dict() == whole.tasks.state_dict() and resumed.tasks.generated
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
@@ -329,8 +341,17 @@ def test_small_forward_batches_give_the_same_update():
         torch.testing.assert_close(large[name], small[name], atol=3e-4, rtol=0)
 
 
-def test_the_policy_learns_what_is_rewarded():
-    """A policy cloned to four actions alike; one of them is rewarded. GRPO makes it the usual one."""
+ALGORITHMS = [
+    pytest.param({"group": 16}, id="grpo"),
+    pytest.param({"group": 16, "reward": "hero", "normalise": False}, id="hero"),
+    pytest.param({"algorithm": "ppo", "group": 16}, id="ppo"),
+    pytest.param({"group": 16, "algorithm": "dpo", "dpo": {"sync_every": 2}}, id="dpo"),
+]
+
+
+@pytest.mark.parametrize("settings", ALGORITHMS)
+def test_the_policy_learns_what_is_rewarded(settings):
+    """A policy cloned to four actions alike; one of them is rewarded. Every algorithm makes it the usual one."""
     choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
     policy = Policy(make_model(hidden=32, seed=5), VOCABULARY, max_new_tokens=16)
     shown = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
@@ -342,7 +363,7 @@ def test_the_policy_learns_what_is_rewarded():
         return sum(r.reward for r in play(policy, world, TASKS * 50, max_steps=1, temperature=1.0, seed=99)) / 200
 
     before = success()
-    make_loop(world, policy=policy, iterations=12, group=16, learning_rate=3e-3, max_new_tokens=16).run()
+    make_loop(world, policy=policy, progress=lambda episode: 0.0, iterations=12, learning_rate=3e-3, max_new_tokens=16, **settings).run()
     after = success()
     assert 0.1 < before < 0.45 and after > 0.85, (before, after)
 

@@ -35,6 +35,7 @@ def _steps(goal: Goal, known: Knowledge, found: set[str], taken: set[str]) -> tu
         treated = any(RESULT[goal.verb] in how for thing, how in known.treated.items() if kind(thing) == goal.target)
         done, wanted = done + treated, wanted + 1
     if goal.lamp:
-        return done + any(kind(lamp) == goal.lamp for lamp in known.lamps) + any(kind(lamp) == goal.lamp for lamp in known.lit), wanted + 2
+        lit = any(kind(lamp) == goal.lamp for lamp in known.lit)
+        return done + lit + (lit or any(kind(lamp) == goal.lamp for lamp in known.lamps)), wanted + 2
     placed = [thing for place, things in known.contents.items() if kind(place) == goal.parent for thing in things & taken]
     return done + min(count, len(placed)), wanted + count
