@@ -152,7 +152,17 @@ class SyntheticRLConfig(RLConfig):
     iterations: int = Field(8, ge=0, description="Iterations of rollouts and an update.")
     tasks: int = Field(16, ge=1, description="Tasks an iteration.")
     updates: int = Field(16, ge=1, description="Optimiser steps a pass.")
+    check_every: int = Field(
+        4, ge=0, description="Iterations between looks at whether the real engine confirms what the policy wins in the dream; 0: none."
+    )
+    check_replays: int = Field(16, ge=1, description="Dreamed successes that such a look plays again in the real engine, at most.")
     processes: int = Field(2, ge=1, description="Processes that dream side by side; the split of the rollouts is part of the result.")
+
+    @model_validator(mode="after")
+    def _no_dead_checks(self) -> SyntheticRLConfig:
+        if self.check_every == 0:
+            self._refuse_dead(["check_replays"], "check_every: 0", "check_every")
+        return self
 
 
 class SimToRealConfig(RLConfig):

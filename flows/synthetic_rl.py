@@ -15,6 +15,7 @@ from components.environments import make_adapter
 from components.errors import TrainingError
 from components.evaluation.fidelity import Metrics, check_agreement, policy_metrics
 from components.evaluation.intervals import exact
+from components.evaluation.watch import CHECKS, DreamWatch
 from components.experience.agreement import Replay, replay
 from components.experience.clusters import cluster_tasks
 from components.experience.curriculum import Curriculum
@@ -142,6 +143,7 @@ def train_in_dream(run: Workspace) -> StageResult:
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl") | run.computing(training=True)
+    config |= {"floor": run.config.fidelity.min_rollout_agreement} if run.config.synthetic_rl.check_every else {}
     return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
 
 
@@ -176,10 +178,14 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
     )  # fmt: skip
 
-    def keep(iteration: int, rollouts: list[Rollout]) -> None:
+    settings = config.synthetic_rl
+    watch = DreamWatch(adapter, every=settings.check_every, most=settings.check_replays, floor=config.fidelity.min_rollout_agreement)
+
+    def keep(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]
         _keep_shard(work / "replay", iteration, fresh)
         dreams.remember(fresh)
+        return watch.look(iteration, rollouts, loop.state.series)
 
     state = run_loop(config, loop, keep)
     policy.save(work / "policy")
@@ -190,6 +196,8 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
     outcome.outputs |= {"policy": "policy", "replay": "replay"}
+    spent = int(sum(state.series.get(CHECKS, [])))
+    outcome.metrics[f"synthetic_rl/{CHECKS}"], outcome.costs[CHECKS] = exact(spent), spent
     outcome.costs["tokens_generated"] = model.tokens + dreams.tokens + policy.tokens
     return outcome
 

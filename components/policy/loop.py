@@ -33,6 +33,8 @@ LOGPROB_GAP_LIMIT = 0.05
 """Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
 BARREN_ITERATIONS = 8
 """Iterations on end without anything to learn from after which the loop gives up."""
+COLLAPSE_WINDOW, COLLAPSE_SHARE = 4, 0.5
+"""Iterations whose mean success is compared, and the share of the first ones' below which the policy has collapsed."""
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration that had none, so that every curve has a value an iteration."""
 
@@ -123,13 +125,13 @@ class Loop:
         self,
         *,
         budget: int | None = None,
-        on_rollouts: Callable[[int, list[Rollout]], None] | None = None,
+        on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None = None,
         on_iteration: Callable[[int, dict[str, float]], None] | None = None,
     ) -> LoopState:
-        """All iterations that remain, or as many as `budget` interactions surely allow.
+        """All iterations that remain, or as many as `budget` interactions surely allow; `on_rollouts` may add figures.
 
         Raises:
-            TrainingError: a loss that is not finite, or nothing to learn from for many iterations on end.
+            TrainingError: a loss that is not finite, nothing to learn from for many iterations on end, or a policy that collapsed.
         """
         self._resume()
         rows = self.config.tasks * self.config.group
@@ -141,6 +143,7 @@ class Loop:
                 self.state.series.setdefault(name, []).append(value)
             self.state.iteration += 1
             self._save()
+            self._check_collapse()
             if on_iteration:
                 on_iteration(self.state.iteration, figures)
         return self.state
@@ -172,7 +175,7 @@ class Loop:
         """The weights that are trained, by name."""
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
-    def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], None] | None) -> dict[str, float]:
+    def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None) -> dict[str, float]:
         number = self.seed * 10_007 + self.state.iteration
         tasks = self.tasks.sample(self.config.tasks, number)
         before, began = self.player.interactions, time.monotonic()
@@ -183,13 +186,12 @@ class Loop:
         )  # fmt: skip
         seconds = time.monotonic() - began
         self.state.interactions += self.player.interactions - before
-        if on_rollouts:
-            on_rollouts(self.state.iteration, rollouts)
+        told = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         size = self.config.group
         # Where the world broke or the dream had no answer the policy is not to blame: counted, and nothing is learnt from it.
         whole = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
         groups = [[r for r in group if not (r.broken or r.unparsable)] for group in whole]
-        figures = self._describe(rollouts, groups, before)
+        figures = self._describe(rollouts, groups, before) | told
         figures["steps_per_second"] = figures["interactions"] / seconds
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
@@ -233,6 +235,17 @@ class Loop:
                 f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance: nothing to learn from.",
                 "Expected tasks that the policy sometimes solves and sometimes does not.",
                 "Raise the stage's temperature or group, or clone more (cloning.demonstrations).",
+            )
+
+    def _check_collapse(self) -> None:
+        """A policy that wins far less than at its beginning has unlearnt more than later iterations give back."""
+        rates = self.state.series["success_rate"]
+        first, last = (sum(part) / COLLAPSE_WINDOW for part in (rates[:COLLAPSE_WINDOW], rates[-COLLAPSE_WINDOW:]))
+        if len(rates) >= 2 * COLLAPSE_WINDOW and first >= 0.1 and last < COLLAPSE_SHARE * first:
+            raise TrainingError(
+                f"The policy collapsed: it wins {last:.2f} of the last {COLLAPSE_WINDOW} iterations' rollouts, {first:.2f} of the first.",
+                f"Expected at least {COLLAPSE_SHARE:g} times as many.",
+                "Lower the stage's learning_rate, epochs or updates, or hold on to the first policy (kl).",
             )
 
     def _update(self, lessons: list[Lesson], seed: int, *, on_policy: bool) -> dict[str, float]:

@@ -19,7 +19,7 @@ from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
-from components.policy.loop import BARREN_ITERATIONS, LOGPROB_GAP_LIMIT, EvenTasks, Loop, reached
+from components.policy.loop import BARREN_ITERATIONS, COLLAPSE_WINDOW, LOGPROB_GAP_LIMIT, EvenTasks, Loop, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import play
@@ -239,6 +239,19 @@ def test_too_many_barren_iterations_stop_the_loop():
     with pytest.raises(TrainingError, match=f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance.*temperature"):
         loop.run()
     assert loop.state.iteration == BARREN_ITERATIONS - 1
+
+
+def test_a_policy_that_has_unlearnt_stops_the_loop():
+    calls = []
+
+    def ever_less(row, action):
+        calls.append(row)
+        return row % 2 == 0 if len(calls) <= 8 * COLLAPSE_WINDOW else row == 0
+
+    loop = make_loop(Rewarding(ever_less), iterations=20)
+    with pytest.raises(TrainingError, match="collapsed: it wins 0.12 of the last 4 iterations' rollouts, 0.50 of the first.*learning_rate"):
+        loop.run()
+    assert loop.state.iteration == 2 * COLLAPSE_WINDOW
 
 
 def test_barren_iterations_must_be_on_end():
