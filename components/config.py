@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.section import Section
-from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, SimToRealConfig, SyntheticRLConfig
+from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, RealRLConfig, SimToRealConfig, SyntheticRLConfig
 
 ChatTemplate = Literal["auto", "off"]
 Precision = Literal["fp32", "bf16"]
@@ -56,6 +56,9 @@ class DataConfig(Section):
     near_miss: int = Field(2, ge=0, description="Episodes a task full of near misses: what teaches the dream to refuse.")
     random: int = Field(1, ge=0, description="Episodes a task of a random policy, impossible and malformed actions included.")
     seed: int = Field(0, description="Seed of the behaviours; regenerated data has the same DVC hash.")
+    families: list[str] = Field(
+        default_factory=list, description="Families of tasks that models and policies learn from (transfer to the others); empty: all."
+    )
     quarantine_share: float = Field(0.02, ge=0, le=1, description="Share of invalid rows above which validation stops the run.")
     max_text_chars: int = Field(4000, ge=1, description="Longest text that validation lets pass, in characters.")
 
@@ -264,6 +267,7 @@ class Config(Section):
     curriculum: CurriculumConfig = Field(default_factory=CurriculumConfig)
     synthetic_rl: SyntheticRLConfig = Field(default_factory=SyntheticRLConfig)
     sim_to_real: SimToRealConfig = Field(default_factory=SimToRealConfig)
+    real_rl: RealRLConfig = Field(default_factory=RealRLConfig)
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
@@ -286,14 +290,14 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _budget_allows_an_iteration(self) -> Config:
-        stage = self.sim_to_real
-        least = stage.tasks * stage.group * self.environment.max_steps
-        if stage.iterations and stage.budget < least:
-            raise ValueError(
-                f"sim_to_real.budget={stage.budget} allows no iteration, which may take {least} steps (tasks * group * max_steps); "
-                "raise it, or set sim_to_real.iterations=0"
-            )
+    def _budgets_allow_an_iteration(self) -> Config:
+        for name, stage in (("sim_to_real", self.sim_to_real), ("real_rl", self.real_rl)):
+            least = stage.tasks * stage.group * self.environment.max_steps
+            if stage.iterations and stage.budget < least:
+                raise ValueError(
+                    f"{name}.budget={stage.budget} allows no iteration, which may take {least} steps (tasks * group * max_steps); "
+                    f"raise it, lower {name}.tasks or {name}.group" + (", or set sim_to_real.iterations=0" if name == "sim_to_real" else "")
+                )
         return self
 
 

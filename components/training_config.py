@@ -172,6 +172,14 @@ class SimToRealConfig(RLConfig):
     budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
 
 
+class RealRLConfig(RLConfig):
+    """RL in the real environment from the cloned policy: what a study holds the dream against; `dreamgym retrain` has no use for it."""
+
+    iterations: int = Field(400, ge=1, description="Most iterations; the budget ends them sooner.")
+    schedule: Literal["linear", "constant"] = Field("constant", description="The budget, not the iterations, tells how long it lasts.")
+    budget: int = Field(20_000, ge=1, description="Real interactions (environment steps) that may be spent.")
+
+
 class CurriculumConfig(Section):
     """Which tasks are dreamed, and which new ones are made (Eq. 6, 7). The paper does not give m and lambda: our choice."""
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from prefect import flow, get_run_logger
 
+from components.config import EvaluationConfig
 from components.environments import make_adapter
 from components.errors import DataError
-from components.evaluation.intervals import exact, paired_difference, proportion
+from components.evaluation.intervals import Estimate, exact, paired_difference, proportion
 from components.evaluation.promotion import Decision, decide
 from components.policy.policy import Policy
 from components.policy.rollout import play
@@ -36,16 +37,38 @@ def evaluate_policies(run: Workspace) -> StageResult:
     return run.stage("evaluate", lambda work: _evaluate(run, work), inputs=inputs, config=config, code=CODE)
 
 
+@flow(name="evaluate-policy", validate_parameters=False)
+def evaluate_policy(run: Workspace, stage: str) -> StageResult:
+    """The policy that `stage` made plays the held-out real games once: `evaluate/success_rate`, as a study compares its methods."""
+    inputs = {"policy": run.results[stage].output_hashes["policy"], "tasks": file_hash(run.data.tasks("test"))}
+    config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
+    return run.stage("evaluate_policy", lambda work: _evaluate_one(run, work, stage), inputs=inputs, config=config, code=CODE)
+
+
+def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
+    settings = run.config.evaluation
+    tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
+    won, spent = play_games(run, {"policy": run.results[stage].outputs["policy"]}, tasks)
+    (work / "games.json").write_text(json.dumps(won["policy"], indent=1))
+    return Outcome({"games": "games.json"}, _success(won["policy"], tasks, "evaluate", settings), costs={"check_interactions": spent})
+
+
+def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:
+    """The success rate on all tasks and on those of each family."""
+    rates = {f"{prefix}/success_rate": proportion(sum(won.values()), len(tasks), settings.confidence)}
+    for family in sorted({task.family for task in tasks}):
+        of_family = [won[task.id] for task in tasks if task.family == family]
+        rates[f"{prefix}/success_rate/{family}"] = proportion(sum(of_family), len(of_family), settings.confidence)
+    return rates
+
+
 def _evaluate(run: Workspace, work: Path) -> Outcome:
     settings = run.config.evaluation
     tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
     outcome = Outcome({})
     won, spent = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
     for name in POLICIES:
-        outcome.metrics[f"evaluate/{name}/success_rate"] = proportion(sum(won[name].values()), len(tasks), settings.confidence)
-        for family in sorted({task.family for task in tasks}):
-            of_family = [won[name][task.id] for task in tasks if task.family == family]
-            outcome.metrics[f"evaluate/{name}/success_rate/{family}"] = proportion(sum(of_family), len(of_family), settings.confidence)
+        outcome.metrics |= _success(won[name], tasks, f"evaluate/{name}", settings)
         (work / f"{name}.json").write_text(json.dumps(won[name], indent=1))
         outcome.outputs[name] = f"{name}.json"
     for later, earlier in (("dreamed", "cloned"), ("refined", "dreamed")):

@@ -10,6 +10,7 @@ from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.environments import make_adapter
+from components.errors import ConfigError
 from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
 from components.evaluation.judgements import write_judgements
@@ -22,7 +23,7 @@ from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
 from components.language.compute import compute_of
 from components.language.training import supervised_finetune
-from components.records import TEST, TRAIN, Trajectory
+from components.records import TEST, TRAIN, Task, Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
@@ -51,7 +52,35 @@ def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
 
 def lessons_of(run: Workspace) -> list[Trajectory]:
     """The training episodes that the experience model learns from and retrieves, by its config."""
-    return chosen(episodes_of(run, "train"), run.config.experience_model, run.config.seed)
+    return chosen(taught_episodes(run), run.config.experience_model, run.config.seed)
+
+
+def taught_episodes(run: Workspace) -> list[Trajectory]:
+    """The validated training episodes of the families that are learnt from."""
+    return [episode for episode in episodes_of(run, "train") if _taught(run, episode.task)]
+
+
+def taught_tasks(run: Workspace) -> list[Task]:
+    """The training tasks of the families that are learnt from.
+
+    Raises:
+        ConfigError: a family that no training task belongs to.
+    """
+    tasks, wanted = read_tasks(run.data.tasks("train")), run.config.data.families
+    known = sorted({task.family for task in tasks})
+    wrong = [family for family in wanted if family not in known]
+    if wrong:
+        raise ConfigError(f"No training task is of the family {wrong[0]!r}.", f"data.families may name {', '.join(known)}.")
+    return [task for task in tasks if _taught(run, task)]
+
+
+def _taught(run: Workspace, task: Task) -> bool:
+    return not run.config.data.families or task.family in run.config.data.families
+
+
+def families_of(run: Workspace) -> dict[str, list[str]]:
+    """What a key must know of the families that are learnt from: nothing where it is all of them."""
+    return {"families": sorted(run.config.data.families)} if run.config.data.families else {}
 
 
 def buffer_of(run: Workspace, episodes: list[Trajectory]) -> ReplayBuffer:
@@ -87,7 +116,7 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
     inputs = {"backbone": tree_hash(start_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
     inputs |= encoder_of(run)
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
-    config |= run.computing(training=True) | {"chat_template": run.config.backbone.chat_template}
+    config |= run.computing(training=True) | {"chat_template": run.config.backbone.chat_template} | families_of(run)
     if run.config.experience_model.teacher == "llm":  # its address, and how patiently it is asked, change no result
         config["endpoint"] = run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
     return run.stage("experience_model", lambda work: _fine_tune(run, work), inputs=inputs, config=config, code=CODE)

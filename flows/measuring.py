@@ -146,6 +146,48 @@ def ablate(
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
 
 
+@verbs.command()
+def study(
+    overrides: Overrides = None,
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas; default: all of them.")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
+    cells: Annotated[Path, typer.Option(help="Where finished cells are kept and read back from.")] = Path("docs/results/study"),
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a method.")] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the figures go.")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """What RL in the dream is worth beside RL in reality: methods times seeds on the same held-out games, and what each cost.
+
+    Finished cells are small files, one a method and seed: an interrupted study goes on where it was, also on another machine. A cell that
+    crashes is told in the table, and the others go on.
+
+    Examples:
+
+        dreamgym study --config configs/cpu.yaml --json docs/results/study.json --figures docs/study
+
+        dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
+    """
+    with reported(debug, resumes=True):
+        settings, place = prepared(config, overrides, root)
+        from components.evaluation.study import summarise
+        from flows.study import study as run_study
+        from flows.study import write_study
+        from flows.study_methods import BASE, chosen_methods
+        from flows.summary import print_study
+
+        wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
+        quiet(debug)
+        found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells)
+        metrics = summarise(found, BASE)
+        print_study(out, found, metrics)
+        for path in write_study(found, metrics, json_file, figures):
+            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
+        if any(cell.crash for of_method in found.values() for cell in of_method):
+            raise typer.Exit(1)
+
+
 def _numbers(text: str, option: str) -> list[int]:
     from components.errors import ConfigError
 

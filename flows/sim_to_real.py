@@ -1,4 +1,4 @@
-"""Stage 6: refine the dreamed policy in the real environment, under a budget of interactions."""
+"""Stage 6: refine the dreamed policy in the real environment, under a budget of interactions; and RL in reality alone, for studies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from components.policy.rollout import Stamp
 from components.records import REAL
 from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
-from components.trajectories.store import read_tasks
+from components.training_config import RealRLConfig, SimToRealConfig
+from flows.experience_model import families_of, taught_tasks
 from flows.synthetic_rl import rl_outcome, run_loop
 from flows.threads import training
 from flows.workspace import Outcome, Workspace
@@ -27,21 +28,29 @@ CODE = ["flows.sim_to_real"]
 @flow(name="sim-to-real", validate_parameters=False)
 def refine_in_reality(run: Workspace) -> StageResult:
     """RL on real training games, from the dreamed policy."""
-    inputs = {"policy": run.results["synthetic_rl"].output_hashes["policy"], "tasks": file_hash(run.data.tasks("train"))}
-    config = run.slice("environment", "sim_to_real") | run.computing(training=True)
-    return run.stage("sim_to_real", lambda work: _refine(run, work), inputs=inputs, config=config, code=CODE)
+    return _in_reality(run, "sim_to_real", "synthetic_rl", run.config.sim_to_real)
 
 
-def _refine(run: Workspace, work: Path) -> Outcome:
-    config, settings = run.config, run.config.sim_to_real
-    policy = Policy.load(run.results["synthetic_rl"].outputs["policy"], compute=run.compute)
-    adapter = make_adapter(config.environment)
+@flow(name="real-rl", validate_parameters=False)
+def train_in_reality(run: Workspace) -> StageResult:
+    """RL on real training games, from the cloned policy: no dream at all."""
+    return _in_reality(run, "real_rl", "clone", run.config.real_rl)
+
+
+def _in_reality(run: Workspace, name: str, start: str, settings: SimToRealConfig | RealRLConfig) -> StageResult:
+    inputs = {"policy": run.results[start].output_hashes["policy"], "tasks": file_hash(run.data.tasks("train"))}
+    config = run.slice("environment", name) | run.computing(training=True) | families_of(run)
+    return run.stage(name, lambda work: _learn(run, work, name, start, settings), inputs=inputs, config=config, code=CODE)
+
+
+def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRealConfig | RealRLConfig) -> Outcome:
+    config, adapter = run.config, make_adapter(run.config.environment)
+    policy = Policy.load(run.results[start].outputs["policy"], compute=run.compute)
     world = adapter.open(settings.budget)
-    stamp = Stamp(REAL, run.results["synthetic_rl"].key[:12], run.manifest.run_id, "real")
-    tasks = EvenTasks(read_tasks(run.data.tasks("train")))
+    stamp = Stamp(REAL, run.results[start].key[:12], run.manifest.run_id, "real")
     algorithm = make_algorithm(settings, policy, adapter.progress)
     loop = Loop(
-        policy, OneProcess(world), tasks, algorithm, settings,
+        policy, OneProcess(world), EvenTasks(taught_tasks(run)), algorithm, settings,
         max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
     )  # fmt: skip
@@ -51,8 +60,8 @@ def _refine(run: Workspace, work: Path) -> Outcome:
         world.close()
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
-    outcome = rl_outcome("sim_to_real", state, {})
+    outcome = rl_outcome(name, state, {})
     outcome.outputs["policy"] = "policy"
-    outcome.metrics["sim_to_real/real_interactions"] = exact(state.interactions)
+    outcome.metrics[f"{name}/real_interactions"] = exact(state.interactions)
     outcome.costs = {"real_interactions": state.interactions, "tokens_generated": policy.tokens}
     return outcome

@@ -34,8 +34,17 @@ from components.policy.rollout import Rollout, Stamp, evenly, play
 from components.records import SYNTHETIC, Task, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
-from components.trajectories.store import append_transitions, held_out, read_log, read_tasks
-from flows.experience_model import backbone_of, buffer_of, encoder_of, episodes_of, kept_below, lessons_of
+from components.trajectories.store import append_transitions, held_out, read_log
+from flows.experience_model import (
+    backbone_of,
+    buffer_of,
+    encoder_of,
+    families_of,
+    kept_below,
+    lessons_of,
+    taught_episodes,
+    taught_tasks,
+)
 from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
@@ -46,13 +55,14 @@ CODE = ["flows.synthetic_rl"]
 def clone_policy(run: Workspace) -> StageResult:
     """Behaviour cloning on the first expert demonstrations."""
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": run.results["validate"].output_hashes["train"]}
-    config = run.slice("cloning", "environment") | run.computing(training=True) | {"chat_template": run.config.backbone.chat_template}
+    config = run.slice("cloning", "environment") | run.computing(training=True) | families_of(run)
+    config |= {"chat_template": run.config.backbone.chat_template}
     return run.stage("clone", lambda work: _clone(run, work), inputs=inputs, config=config, code=CODE)
 
 
 def _clone(run: Workspace, work: Path) -> Outcome:
     config, adapter = run.config, make_adapter(run.config.environment)
-    experts = [e for e in episodes_of(run, "train") if e.steps[0].behaviour == "expert" and e.success]
+    experts = [e for e in taught_episodes(run) if e.steps[0].behaviour == "expert" and e.success]
     if not experts:
         raise TrainingError(
             "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
@@ -72,7 +82,7 @@ def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
-    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing()
+    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing() | families_of(run)
     result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
     check_agreement({name: _estimate(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
     return result
@@ -86,7 +96,7 @@ def _estimate(entry: dict[str, Any]) -> Any:
 
 def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcome:
     config, adapter = run.config, make_adapter(run.config.environment)
-    tasks = evenly(read_tasks(run.data.tasks("train")), config.fidelity.policy_tasks, config.seed)
+    tasks = evenly(taught_tasks(run), config.fidelity.policy_tasks, config.seed)
     model, buffer, dream = open_dream(run)
     policy_directory, length = run.results[policy_stage].outputs["policy"], config.synthetic_rl.max_new_tokens
     policy = Policy.load(policy_directory, max_new_tokens=length, compute=run.compute)
@@ -143,6 +153,7 @@ def train_in_dream(run: Workspace) -> StageResult:
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl") | run.computing(training=True)
+    config |= families_of(run)
     config |= {"floor": run.config.fidelity.min_rollout_agreement} if run.config.synthetic_rl.check_every else {}
     return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
 
@@ -165,7 +176,7 @@ def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list
 
 
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
-    config, adapter, tasks = run.config, make_adapter(run.config.environment), read_tasks(run.data.tasks("train"))
+    config, adapter, tasks = run.config, make_adapter(run.config.environment), taught_tasks(run)
     cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
     curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible, cluster)
     source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)

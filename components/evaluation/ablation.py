@@ -26,6 +26,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "expert-only": {"experience_model": {"behaviours": ["expert"]}},
 }
 """Name -> what it changes in the config. The first takes nothing away."""
+SWITCHED = ("retrieval", "curriculum")
+"""Sections that a variant turns off as a whole."""
 SIZES = (500, 2000, 5000, 10000)
 """Offline transitions of the data-size curve (Figure 5)."""
 
@@ -39,7 +41,7 @@ def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) 
     """`config` with the sections' `changes` and another seed; a section that is turned off loses the options that it makes idle."""
     values = config.model_dump(mode="json")
     for section, changed in changes.items():
-        values[section] = dict(changed) if section == "retrieval" else values[section] | changed
+        values[section] = dict(changed) if section in SWITCHED else values[section] | changed
     return Config.model_validate(values | {"seed": seed})
 
 

@@ -45,7 +45,7 @@ def draw_ablation(metrics: Mapping[str, Metrics], path: Path) -> None:
         axes.set_xlim(0, 1)
         axes.invert_yaxis()
         quiet_axes(axes)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_data_curve(metrics: Mapping[str, Metrics], path: Path, total: int) -> None:
@@ -64,10 +64,11 @@ def draw_data_curve(metrics: Mapping[str, Metrics], path: Path, total: int) -> N
     axes.set_xlabel("offline transitions", fontsize=9)
     axes.legend(fontsize=8, frameon=False)
     quiet_axes(axes)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
+    """Write `figure` in the format of the suffix; the same figure gives the same file."""
     import matplotlib
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -176,7 +176,7 @@ class Loop:
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None) -> dict[str, float]:
-        number = self.seed * 10_007 + self.state.iteration
+        number, started = self.seed * 10_007 + self.state.iteration, time.monotonic()
         tasks = self.tasks.sample(self.config.tasks, number)
         before, began = self.player.interactions, time.monotonic()
         acting = self.algorithm.acting(self.policy, self.state.iteration)
@@ -197,10 +197,12 @@ class Loop:
         figures |= self.tasks.report(returns, number)
         self._count_barren(figures["zero_variance_groups"] < 1)
         lessons = self.algorithm.lessons(groups, self.policy)
-        if not lessons:
-            return figures | dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures), math.nan)
-        with self.updating():
-            return figures | self._update(self._referred(lessons), number, on_policy=acting is self.policy)
+        if lessons:
+            with self.updating():
+                figures |= self._update(self._referred(lessons), number, on_policy=acting is self.policy)
+        else:
+            figures |= dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures), math.nan)
+        return figures | {"seconds": time.monotonic() - started}
 
     def _referred(self, lessons: list[Lesson]) -> list[Lesson]:
         """The lessons with the log-probabilities of the policy that training began with, if its distance counts."""

@@ -1,0 +1,137 @@
+"""The pictures of a study: success against real interactions, learning curves, what a success cost, ablations, transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.evaluation.ablation_figure import save_figure
+from components.evaluation.intervals import Estimate
+from components.evaluation.report_charts import COLOURS, INK, MUTED, blank_figure, quiet_axes
+from components.evaluation.study import Cell, reached_at
+
+Metrics = Mapping[str, Mapping[str, Estimate]]
+RATE = "evaluate/success_rate"
+ABLATED = ("dream-grpo", "no-retrieval", "no-reasoning", "no-history", "no-curriculum")
+LINE = 1.8
+
+
+def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str, directory: Path, suffix: str = ".png") -> list[Path]:
+    """All pictures that the methods at hand allow; their paths."""
+    done = {name: [cell for cell in found if not cell.crash] for name, found in cells.items()}
+    done = {name: found for name, found in done.items() if found}
+    plain = [name for name in done if not name.startswith("transfer-") and name not in ABLATED[1:]]
+    drawn = {"interactions": _interactions(metrics, plain), "curves": _curves(done, plain)}
+    if base in done:
+        drawn["cost"] = _cost(done, plain, base)
+    if len([name for name in ABLATED if name in done]) > 1:
+        drawn["ablations"] = _bars(metrics, [name for name in ABLATED if name in done], RATE)
+    transferred = [name for name in done if name.startswith("transfer-")]
+    if transferred:
+        drawn["transfer"] = _transfer(metrics, transferred, done)
+    paths = []
+    for name, figure in drawn.items():
+        paths.append(directory / f"study-{name}{suffix}")
+        save_figure(figure, paths[-1])
+    return paths
+
+
+def _colour(name: str) -> str:
+    return COLOURS["dreamed"] if name.startswith("dream") else COLOURS["refined"] if name.startswith("s2r") else COLOURS["cloned"]
+
+
+def _interactions(metrics: Metrics, names: Sequence[str]) -> Any:
+    figure = blank_figure(7.2, 4.0)
+    axes = figure.add_subplot()
+    for name in names:
+        rate, spent = metrics[name][RATE], metrics[name]["cost/real_interactions"].value
+        axes.errorbar(
+            [spent], [rate.value], yerr=[[rate.value - rate.low], [rate.high - rate.value]], marker="o", color=_colour(name), capsize=3
+        )
+        axes.annotate(name, (spent, rate.value), textcoords="offset points", xytext=(7, 4), fontsize=8.5, color=INK)
+    axes.set_xscale("symlog", linthresh=1000)
+    axes.set_xlim(left=-150)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("real interactions spent on training", fontsize=9)
+    axes.set_ylabel("success on held-out real games", fontsize=9)
+    quiet_axes(axes)
+    return figure
+
+
+def _curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
+    """Success of the rollouts against interactions, dreamed and real apart: a dreamed success is not a real one."""
+    figure = blank_figure(9.6, 3.6)
+    for place, (kind, column) in enumerate((("real", 0), ("dreamed", 1)), start=1):
+        axes = figure.add_subplot(1, 2, place)
+        for name in names:
+            for number, cell in enumerate(cells[name]):
+                earlier = [[0.0] * 4, *cell.curve]
+                points = [point for before, point in zip(earlier, cell.curve, strict=False) if point[column] > before[column]]
+                if points:
+                    steps, rates = [point[column] for point in points], [point[3] for point in points]
+                    axes.plot(steps, rates, linewidth=LINE, alpha=0.8, label=name if number == 0 else None, color=None)
+        axes.set_title(f"{kind} rollouts", loc="left", fontsize=9.5, color=INK)
+        axes.set_xlabel(f"{kind} interactions", fontsize=9)
+        axes.set_ylim(0, 1)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8, frameon=False)
+        quiet_axes(axes)
+    return figure
+
+
+def _cost(cells: Mapping[str, Sequence[Cell]], names: Sequence[str], base: str) -> Any:
+    """Real interactions and wall time of each method's whole training, and of `base` to come to 90 % of where it ends."""
+    figure = blank_figure(9.6, 0.9 + 0.34 * (len(names) + 1))
+    target = 0.9 * sum(cell.curve[-1][3] for cell in cells[base] if cell.curve) / max(1, sum(bool(cell.curve) for cell in cells[base]))
+    early = [found for cell in cells[base] if (found := reached_at(cell, target))]
+    rows = {name: [(float(c.real_interactions), sum(c.seconds.values()) / 60) for c in cells[name]] for name in names}
+    if early:
+        rows |= {f"{base}, to 90 % of its end": [(spent, seconds / 60) for spent, seconds in early]}
+    for place, title in enumerate(("real interactions", "minutes of training"), start=1):
+        axes = figure.add_subplot(1, 2, place)
+        for row, (name, costs) in enumerate(rows.items()):
+            values = [cost[place - 1] for cost in costs]
+            axes.barh(row, sum(values) / len(values), height=0.6, color=_colour(name), zorder=2)
+            axes.plot(values, [row] * len(values), "|", color=INK, markersize=7, zorder=3)
+        axes.set_yticks(range(len(rows)), list(rows) if place == 1 else [""] * len(rows), fontsize=8.5)
+        axes.set_title(title, loc="left", fontsize=9.5, color=INK)
+        axes.invert_yaxis()
+        quiet_axes(axes)
+    return figure
+
+
+def _bars(metrics: Metrics, names: Sequence[str], metric: str) -> Any:
+    figure = blank_figure(7.2, 0.7 + 0.42 * len(names))
+    _draw_bars(figure.add_subplot(), metrics, names, metric)
+    return figure
+
+
+def _draw_bars(axes: Any, metrics: Metrics, names: Sequence[str], metric: str) -> None:
+    for row, name in enumerate(names):
+        found = metrics[name].get(metric)
+        if found is None or not found.n:
+            axes.text(0.02, row, "not measured", va="center", fontsize=8, color=MUTED)
+            continue
+        axes.barh(row, found.value, height=0.6, color=_colour(name), zorder=2)
+        axes.plot([found.low, found.high], [row, row], color=INK, linewidth=1.3, zorder=3)
+        axes.text(1.02, row, f"{found.value:.3f}", va="center", fontsize=8, color=INK)
+    axes.set_yticks(range(len(names)), names, fontsize=8.5)
+    axes.set_xlim(0, 1)
+    axes.invert_yaxis()
+    quiet_axes(axes)
+
+
+def _transfer(metrics: Metrics, names: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> Any:
+    """Success by family: those that were learnt from, and those that were not."""
+    families = sorted({family for cell in cells[names[0]] for family in cell.families.values()})
+    columns = (len(families) + 1) // 2
+    figure = blank_figure(9.6, 2 * (0.7 + 0.3 * len(names)))
+    for place, family in enumerate(families, start=1):
+        axes = figure.add_subplot(2, columns, place)
+        _draw_bars(axes, metrics, names, f"{RATE}/{family}")
+        if place % columns != 1:
+            axes.set_yticks(range(len(names)), [""] * len(names))
+        learnt = "learnt from" if place <= len(families) // 2 else "never seen"
+        axes.set_title(f"{family} ({learnt})", loc="left", fontsize=8.5, color=INK)
+    return figure

@@ -1,0 +1,142 @@
+"""The study: methods times seeds on the same held-out games, cell by cell, with what each cost.
+
+    dreamgym study --config configs/cpu.yaml --json docs/results/study.json --figures docs/study
+
+A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells share (the clone, the
+experience model, the dreamed policy) is made once. A finished cell is a small file: the study goes on where it was, on any machine that has
+the files. A cell that crashes is said in the table, and the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from components.config import Config, dump_config
+from components.evaluation.intervals import Estimate
+from components.evaluation.study import Cell
+from components.evaluation.study_figures import draw_study
+from components.tracking.atomic import write_json
+from components.tracking.hashes import text_hash
+from components.tracking.runs import checked_metrics
+from components.tracking.stages import StageResult
+from components.trajectories.snapshots import data_hash
+from components.trajectories.store import DataLayout, read_tasks
+from flows.evaluate import evaluate_policy
+from flows.experience_model import fine_tune_experience_model
+from flows.sim_to_real import refine_in_reality, train_in_reality
+from flows.study_cells import read_cell, write_cell
+from flows.study_methods import BASE, METHODS, configured
+from flows.synthetic_rl import clone_policy, train_in_dream
+from flows.validate import validate_data
+from flows.workspace import Workspace, series_of
+
+
+@flow(name="study", validate_parameters=False)
+def study(config: Config, root: Path, methods: Sequence[str], seeds: Sequence[int], directory: Path) -> dict[str, list[Cell]]:
+    """The cells of each method, in the order of the seeds; those in `directory` are read back."""
+    log, root = get_run_logger(), root.resolve()
+    families = sorted({task.family for task in read_tasks(DataLayout(root / "data").tasks("train"))})
+    settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
+    cells: dict[str, list[Cell]] = {name: [] for name in methods}
+    for number, ((name, seed), own) in enumerate(settings.items(), start=1):
+        key = cell_key(own, name, root)
+        found = read_cell(directory, name, seed, key)
+        log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, ", already there" if found else "")
+        cells[name].append(found or _made(own, root, name, key, directory))
+    return cells
+
+
+def cell_key(config: Config, name: str, root: Path) -> str:
+    """Names what a cell depends on: its method, its config but for where it is recorded and on how many threads, the data's version."""
+    values = config.model_copy(update={"tracking": type(config.tracking)(), "promotion": type(config.promotion)(), "threads": 1})
+    return text_hash(f"{name}\n{dump_config(values)}\n{data_hash(root)}")[:16]
+
+
+def _made(config: Config, root: Path, name: str, key: str, directory: Path) -> Cell:
+    """A new cell; one that crashed is told and not written, so that it is tried again next time."""
+    try:
+        cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, key)
+    except Exception as error:
+        get_run_logger().error("%s, seed %d crashed: %s", name, config.seed, error)
+        return Cell(name, config.seed, key, crash=f"{type(error).__name__}: {error}")
+    write_cell(directory, cell)
+    return cell
+
+
+@task(cache_policy=NO_CACHE)
+def run_cell(config: Config, root: Path, name: str, key: str) -> Cell:
+    """One method with one seed, from the offline data to the held-out games."""
+    method, run = METHODS[name], Workspace(config, root)
+    run.start(f"study {name} seed {config.seed}")
+    try:
+        # 1. Check the offline data; clone the policy that all methods begin with.
+        validate_data(run)
+        clone_policy(run)
+        # 2. RL in the dream, for those that dream.
+        if method.dream:
+            fine_tune_experience_model(run)
+            train_in_dream(run)
+        # 3. RL in reality: a little after the dream, or all that the budget allows.
+        if method.real and method.dream:
+            refine_in_reality(run)
+        elif method.real:
+            train_in_reality(run)
+        # 4. Held-out real games.
+        evaluate_policy(run, (method.stages or ["clone"])[-1])
+        run.finish()
+    except BaseException as error:
+        run.fail(error)
+        raise
+    return _cell(run, name, key)
+
+
+def _cell(run: Workspace, name: str, key: str) -> Cell:
+    tasks = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
+    games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
+    seconds = {stage: result.seconds for stage, result in run.results.items() if stage in ("experience_model", *METHODS[name].stages)}
+    stages = [run.results[stage] for stage in METHODS[name].stages]
+    costs = run.manifest.costs
+    dreamed = sum(_interactions(result)[-1] for result in stages if result.name == "synthetic_rl" and _interactions(result))
+    return Cell(
+        name, run.config.seed, key, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
+        costs.check_interactions, seconds, _curve(stages, seconds.get("experience_model", 0.0)),
+        run.manifest.run_id, run.manifest.environment.git.commit,
+    )  # fmt: skip
+
+
+def _interactions(result: StageResult) -> list[float]:
+    """Interactions spent after each iteration."""
+    return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
+
+
+def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
+    """See `Cell.curve`; the clock starts with the fine-tuning of the experience model, where there is one."""
+    curve, real, dreamed, clock = [], 0.0, 0.0, began
+    for result in stages:
+        series = series_of(result)
+        rates, spent = series.get(f"{result.name}/success_rate", []), _interactions(result)
+        times = list(accumulate(series.get(f"{result.name}/seconds", [])))
+        for rate, steps, seconds in zip(rates, spent, times, strict=True):
+            in_dream = result.name == "synthetic_rl"
+            curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
+        if curve:
+            real, dreamed, clock = curve[-1][:3]
+    return curve
+
+
+def write_study(
+    cells: Mapping[str, Sequence[Cell]], metrics: Mapping[str, Mapping[str, Estimate]], json_file: Path | None, figures: Path | None
+) -> list[Path]:
+    """The files asked for; their paths."""
+    written: list[Path] = []
+    if json_file is not None:
+        values = {name: checked_metrics({metric: found.to_json() for metric, found in own.items()}) for name, own in metrics.items() if own}
+        write_json(json_file, values)
+        written.append(json_file)
+    return written + (draw_study(metrics, cells, BASE, figures) if figures else [])

@@ -1,0 +1,77 @@
+"""Cells of a study pooled and compared: numbers by hand, SciPy's own t test, what is refused; and that the pictures are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scipy.stats import ttest_rel
+
+from components.errors import DataError
+from components.evaluation.study import Cell, holm, p_value, reached_at, summarise
+from components.evaluation.study_figures import draw_study
+
+
+def cell(method, seed, won, *, families=("a", "b"), **changes):
+    games = {f"g{n}": bool(flag) for n, flag in enumerate(won)}
+    kinds = {game: families[n % len(families)] for n, game in enumerate(games)}
+    return replace(Cell(method, seed, "key", games, kinds, 100 * seed, seconds={"real_rl": 60.0}), **changes)
+
+
+def test_a_game_counts_once_however_many_seeds_played_it():
+    cells = {"base": [cell("base", 1, [1, 0, 1, 0]), cell("base", 2, [1, 1, 0, 0])], "other": [cell("other", 1, [1, 1, 1, 1])]}
+    found = summarise(cells, "base")
+    rate = found["base"]["evaluate/success_rate"]
+    assert (rate.value, rate.n) == (0.5, 4) and 0 <= rate.low < 0.5 < rate.high <= 1
+    assert found["base"]["evaluate/success_rate/a"].value == 0.75 and found["base"]["evaluate/success_rate/b"].value == 0.25
+    assert found["base"]["evaluate/success_rate/seed_2"].value == 0.5
+    assert found["base"]["cost/real_interactions"].value == 150 and found["base"]["cost/seconds"].value == 60
+    assert "difference/success_rate" not in found["base"]
+
+
+def test_a_difference_is_paired_by_game_over_the_seeds_that_both_have():
+    base, other = [0, 1, 0, 0, 1, 0, 1, 0], [1, 1, 0, 1, 1, 0, 1, 0]
+    cells = {"base": [cell("base", 0, base), cell("base", 5, [1] * 8)], "other": [cell("other", 0, other)]}
+    found = summarise(cells, "base")["other"]
+    assert found["difference/success_rate"].value == 0.25 and found["difference/success_rate"].n == 8
+    assert found["difference/p_value"].value == pytest.approx(ttest_rel(other, base).pvalue)
+    assert found["ratio/success_rate"].value == pytest.approx(1 + 0.25 / (11 / 16))
+
+
+def test_p_values_are_corrected_for_their_number():
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0} and holm({}) == {}
+    assert p_value([0.0, 0.0]) == p_value([1.0]) == 1.0 and p_value([1.0, 1.0]) == 0.0
+
+
+def test_a_crashed_cell_leaves_the_others():
+    crashed = Cell("other", 1, "key", crash="TrainingError: nan")
+    found = summarise({"base": [cell("base", 0, [1, 0])], "other": [crashed], "third": [crashed, cell("third", 0, [1, 1])]}, "base")
+    assert found["other"] == {} and found["third"]["evaluate/success_rate"].value == 1.0
+    alone = summarise({"base": [crashed], "third": [cell("third", 0, [1, 1])]}, "base")
+    assert "difference/success_rate" not in alone["third"]
+
+
+def test_cells_of_other_games_are_refused():
+    with pytest.raises(DataError, match=r"base \(seed 0\) and base \(seed 1\) differ in 1 games, such as g2"):
+        summarise({"base": [cell("base", 0, [1, 0]), cell("base", 1, [1, 0, 1])]}, "base")
+    with pytest.raises(DataError, match="differ in 1 games"):
+        summarise({"base": [cell("base", 0, [1, 0])], "other": [cell("other", 0, [1, 0, 1])]}, "base")
+
+
+def test_where_a_success_was_reached():
+    curve = [[10.0 * n, 0.0, 1.0 * n, rate] for n, rate in enumerate([0.0, 0.2, 0.4, 0.6, 0.8], start=1)]
+    made = cell("base", 0, [1], curve=curve)
+    assert reached_at(made, 0.4) == (40.0, 4.0) and reached_at(made, 0.2) == (30.0, 3.0) and reached_at(made, 0.7) is None
+
+
+def test_the_pictures_are_drawn_of_what_there_is(tmp_path):
+    curve = [[10.0 * n, 0.0, 1.0 * n, 0.2 * n] for n in range(1, 5)]
+    dreamed = [[0.0, 10.0 * n, 1.0 * n, 0.2 * n] for n in range(1, 5)]
+    names = {"grpo-real": curve, "clone": [], "dream-grpo": dreamed, "no-reasoning": dreamed, "transfer-clone": []}
+    cells = {name: [cell(name, seed, [1, 0, 1, seed], curve=points) for seed in (0, 1)] for name, points in names.items()}
+    paths = draw_study(summarise(cells, "grpo-real"), cells, "grpo-real", tmp_path)
+    assert [path.name for path in paths] == [f"study-{name}.png" for name in ("interactions", "curves", "cost", "ablations", "transfer")]
+    assert all(path.stat().st_size > 5000 for path in paths)
+    few = {name: cells[name] for name in ("clone", "dream-grpo")}
+    assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 2
