@@ -29,11 +29,21 @@ class CloningConfig(Section):
     """Behaviour cloning on a few expert demonstrations."""
 
     demonstrations: int = Field(100, ge=1, description="Expert episodes cloned.")
+    early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
+        "none", description="A warm start from alternatives that are really executed beside the expert's steps (arXiv 2510.08558)."
+    )
+    alternatives: int = Field(3, ge=1, description="K: alternatives tried at each state, for early_experience.")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     epochs: float = Field(8.0, gt=0, description="Passes; cloning to a loss near zero kills exploration, too few leave it ungrammatical.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(2048, ge=64, description="Tokens an update.")
     lora: LoraConfig = Field(default_factory=LoraConfig)
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> CloningConfig:
+        if self.early_experience == "none":
+            self._refuse_dead(["alternatives"], "early_experience: none", "early_experience: self_reflection")
+        return self
 
 
 class GRPOConfig(Section):

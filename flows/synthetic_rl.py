@@ -12,6 +12,7 @@ from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.environments import make_adapter
+from components.environments.protocol import Adapter
 from components.errors import TrainingError
 from components.evaluation.fidelity import Metrics, check_agreement, policy_metrics
 from components.evaluation.intervals import exact
@@ -27,11 +28,12 @@ from components.experience.replay_buffer import ReplayBuffer
 from components.language.compute import compute_of
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
+from components.policy.early_experience import explore, reflections, world_examples
 from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource, reached
 from components.policy.players import Processes
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, evenly, play
-from components.records import SYNTHETIC, Task, Transition
+from components.records import SYNTHETIC, Task, Trajectory, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import append_transitions, held_out, read_log
@@ -68,12 +70,31 @@ def _clone(run: Workspace, work: Path) -> Outcome:
             "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
         )
     policy = Policy.load(backbone_of(run), compute=run.compute, chat_template=config.backbone.chat_template)
+    shown = experts[: config.cloning.demonstrations]
+    warmth, spent = _early_experience(config, adapter, policy, shown)
     with training(config):
-        record = clone(policy, experts[: config.cloning.demonstrations], adapter.think, config.cloning, config.seed, work / "checkpoint.pt")
+        record = clone(policy, shown, adapter.think, config.cloning, config.seed, work / "checkpoint.pt", **warmth)
     policy.save(work / "policy")
-    (work / "checkpoint.pt").unlink(missing_ok=True)
+    for checkpoint in work.glob("*.pt"):
+        checkpoint.unlink()
     metrics = {"clone/loss": exact(record.final_loss), "clone/demonstrations": exact(min(len(experts), config.cloning.demonstrations))}
-    return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs={"tokens_trained": record.tokens})
+    metrics["clone/real_interactions"] = exact(spent)
+    costs = {"tokens_trained": record.tokens, "real_interactions": spent}
+    return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
+
+
+def _early_experience(config: Config, adapter: Adapter, policy: Policy, shown: Sequence[Trajectory]) -> tuple[dict[str, Any], int]:
+    """What `clone` learns from beside the demonstrations, and the real steps that it cost."""
+    if config.cloning.early_experience == "none":
+        return {}, 0
+    world = adapter.open()
+    try:
+        explored = explore(world, shown, config.cloning.alternatives, config.seed)
+    finally:
+        world.close()
+    if config.cloning.early_experience == "world_modelling":
+        return {"world": world_examples(policy.vocabulary, explored)}, world.interactions
+    return {"reflections": reflections(explored, adapter.reflect)}, world.interactions
 
 
 @flow(name="check-dream", validate_parameters=False)

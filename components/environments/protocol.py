@@ -54,6 +54,15 @@ class Environment(Protocol):
         ...
 
 
+@runtime_checkable
+class Forkable(Protocol):
+    """An environment in which alternatives can be tried without leaving the place (for Early Experience)."""
+
+    def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
+        """What each of a row's actions really leads to from where it stands; the rows stay there. Every one counts as an interaction."""
+        ...
+
+
 Behaviour = Callable[[Trajectory, Sequence[str]], tuple[str, str]]
 """A behaviour policy for offline data: (trajectory so far, admissible actions) -> (thought, action)."""
 
@@ -83,6 +92,10 @@ class Adapter(Protocol):
 
     def think(self, trajectory: Trajectory, action: str) -> str:
         """The thought that leads to `action` after `trajectory`: what the agent is trained to write before it acts."""
+        ...
+
+    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+        """The thought that leads to `action` in the light of alternatives (action, next state) that were really executed from there."""
         ...
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:

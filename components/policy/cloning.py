@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.language.backbone import add_lora, merge_lora
+from components.language.examples import Example
 from components.language.training import TrainingRecord, supervised_finetune
 from components.policy.policy import Policy
 from components.policy.prompt import render_demonstration
@@ -24,16 +25,35 @@ def clone(
     config: CloningConfig,
     seed: int,
     checkpoint: Path | None = None,
+    *,
+    world: Sequence[Example] = (),
+    reflections: Sequence[Sequence[str]] = (),
 ) -> TrainingRecord:
-    """Train `policy` in place; `think(history, action)` gives the thought that leads to an action."""
+    """Train `policy` in place; `think(history, action)` gives the thought that leads to an action.
+
+    Args (see `early_experience.py`):
+        world: examples of what actions lead to, trained on first, in one pass.
+        reflections: for each demonstration other thoughts, with which it is shown once more.
+    """
     examples = [
         render_demonstration(policy.vocabulary, episode, [think(episode.up_to(step.step), step.action) for step in episode.steps])
         for episode in demonstrations
     ]
+    if reflections:
+        examples += [render_demonstration(policy.vocabulary, e, thoughts) for e, thoughts in zip(demonstrations, reflections, strict=True)]
     policy.model = add_lora(policy.model, config.lora, added=policy.vocabulary.added, seed=seed)
-    record = supervised_finetune(
-        policy.model, examples, epochs=config.epochs, learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=seed,
-        optimizer=config.optimizer, checkpoint=checkpoint, compute=policy.compute,
-    )  # fmt: skip
+    if world:
+        before = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
+        _train(policy, world, config, 1.0, seed, before)
+    record = _train(policy, examples, config, config.epochs, seed, checkpoint)
     policy.model = merge_lora(policy.model)
     return record
+
+
+def _train(
+    policy: Policy, examples: Sequence[Example], config: CloningConfig, epochs: float, seed: int, checkpoint: Path | None
+) -> TrainingRecord:
+    return supervised_finetune(
+        policy.model, examples, epochs=epochs, learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=seed,
+        optimizer=config.optimizer, checkpoint=checkpoint, compute=policy.compute,
+    )  # fmt: skip

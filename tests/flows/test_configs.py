@@ -64,7 +64,8 @@ def test_every_key_is_documented():
 
 
 def test_the_same_key_of_another_section_comes_before_one_that_looks_alike():
-    with pytest.raises(ConfigError, match=r"Unknown key iterations\. Did you mean synthetic_rl\.iterations or sim_to_real\.iterations or real_rl\.iterations\?"):
+    wanted = r"Unknown key iterations\. Did you mean synthetic_rl\.iterations or sim_to_real\.iterations or real_rl\.iterations\?"
+    with pytest.raises(ConfigError, match=wanted):
         load_config(None, ["iterations=3"])
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from components.config import EnvironmentConfig
 from components.environments.alfworld import behaviours, coherence, premise, reasoning
@@ -117,6 +119,10 @@ class AlfworldAdapter:
         """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see `behaviours.think`."""
         goal = read_goal(trajectory.task.instruction)
         return behaviours.think(goal, learn(trajectory)) if goal else ""
+
+    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+        """See `behaviours.reflect`."""
+        return behaviours.reflect(trajectory, alternatives, self.think(trajectory, action))
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
         """See `reasoning.reason`."""
@@ -246,15 +252,33 @@ class AlfworldEnvironment:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
         commands = {row: action for row, action in enumerate(actions) if action is not None}
-        if self.budget is not None and self.interactions + len(commands) > self.budget:
+        self._spend(len(commands))
+        answers = self._workers.step(commands)
+        return [self._answer(row, answers[row]) if row in answers else None for row in range(len(actions))]
+
+    def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
+        """What each of a row's actions would lead to, executed in a fork of its game; the rows stay where they are.
+
+        Raises:
+            EnvironmentFailure: the budget of interactions does not allow these steps.
+        """
+        self._spend(sum(map(len, actions)))
+        answers = self._workers.probe({row: list(tried) for row, tried in enumerate(actions) if tried})
+        return [[self._alternative(row, seen) for seen in answers.get(row, [])] for row in range(len(actions))]
+
+    def _alternative(self, row: int, seen: Any) -> Step:
+        if isinstance(seen, str):
+            return Step(self._states[row], 0.0, True, {"failed": seen})
+        return Step(copy.deepcopy(self._mappers[row])(seen.text), float(seen.won), bool(seen.won), {"observation": seen.text})
+
+    def _spend(self, steps: int) -> None:
+        if self.budget is not None and self.interactions + steps > self.budget:
             raise EnvironmentFailure(
-                f"{self.interactions} real interactions are spent and {len(commands)} more were asked for.",
+                f"{self.interactions} real interactions are spent and {steps} more were asked for.",
                 f"The budget is {self.budget}.",
                 "Raise sim_to_real.budget.",
             )
-        self.interactions += len(commands)
-        answers = self._workers.step(commands)
-        return [self._answer(row, answers[row]) if row in answers else None for row in range(len(actions))]
+        self.interactions += steps
 
     def _answer(self, row: int, seen: object) -> Step:
         if isinstance(seen, str):

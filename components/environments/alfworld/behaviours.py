@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
+from components.environments.alfworld.states import read_state
 from components.environments.protocol import NO_ACTION, Behaviour
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
@@ -69,6 +70,22 @@ def think(goal: Goal, known: Knowledge) -> str:
     looks = _looks(goal, known)
     compared = ", ".join(f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}" for got, wanted in looks)
     return ". ".join(part for part in (_notes(goal, known), compared, _sub_goal(goal, known)) if part)
+
+
+def reflect(trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
+    """Why the thought is right and the alternatives are not, by what they really lead to (Early Experience's c): `thought`, behind one
+    clause an alternative (action, next state). In the conditional, as one who has not acted yet:
+
+        go to desk 9 would fail. open drawer 1 would not help. find mug, new desk 1
+    """
+    return " ".join([*(f"{action} would {_verdict(trajectory, state)}." for action, state in alternatives), thought])
+
+
+def _verdict(trajectory: Trajectory, state: str) -> str:
+    seen = read_state(state)
+    if seen.event == "failed" or state == trajectory.states[-1]:
+        return "fail"
+    return "lose what is held" if seen.event == "moved" else "not help"
 
 
 def _notes(goal: Goal, known: Knowledge) -> str:

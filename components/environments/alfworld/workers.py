@@ -6,8 +6,11 @@ has loaded many games is replaced too, which gives its memory back.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
-from collections.abc import Mapping
+import os
+import pickle
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,18 +32,39 @@ def _serve(pipe: Connection, cached: bool) -> None:
             verb, rows = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        answers: dict[int, Observation | str] = {}
+        answers: dict[int, Observation | str | list[Any]] = {}
         for row, payload in rows.items():
             try:
                 if verb == "load":
                     games[row] = games.get(row) or Game(cached=cached)
                     games[row].load(payload)
                     answers[row] = games[row].reset()
+                elif verb == "probe":
+                    answers[row] = [_forked(games[row], command) for command in payload]
                 else:
                     answers[row] = games[row].step(payload)
             except Exception as error:  # reported to the parent, which decides
                 answers[row] = str(error) or type(error).__name__
         pipe.send(answers)
+
+
+def _forked(game: Any, command: str) -> Any:
+    """What `command` would lead to, found out by a copy of this process: the game itself stays where it is."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(Exception), os.fdopen(write, "wb") as pipe:
+            try:
+                answer = game.step(command)
+            except Exception as error:
+                answer = str(error) or type(error).__name__
+            pickle.dump(answer, pipe)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        written = pipe.read()
+    os.waitpid(child, 0)
+    return pickle.loads(written) if written else "The copy of the engine ended without an answer."  # noqa: S301
 
 
 class Workers:
@@ -73,6 +97,11 @@ class Workers:
     def step(self, commands: Mapping[int, str]) -> dict[int, Any]:
         """One command for each row; row -> Observation, or an error text where infrastructure failed."""
         return self._ask("step", commands)
+
+    def probe(self, commands: Mapping[int, Sequence[str]]) -> dict[int, Any]:
+        """What each of several commands would lead to; row -> a list of Observations or error texts. No game moves."""
+        answers = self._ask("probe", commands)
+        return {row: found if isinstance(found, list) else [found] * len(commands[row]) for row, found in answers.items()}
 
     def close(self) -> None:
         """End all processes."""

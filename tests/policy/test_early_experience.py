@@ -1,0 +1,94 @@
+"""Alternatives in the real engine: what they lead to is what stepping there leads to, and nothing moves; lessons made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import VOCABULARY, make_model
+
+from components.environments.protocol import Forkable
+from components.errors import EnvironmentFailure
+from components.policy.cloning import clone
+from components.policy.early_experience import Explored, explore, reflections, world_examples
+from components.policy.policy import Policy
+from components.training_config import CloningConfig
+
+
+@pytest.fixture(scope="module")
+def experts(played):
+    return played["expert"][:4]
+
+
+@pytest.fixture(scope="module")
+def explored(world, experts):
+    return explore(world, experts, 3, seed=0)
+
+
+def test_every_alternative_leads_where_stepping_there_leads(world, experts, explored):
+    checked = 0
+    for found in explored:
+        for place, alternatives in list(enumerate(found.alternatives))[::4]:
+            for action, state in alternatives:
+                world.reset([found.episode.task])
+                for step in found.episode.steps[:place]:
+                    world.step([step.action])
+                (answer,) = world.step([action])
+                assert answer.state == state
+                checked += 1
+    assert checked > 15
+
+
+def test_each_state_has_other_actions_than_the_experts_and_all_are_counted(world, experts):
+    before = world.interactions
+    explored = explore(world, experts, 2, seed=1)
+    assert [found.episode for found in explored] == list(experts)
+    steps = sum(len(e.steps) for e in experts)
+    assert world.interactions - before == 3 * steps
+    for found in explored:
+        for step, alternatives in zip(found.episode.steps, found.alternatives, strict=True):
+            assert len({action for action, _ in alternatives} - {step.action}) == 2
+    assert explore(world, experts, 2, seed=1) == explored != explore(world, experts, 2, seed=2)
+
+
+def test_a_world_that_leads_elsewhere_is_told(world, experts):
+    forged = replace(experts[0], steps=(replace(experts[0].steps[0], next_state="elsewhere"), *experts[0].steps[1:]))
+    with pytest.raises(EnvironmentFailure, match="leads to .*recorded 'elsewhere'.*dreamgym collect"):
+        explore(world, [forged], 1, seed=0)
+
+
+def test_a_budget_is_kept_and_a_world_without_forks_is_refused(adapter, experts):
+    small = adapter.open(5)
+    try:
+        assert isinstance(small, Forkable)
+        with pytest.raises(EnvironmentFailure, match="budget is 5"):
+            explore(small, experts, 3, seed=0)
+    finally:
+        small.close()
+    with pytest.raises(EnvironmentFailure, match="int cannot try alternatives.*early_experience=none"):
+        explore(3, experts, 3, seed=0)
+
+
+def test_the_world_is_learnt_beside_each_step_and_the_reflection_stands_before_the_thought(adapter, explored):
+    (example, *_) = world_examples(VOCABULARY, explored)
+    first = explored[0]
+    branches = [segment for segment in example.segments if segment.branch]
+    assert len(branches) == sum(len(alternatives) + 1 for alternatives in first.alternatives)
+    told = VOCABULARY.pieces([token for token, flag in zip(branches[0].tokens, branches[0].loss, strict=True) if flag])
+    assert told == [first.alternatives[0][0][1]]
+    assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
+    (thoughts, *_) = reflections(explored, adapter.reflect)
+    usual = adapter.think(first.episode.up_to(0), first.episode.steps[0].action)
+    assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0] and len(thoughts) == len(first.episode.steps)
+    assert world_examples(VOCABULARY, [Explored(first.episode, tuple(() for _ in first.episode.steps))]) == []
+
+
+def test_both_warm_starts_train(adapter, explored, experts, tmp_path):
+    def trained(**warmth):
+        policy = Policy(make_model(), VOCABULARY)
+        record = clone(policy, experts, adapter.think, CloningConfig(epochs=1), 0, tmp_path / f"{'-'.join(warmth)}.pt", **warmth)
+        return record.tokens, policy.model.model.norm.weight.tolist()
+
+    plain, world = trained(), trained(world=world_examples(VOCABULARY, explored))
+    reflecting = trained(reflections=reflections(explored, adapter.reflect))
+    assert plain[0] == world[0] < reflecting[0] and len({str(weights) for _, weights in (plain, world, reflecting)}) == 3
