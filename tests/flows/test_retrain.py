@@ -146,6 +146,42 @@ def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone, firs
     assert code == 2 and "bars.xyz" in output and ".png" in output and seconds < 60
 
 
+def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone, first):
+    """Four methods, one seed; again, and nothing is made; with one more method, and only that is; of another config, and it is refused."""
+    small = ["real_rl.tasks=2", "real_rl.group=2", "real_rl.budget=900", "real_rl.iterations=2", "promotion.threshold=0"]
+    cells, table, figures = clone / "cells", clone / "study.json", clone / "figures"
+    options = ["--seeds=0", f"--cells={cells}", f"--json={table}", f"--figures={figures}"]
+
+    def study(methods, *overrides):
+        return run(clone, *small, *overrides, verb=("study", f"--methods={methods}", *options))
+
+    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo")
+    assert code == 0, output
+    found = {path.stem: json.loads(path.read_text()) for path in cells.glob("*.json")}
+    assert set(found) == {"clone-0", "grpo-real-0", "dream-ppo-0", "s2r-grpo-0"}
+    spent = {name: (cell["real_interactions"] > 0, cell["dreamed_interactions"] > 0) for name, cell in found.items()}
+    assert spent == {"clone-0": (0, 0), "grpo-real-0": (1, 0), "dream-ppo-0": (0, 1), "s2r-grpo-0": (1, 1)}
+    assert found["s2r-grpo-0"]["real_interactions"] <= 90 and len(found["s2r-grpo-0"]["curve"]) == 2
+    assert all(len(cell["games"]) == 6 and cell["run_id"] and cell["commit"] for cell in found.values())
+    metrics = json.loads(table.read_text())
+    assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6 and "difference/p_value" in metrics["dream-ppo"]
+    assert {path.name for path in figures.iterdir()} == {"study-interactions.png", "study-curves.png", "study-cost.png"}
+
+    written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
+    code, output, _ = study("clone,grpo-real,dream-grpo")
+    assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written and (cells / "dream-grpo-0.json").is_file()
+    code, output, _ = study("clone", "evaluation.tasks=5")
+    assert code == 2 or code == 1
+    assert "clone-0.json was made with another config" in " ".join(output.split())
+
+
+def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone, first):
+    options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
+    code, output, _ = run(clone, "synthetic_rl.learning_rate=1e30", "synthetic_rl.epochs=3", verb=("study", *options))
+    assert code == 1 and "dream-grpo, seed 0 crashed: TrainingError" in output
+    assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]
+
+
 def test_a_language_model_judges_some_steps_of_the_examination(clone, first):
     """A real server of the protocol that gives every step the best scores; what was examined before is reused."""
     best = {"causal_consistency": 2, "diversity": 2, "informativeness": 2, "hallucination": 2}
