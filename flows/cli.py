@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from components.errors import PROMOTION_REFUSED
+from flows import measuring, operating
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, out, prepared, quiet, reported, say
-from flows.measuring import verbs
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
 
@@ -236,7 +236,8 @@ def show_config(
         typer.echo(describe_keys() if docs else dump_config(settings), nl=False)
 
 
-app.add_typer(verbs)
+app.add_typer(measuring.verbs)
+app.add_typer(operating.verbs)
 
 
 if __name__ == "__main__":

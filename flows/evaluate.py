@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 from prefect import flow, get_run_logger
@@ -26,6 +27,8 @@ from flows.workspace import Outcome, Workspace
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
 CODE = ["flows.evaluate"]
 ROWS = 64
+PROMOTED_AT = "dreamgym.promoted_at"
+"""Tag of a version: when it last became the champion, UTC, ISO 8601."""
 
 
 @flow(name="evaluate", validate_parameters=False)
@@ -126,6 +129,7 @@ def promote_challenger(run: Workspace) -> Decision:
     _register(run, "experience-model", "experience_model", "model", tags)
     if decision.promoted:
         tracker.set_alias("policy", "champion", policy.version)
+        tracker.tag_version("policy", policy.version, {PROMOTED_AT: datetime.now(UTC).isoformat(timespec="microseconds")})
         policy.alias = "champion"
     run.manifest.decision = decision.to_json()
     tracker.set_tags(run.parent, {"dreamgym.decision": "promoted" if decision.promoted else "refused", "dreamgym.reason": decision.reason})

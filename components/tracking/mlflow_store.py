@@ -157,6 +157,18 @@ class Tracker:
                     return None
                 raise
 
+    def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
+        """Add tags to a version, or change them."""
+        with self._reported(f"tag {self.model_name(name)} version {version}"):
+            for key, value in tags.items():
+                self.client.set_model_version_tag(self.model_name(name), version, key, value)
+
+    def versions(self, name: str) -> dict[str, dict[str, str]]:
+        """Version -> its tags, the oldest first; empty if there is no such model."""
+        with self._reported(f"read the versions of {self.model_name(name)}"):
+            found = self.client.search_model_versions(f"name = '{self.model_name(name)}'", max_results=1000)
+        return {str(entry.version): dict(entry.tags) for entry in sorted(found, key=lambda entry: int(entry.version))}
+
     def version(self, name: str, version: str) -> dict[str, Any]:
         """What the registry knows of a version: `run_id` (the stage that made it), `tags`, `aliases` and `created` (ms)."""
         with self._reported(f"read {self.model_name(name)} version {version}"):

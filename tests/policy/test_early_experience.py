@@ -79,7 +79,8 @@ def test_the_world_is_learnt_beside_each_step_and_the_reflection_stands_before_t
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
     (thoughts, *_) = reflections(explored, adapter.reflect)
     usual = adapter.think(first.episode.up_to(0), first.episode.steps[0].action)
-    assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0] and len(thoughts) == len(first.episode.steps)
+    assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
+    assert len(thoughts) == len(first.episode.steps)
     assert world_examples(VOCABULARY, [Explored(first.episode, tuple(() for _ in first.episode.steps))]) == []
 
 

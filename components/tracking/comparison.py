@@ -1,0 +1,101 @@
+"""What differs between two runs: code, prompts, data, config, packages, machine; only that, in this order.
+
+Two runs that agree in all of it should agree in every number; where they do not, this says where to look first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.tracking.manifest import Manifest
+
+PROMPTS = ("components/experience/prompts.py", "components/experience/annotation.py", "components/policy/prompt.py",
+           "components/evaluation/judge.py")  # fmt: skip
+"""Files that make the texts which models read."""
+UNTOLD = ("tracking",)
+"""Sections of the config that change no result."""
+MOST_FILES = 8
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same: what it is and what either run has."""
+
+    name: str
+    first: str
+    second: str
+
+
+def differences(first: Manifest, second: Manifest, root: Path) -> dict[str, list[Difference]]:
+    """Section -> what differs in it; sections without a difference are left out. `root` is the repository, asked for the code's history."""
+    found = {
+        "code": _code(first, second, root),
+        "prompts": _prompts(first, second, root),
+        "data": _fields(first.data.model_dump(include={"dvc_in"}), second.data.model_dump(include={"dvc_in"})),
+        "config": _fields(_flat(_told(first.config)), _flat(_told(second.config))),
+        "seeds": _fields(first.seeds, second.seeds),
+        "packages": _fields(first.environment.packages, second.environment.packages),
+        "machine": _machine(first, second),
+    }
+    return {section: entries for section, entries in found.items() if entries}
+
+
+def _told(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in UNTOLD and name != "seed"}
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
+    names = [*first, *(name for name in second if name not in first)]
+    pairs = [(name, first.get(name, "-"), second.get(name, "-")) for name in names]
+    return [Difference(name, _plain(one), _plain(other)) for name, one, other in pairs if one != other]
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _machine(first: Manifest, second: Manifest) -> list[Difference]:
+    sides = [
+        {"python": run.environment.python, "platform": run.environment.platform, **run.environment.hardware.model_dump()}
+        for run in (first, second)
+    ]
+    for side in sides:
+        side["memory"] = f"{round(side.pop('memory_bytes') / 2**30)} GiB"
+    return _fields(*sides)
+
+
+def _code(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
+    one, other = first.environment.git, second.environment.git
+    found = _fields({"commit": one.commit[:12]}, {"commit": other.commit[:12]})
+    dirt = [git.diff_hash[:12] or ("uncommitted" if git.dirty else "clean") for git in (one, other)]
+    found += _fields({"beside the commit": dirt[0]}, {"beside the commit": dirt[1]})
+    changed = changed_files(one.commit, other.commit, root)
+    if changed:
+        more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
+        found.append(Difference("files changed between the commits", "", ", ".join(changed[:MOST_FILES]) + more))
+    return found
+
+
+def _prompts(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
+    changed = changed_files(first.environment.git.commit, second.environment.git.commit, root)
+    return [Difference(path, first.environment.git.commit[:12], second.environment.git.commit[:12]) for path in PROMPTS if path in changed]
+
+
+def changed_files(first: str, second: str, root: Path) -> list[str]:
+    """Code that differs between two commits: files under components/ and flows/; none where a commit is not in this clone."""
+    if first == second:
+        return []
+    command = ["git", "-C", str(root), "diff", "--name-only", first, second, "--", "components", "flows"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.split() if done.returncode == 0 else []

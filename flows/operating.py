@@ -1,0 +1,109 @@
+"""The verbs that operate what has been run: what differs between two runs, where a policy comes from, back to an earlier champion.
+
+Libraries are imported inside the verbs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, reported
+
+verbs = typer.Typer()
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id under runs/, or `latest`.")]
+
+
+@verbs.command()
+def compare(
+    first: RunName,
+    second: RunName = "latest",
+    everything: Annotated[bool, typer.Option("--all", help="Also the changes of metrics whose interval does not leave out zero.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all of it there too.")] = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """What differs between two runs, and nothing else: code, prompts, data, config, packages, machine; and the metrics, with intervals.
+
+    Success rates on the same games are compared game by game.
+
+    Examples:
+
+        dreamgym compare 20260131-142530-9f3a latest
+
+        dreamgym compare 20260131-142530-9f3a 20260131-160114-77de --all --json changes.json
+    """
+    with reported(debug):
+        _, place = begin(None, [], root)
+        from components.tracking.atomic import write_json
+        from flows.comparing import compare_runs, print_comparison, to_json
+
+        found = compare_runs(place, first, second)
+        print_comparison(out, found, everything=everything)
+        if json_file:
+            write_json(json_file, to_json(found))
+            out.print(f"Written: {json_file}", soft_wrap=True, highlight=False)
+
+
+@verbs.command()
+def lineage(
+    policy: Annotated[
+        str, typer.Argument(metavar="POLICY", help="`champion`, a version of it, a run's id, or a policy's directory.")
+    ] = "champion",
+    figure: Annotated[Path | None, typer.Option(help="Draw it there (.png or .svg).")] = None,
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Where a policy comes from: refined, dreamed, cloned, its experience model and replay buffer, the trajectories, the commit.
+
+    Examples:
+
+        dreamgym lineage
+
+        dreamgym lineage 20260131-142530-9f3a --figure lineage.png
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        from flows.ancestry import ancestors_of, draw_ancestors, print_ancestors
+
+        found = ancestors_of(settings, place, policy)
+        print_ancestors(out, found)
+        if figure:
+            draw_ancestors(found, figure)
+            out.print(f"Written: {figure}", soft_wrap=True, highlight=False)
+
+
+@verbs.command()
+def rollback(
+    to: Annotated[str, typer.Option(metavar="VERSION", help="A version that was champion; default: the one before the present one.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Make an earlier policy the champion again. Nothing is deleted; the next promotion moves the alias on.
+
+    Examples:
+
+        dreamgym rollback --dry-run
+
+        dreamgym rollback --to 3
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        from components.tracking.mlflow_store import Tracker
+        from flows.rollback import plan_rollback, roll_back
+
+        tracker = Tracker(settings.tracking, place)
+        move = plan_rollback(tracker, to)
+        made = f", made by run {move.run_id}" if move.run_id else ""
+        verb = "would become" if dry_run else "is"
+        if not dry_run:
+            roll_back(tracker, move)
+        out.print(f"Version {move.after} of {tracker.model_name('policy')} {verb} the champion (was {move.before}){made}.", soft_wrap=True)

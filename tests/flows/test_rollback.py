@@ -1,0 +1,61 @@
+"""Back to an earlier champion, in a real MLflow on SQLite."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.config import TrackingConfig
+from components.errors import TrackingError
+from components.tracking.mlflow_store import Tracker
+from flows.evaluate import PROMOTED_AT
+from flows.rollback import plan_rollback, roll_back
+
+
+@pytest.fixture
+def tracker(tmp_path):
+    (tmp_path / "mlflow").mkdir()
+    return Tracker(TrackingConfig(), tmp_path)
+
+
+def register(tracker, tmp_path, *, promoted):
+    """A new version; with `promoted` it becomes the champion at that time."""
+    model = tmp_path / f"model-{promoted}"
+    model.mkdir()
+    (model / "weights").write_text(str(promoted))
+    version = tracker.register_model(tracker.start_run("r"), "policy", model, {"dreamgym.run_id": f"run-{promoted}"})
+    if promoted:
+        tracker.set_alias("policy", "champion", version)
+        tracker.tag_version("policy", version, {PROMOTED_AT: promoted})
+    return version
+
+
+def test_the_champion_before_comes_back_and_then_the_one_before_that(tracker, tmp_path):
+    first, second, _, third = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02", "", "2026-01-03"))
+    move = plan_rollback(tracker)
+    assert (move.before, move.after, move.run_id) == (third, second, "run-2026-01-02")
+    assert tracker.alias("policy", "champion") == third, "a plan changes nothing"
+    roll_back(tracker, move)
+    assert tracker.alias("policy", "champion") == second
+    roll_back(tracker, plan_rollback(tracker))
+    assert tracker.alias("policy", "champion") == first
+    with pytest.raises(TrackingError, match="first champion.*nothing to go back to"):
+        plan_rollback(tracker)
+
+
+def test_a_withdrawn_version_is_passed_over_but_may_be_named(tracker, tmp_path):
+    first, second = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02"))
+    roll_back(tracker, plan_rollback(tracker))
+    third = register(tracker, tmp_path, promoted="2026-01-03")
+    assert plan_rollback(tracker).after == first
+    assert plan_rollback(tracker, second).after == second
+    assert plan_rollback(tracker, second).before == third
+
+
+def test_versions_that_were_never_champion_are_refused(tracker, tmp_path):
+    with pytest.raises(TrackingError, match="No version .* is the champion"):
+        plan_rollback(tracker)
+    first, plain, second = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "", "2026-01-02"))
+    with pytest.raises(TrackingError, match=f"Version {plain} .* was never promoted.*: {first}"):
+        plan_rollback(tracker, plain)
+    with pytest.raises(TrackingError, match=f"Version {second} .* is the champion"):
+        plan_rollback(tracker, second)
