@@ -104,7 +104,7 @@ def _draw_box(axes: Any, ancestor: Ancestor, places: dict[str, tuple[float, floa
     text = f"{ancestor.name}\n{ancestor.key[:12]}\n{ancestor.run_id}"
     axes.text(x, y, text, ha="center", va="center", fontsize=8, color=INK, bbox=box, zorder=3)
     for parent in ancestor.parents:
-        arrow = {"arrowstyle": "->", "color": MUTED, "linewidth": 1.2, "shrinkA": 38, "shrinkB": 38}
+        arrow = {"arrowstyle": "->", "color": MUTED, "linewidth": 1.2, "shrinkA": 52, "shrinkB": 52}
         axes.annotate("", xy=(x, y), xytext=places[parent.key], arrowprops=arrow, zorder=2, color=GRID)
 
 

@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from components.errors import PROMOTION_REFUSED
 from flows import measuring, operating
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, out, prepared, quiet, reported, say
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
 
@@ -49,14 +48,11 @@ def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root =
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
         from flows.retrain import retrain as flow
-        from flows.summary import print_run
 
         quiet(debug)
         began = time.monotonic()
         finished = flow(settings, place)
-        print_run(out, finished.directory, finished.decision.promoted, finished.decision.reason, time.monotonic() - began)
-        if not finished.decision.promoted:
-            raise typer.Exit(PROMOTION_REFUSED)
+        finish_retrain(finished, time.monotonic() - began)
 
 
 @app.command()

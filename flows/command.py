@@ -18,6 +18,7 @@ from components.errors import DreamGymError
 
 if TYPE_CHECKING:
     from components.config import Config
+    from flows.retrain import Finished
 
 QUICK = Path("configs/quick.yaml")
 INTERRUPTED = 130
@@ -103,3 +104,13 @@ def prepared(config: Path | None, overrides: list[str] | None, root: Path | None
     check_settings(place, settings, config)
     say("Starting (the libraries take some seconds to load) ...")
     return settings, place
+
+
+def finish_retrain(finished: Finished, seconds: float = 0.0) -> None:
+    """Print a run's results; end the command with its own exit code where the promotion was refused."""
+    from components.errors import PROMOTION_REFUSED
+    from flows.summary import print_run
+
+    print_run(out, finished.directory, finished.decision.promoted, finished.decision.reason, seconds)
+    if not finished.decision.promoted:
+        raise typer.Exit(PROMOTION_REFUSED)

@@ -93,6 +93,8 @@ def _difference(change: Change) -> tuple[str, str, str]:
     found = change.difference
     if found is None:
         return "", "", ""
+    if found.low == found.high:
+        return f"{found.value:+.4g}", "", ""
     return f"{found.value:+.4g}", f"{found.low:+.4g} to {found.high:+.4g}", f"{found.n:,}{' games' if change.paired else ''}"
 
 

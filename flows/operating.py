@@ -5,12 +5,13 @@ Libraries are imported inside the verbs, so that `--help` is quick.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, reported
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, finish_retrain, out, quiet, reported, say
 
 verbs = typer.Typer()
 
@@ -107,3 +108,43 @@ def rollback(
         if not dry_run:
             roll_back(tracker, move)
         out.print(f"Version {move.after} of {tracker.model_name('policy')} {verb} the champion (was {move.before}){made}.", soft_wrap=True)
+
+
+@verbs.command()
+def resume(
+    run: RunName = "latest",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused and what runs.")] = False,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Go on with a run of `retrain` that failed or was killed; first, what is reused and what runs again.
+
+    A stage that was interrupted goes on from its checkpoint. What is code's or data's since the run began is what runs now: a stage that
+    depends on a change is made anew, and the list says so before anything starts.
+
+    Examples:
+
+        dreamgym resume --dry-run
+
+        dreamgym resume 20260131-142530-9f3a
+    """
+    with reported(debug, resumes=True):
+        _, place = begin(None, [], root)
+        from flows.preflight import check_settings, ensure_data, require_repository, require_room
+        from flows.resume import plan, resumable
+        from flows.summary import print_plan
+
+        manifest, settings = resumable(place, run)
+        require_repository(place)
+        require_room(place)
+        ensure_data(place, say, backbone=not settings.backbone.path)
+        check_settings(place, settings, None)
+        print_plan(out, manifest, plan(settings, place))
+        if dry_run:
+            return
+        from flows.retrain import retrain
+
+        quiet(debug)
+        began = time.monotonic()
+        finished = retrain(settings, place)
+        finish_retrain(finished, time.monotonic() - began)

@@ -8,6 +8,7 @@ Each step is a subflow with an MLflow run of its own below the parent run, keyed
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from components.evaluation.intervals import Estimate
 from components.evaluation.promotion import Decision
 from components.evaluation.report import ReportData, write_report
 from components.tracking.runs import write_games
+from components.tracking.stages import StageResult
 from components.trajectories.snapshots import push, save_experiment, snapshot
 from components.trajectories.store import append_transitions, read_log
 from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
@@ -36,6 +38,19 @@ class Finished:
 
     directory: Path
     decision: Decision
+
+
+STAGES: dict[str, Callable[[Workspace], StageResult]] = {
+    "validate": validate_data.fn,
+    "experience_model": fine_tune_experience_model.fn,
+    "clone": clone_policy.fn,
+    "check_cloned": lambda run: check_dream.fn(run, "clone", "cloned"),
+    "synthetic_rl": train_in_dream.fn,
+    "check_dreamed": lambda run: check_dream.fn(run, "synthetic_rl", "dreamed"),
+    "sim_to_real": refine_in_reality.fn,
+    "evaluate": evaluate_policies.fn,
+}
+"""The stages of the job in their order, without Prefect around them: to ask which of them are there already."""
 
 
 @flow(name="retrain", validate_parameters=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from components.tracking.manifest import Manifest
     from components.trajectories.validation import ValidationReport
     from flows.index import Indexed
+    from flows.resume import Planned
 
 POLICIES = ("cloned", "dreamed", "refined")
 
@@ -218,3 +219,16 @@ def print_study(console: Console, cells: Mapping[str, Any], metrics: Mapping[str
     console.print(table)
     for cell in (cell for found in cells.values() for cell in found if cell.crash):
         console.print(f"[red]{cell.method}, seed {cell.seed} crashed:[/red] {escape(cell.crash)}", soft_wrap=True)
+
+
+FATES = {"reused": "green", "goes on": "yellow", "made": "yellow", "made again": "red", "open": "dim", "stops": "red"}
+
+
+def print_plan(console: Console, manifest: Manifest, steps: Sequence[Planned]) -> None:
+    """What will become of each stage, before anything starts."""
+    table = Table(title=f"Run {manifest.run_id} ({manifest.status}), gone on with today", title_justify="left")
+    for name in ("stage", "", ""):
+        table.add_column(name, overflow="fold")
+    for step in steps:
+        table.add_row(step.name, f"[{FATES[step.fate]}]{step.fate}[/]", escape(step.note))
+    console.print(table)

@@ -67,7 +67,8 @@ class Workspace:
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
         environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
-        self.manifest = Manifest(run_id=run_id, environment=environment, config=self.config.model_dump(mode="json"))
+        config = self.config.model_dump(mode="json")
+        self.manifest = Manifest(run_id=run_id, flow=name.split(" ")[0], environment=environment, config=config)
         self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
         self.manifest.data.dvc_in = version
@@ -85,8 +86,7 @@ class Workspace:
         Args: code: the modules that hold `work`; what they import belongs to the key too.
         """
         log = get_run_logger()
-        full = {**inputs, "constraints": file_hash(self.root / "constraints.txt")}
-        key = self.store.key(name, full, {**config, "seed": self.config.seed}, with_imports(code, BOOKKEEPING))
+        key = self.key(name, inputs, config, code)
         child = self.tracker.start_stage(self.parent, name, {"dreamgym.stage_key": key})
         result = self.store.find(name, key)
         try:
@@ -99,6 +99,11 @@ class Workspace:
         log.info("%s: %s in %.0f s", name, "reused, made" if result.reused else "done", result.seconds)
         self._note(result, child)
         return result
+
+    def key(self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]) -> str:
+        """The stage's key: what it is made of, the packages' versions and the seed included."""
+        full = {**inputs, "constraints": file_hash(self.root / "constraints.txt")}
+        return self.store.key(name, full, {**config, "seed": self.config.seed}, with_imports(code, BOOKKEEPING))
 
     def adopt(self, result: StageResult) -> None:
         """Take a finished stage of another run as this run's own, with an MLflow run of its own below the parent run."""

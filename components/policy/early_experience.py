@@ -48,8 +48,8 @@ def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed
         EnvironmentFailure: the world cannot be forked, its budget is spent, or it leads elsewhere than it was recorded to.
     """
     if not isinstance(world, Forkable):
-        found = f"{type(world).__name__} cannot try alternatives."
-        raise EnvironmentFailure(found, "Expected an environment with `probe`.", "Set cloning.early_experience=none.")
+        message = f"{type(world).__name__} cannot try alternatives."
+        raise EnvironmentFailure(message, "Expected an environment with `probe`.", "Set cloning.early_experience=none.")
     rng = random.Random(f"early-experience/{seed}")
     world.reset([episode.task for episode in episodes])
     admissible: list[Sequence[str]] = list(getattr(world, "admissible", [()] * len(episodes)))
@@ -59,8 +59,8 @@ def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed
         tried = {row: _drawn(rng, admissible[row], episodes[row].steps[place].action, count) for row in going}
         answers = world.probe([tried.get(row, []) for row in range(len(episodes))])
         for row in going:
-            pairs = zip(tried[row], answers[row], strict=True)
-            found[row].append(tuple((action, step.state) for action, step in pairs if "failed" not in step.info))
+            tries = zip(tried[row], answers[row], strict=True)
+            found[row].append(tuple((action, one.state) for action, one in tries if "failed" not in one.info))
         steps = world.step([episodes[row].steps[place].action if row in going else None for row in range(len(episodes))])
         for row in going:
             admissible[row] = _checked(episodes[row], place, steps[row])

@@ -64,6 +64,7 @@ class Manifest(Closed):
     """Everything that made a run."""
 
     run_id: str
+    flow: str = Field("retrain", description="The job that the run is of: retrain, fidelity, study ...")
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601.")
     status: Literal["running", "finished", "failed"] = "running"
     environment: Environment

@@ -84,6 +84,11 @@ class StageStore:
         except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return None, f"The stored result of {name} in {directory} is damaged and will be made again: {error}"
 
+    def begun(self, name: str, key: str) -> list[str]:
+        """Names of what an attempt that did not come to its end left in the work directory."""
+        work = self._work(name, key)
+        return sorted(entry.name for entry in work.iterdir()) if work.is_dir() else []
+
     def begin(self, name: str, key: str) -> Path:
         """The work directory, with whatever a crashed attempt left in it. Raises DataError if it cannot be made."""
         work = self._work(name, key)

@@ -22,10 +22,10 @@ SMALL = [
 ]
 
 
-def run(clone, *overrides, verb=("retrain",)):
+def run(clone, *overrides, verb=("retrain",), small=True):
     """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds)."""
     environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
-    command = [sys.executable, "-c", "from flows.cli import main; main()", *verb, *SMALL, *overrides]
+    command = [sys.executable, "-c", "from flows.cli import main; main()", *verb, *(SMALL if small else ()), *overrides]
     began = time.monotonic()
     done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=560)
     return done.returncode, done.stdout + done.stderr, time.monotonic() - began
@@ -97,6 +97,26 @@ def test_a_second_run_reuses_every_stage(clone, first):
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     assert all(stage["reused"] for stage in manifest["stages"])
     assert seconds < 120
+
+
+def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
+    code, output, _ = run(clone, verb=("resume", "--dry-run"), small=False)
+    assert code == 1 and "has come to its end" in output
+    manifest_file = clone / "runs" / "latest" / "manifest.json"
+    text = manifest_file.read_text()
+    key = next(stage["key"] for stage in json.loads(text)["stages"] if stage["name"] == "synthetic_rl")
+    stage, away = clone / ".dreamgym" / "stages" / f"synthetic_rl-{key[:12]}", clone / "away"
+    stage.rename(away)
+    try:
+        manifest_file.write_text(text.replace('"finished"', '"running"'))
+        code, output, _ = run(clone, verb=("resume", "--dry-run"), small=False)
+    finally:
+        away.rename(stage)
+        manifest_file.write_text(text)
+    fates = [line.split("│")[1:3] for line in output.splitlines() if line.startswith("│")]
+    told = {name.strip(): fate.strip() for name, fate in fates}
+    wanted = {"validate": "reused", "experience_model": "reused", "clone": "reused", "check_cloned": "reused", "synthetic_rl": "made"}
+    assert code == 0 and told == wanted | dict.fromkeys(("check_dreamed", "sim_to_real", "evaluate"), "open")
 
 
 def test_an_untrustworthy_dream_stops_the_run_before_rl(clone, first):

@@ -1,0 +1,96 @@
+"""Go on with a run that did not come to its end: first what is there and what will be made, then the making.
+
+A run is never changed: going on is a new run with the same config, which reuses every finished stage and takes up the checkpoint of the one
+that was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.config import Config, load_config
+from components.errors import DataError, FidelityGateClosed
+from components.tracking.manifest import Manifest
+from components.tracking.runs import find_run
+from components.tracking.stages import StageResult, StageStore
+from components.trajectories.store import DataLayout
+from flows.retrain import STAGES
+from flows.workspace import Outcome, Workspace
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One stage and what will become of it: `reused`, `goes on`, `made`, `made again`, `open` or `stops`; `note` says why."""
+
+    name: str
+    fate: str
+    note: str = ""
+
+
+class _Unmade(Exception):
+    """A stage that is not there: what follows depends on what it will give."""
+
+
+class _Plan(Workspace):
+    """A run that only asks the store what it has."""
+
+    def __init__(self, config: Config, root: Path) -> None:
+        self.config, self.root = config, root
+        self.data, self.store = DataLayout(root / "data"), StageStore(root / ".dreamgym" / "stages")
+        self.results, self.metrics = {}, {}
+        self.found: list[Planned] = []
+
+    def stage(
+        self, name: str, work: Callable[[Path], Outcome], *, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
+    ) -> StageResult:
+        """The finished result.
+
+        Raises:
+            _Unmade: there is none.
+        """
+        key = self.key(name, inputs, config, code)
+        result, damage = self.store.look_up(name, key)
+        if result is not None:
+            self.found.append(Planned(name, "reused", f"made in {result.seconds:.0f} s"))
+            self.results[name] = result
+            return result
+        left = self.store.begun(name, key)
+        saved = [name for name in left if name.endswith(".pt")]
+        fate = "made again" if damage else "goes on" if left else "made"
+        self.found.append(Planned(name, fate, damage or (f"from {', '.join(saved)}" if saved else "")))
+        raise _Unmade
+
+
+def plan(config: Config, root: Path) -> list[Planned]:
+    """What would become of each stage of `dreamgym retrain` with this config, today."""
+    run = _Plan(config, root.resolve())
+    for name, ask in STAGES.items():
+        try:
+            ask(run)
+        except _Unmade:
+            break
+        except FidelityGateClosed as closed:
+            run.found.append(Planned(name, "stops", closed.found))
+            return run.found
+    seen = {step.name for step in run.found}
+    return run.found + [Planned(name, "open", "depends on what comes before") for name in STAGES if name not in seen]
+
+
+def resumable(root: Path, run: str) -> tuple[Manifest, Config]:
+    """The run and its config.
+
+    Raises:
+        DataError: there is no such run, it is of another job, or it has come to its end.
+    """
+    directory = find_run(root / "runs", run)
+    manifest = Manifest.load(directory)
+    if manifest.flow != "retrain":
+        found = f"Run {manifest.run_id} is of the job {manifest.flow}."
+        raise DataError(found, "Expected one of `dreamgym retrain`.", "Type the command that began it again: it goes on where it was.")
+    if manifest.status == "finished":
+        raise DataError(f"Run {manifest.run_id} has come to its end.", next_step=f"Compare it: dreamgym compare {manifest.run_id} latest")
+    config = load_config(directory / "config.json")
+    return manifest, config
