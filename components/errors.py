@@ -2,12 +2,13 @@
 
 One type for each boundary that can fail. A failed rollout is data (recorded, counted, capped); a failed stage is one of
 these exceptions and a non-zero exit code of the `dreamgym` command. Real bugs are not wrapped: they propagate with their
-traceback. A refused promotion is a normal outcome, not an error, and has the exit code `PROMOTION_REFUSED`.
+traceback. A refused promotion is a normal outcome, not an error, and has the exit code `PROMOTION_REFUSED`; so is a
+run whose numbers did not come back (`NOT_REPRODUCED`).
 """
 
 from __future__ import annotations
 
-PROMOTION_REFUSED = 4
+PROMOTION_REFUSED, NOT_REPRODUCED = 4, 5
 
 
 class DreamGymError(Exception):

@@ -148,3 +148,41 @@ def resume(
         began = time.monotonic()
         finished = retrain(settings, place)
         finish_retrain(finished, time.monotonic() - began)
+
+
+@verbs.command()
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(metavar="COMMIT|RUN", help="A run's id, `latest`, or the commit of its DVC experiment.")
+    ] = "latest",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the worktree with the repetition where it is.")] = False,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Make a past run again from its commit, its data and its config, all anew, and say metric by metric whether it came back.
+
+    Exit code 0: all equal or within the tolerance of rounding; 5: some are not.
+
+    Examples:
+
+        dreamgym reproduce 20260131-142530-9f3a
+
+        dreamgym reproduce 1f0c9a2b --keep
+    """
+    with reported(debug):
+        _, place = begin(None, [], root)
+        from components.errors import NOT_REPRODUCED
+        from flows.preflight import require_room
+        from flows.reproduce import discard
+        from flows.reproduce import reproduce as make_again
+        from flows.summary import print_reproduction
+
+        require_room(place)
+        found = make_again(place, what, say)
+        print_reproduction(out, found)
+        if keep:
+            out.print(f"Kept: {found.place}", soft_wrap=True, highlight=False)
+        else:
+            discard(place, found)
+        if not found.succeeded:
+            raise typer.Exit(NOT_REPRODUCED)

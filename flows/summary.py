@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from components.tracking.manifest import Manifest
     from components.trajectories.validation import ValidationReport
     from flows.index import Indexed
+    from flows.reproduce import Reproduction
     from flows.resume import Planned
 
 POLICIES = ("cloned", "dreamed", "refined")
@@ -232,3 +234,21 @@ def print_plan(console: Console, manifest: Manifest, steps: Sequence[Planned]) -
     for step in steps:
         table.add_row(step.name, f"[{FATES[step.fate]}]{step.fate}[/]", escape(step.note))
     console.print(table)
+
+
+def print_reproduction(console: Console, found: Reproduction) -> None:
+    """First what differs in the surroundings, then the metrics that did not come back, then how many did."""
+    for section, entries in found.surroundings.items():
+        for change in entries:
+            console.print(f"{section}: {change.name} was {change.first}, is {change.second}", highlight=False)
+    other = [entry for entry in found.verdicts if entry.verdict != "equal"]
+    if other:
+        table = Table(title=f"Run {found.run_id}, made again", title_justify="left")
+        for name in ("metric", "then", "now", ""):
+            table.add_column(name, justify="left" if name in ("metric", "") else "right")
+        for entry in other:
+            then, now = ("-" if value is None else f"{value:.8g}" for value in (entry.first, entry.second))
+            table.add_row(entry.name, then, now, entry.verdict)
+        console.print(table)
+    counts = Counter(entry.verdict for entry in found.verdicts)
+    console.print(", ".join(f"{count} metrics {verdict}" for verdict, count in counts.items()) + ".")

@@ -147,6 +147,32 @@ def pull(root: Path) -> Snapshot:
     return pointer
 
 
+def restore(root: Path, digest: str, origin: Path) -> Snapshot:
+    """Bring `data/` of `root`, a checkout beside the clone `origin`, to the version `digest`, from the cache and the remotes of `origin`.
+
+    Raises:
+        DataError: an object is nowhere, or damaged; what is damaged is named and not used.
+    """
+    from dvc.config import Config
+
+    with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
+        config.setdefault("cache", {})["dir"] = str(_cache(origin.absolute()).parents[1])
+        for name, remote in _config(origin).get("remote", {}).items():
+            config.setdefault("remote", {})[name] = {"url": str(remote["url"])}
+    _point(root, digest, 0, 0)
+    for remote in _remotes(root) if _missing_objects(root) else ():
+        _fetch(root, remote)
+    if not _missing_objects(root):
+        files = _listing(root).values()
+        _point(root, digest, sum(_object(root, entry).stat().st_size for entry in files), len(files))
+    return pull(root)
+
+
+def _point(root: Path, digest: str, size: int, files: int) -> None:
+    out = {"md5": digest, "size": size, "nfiles": files, "hash": "md5", "path": "data"}
+    (root / "data.dvc").write_text(yaml.safe_dump({"outs": [out]}, sort_keys=False), encoding="utf-8")
+
+
 def verify(root: Path) -> None:
     """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the first that differs."""
     for relative, digest in _listing(root).items():

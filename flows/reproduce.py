@@ -1,0 +1,125 @@
+"""A past run again: its commit in a worktree, its data verified, its config; and whether its numbers come back.
+
+    dreamgym reproduce 20260131-142530-9f3a
+
+Everything is made anew there, nothing is reused; the clone itself, its data, its registry and its champion stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.errors import PROMOTION_REFUSED, DataError, TrackingError
+from components.evaluation.reproduction import Verdict, verdicts
+from components.tracking.comparison import Difference, differences
+from components.tracking.manifest import Manifest
+from components.tracking.runs import find_run, list_runs, read_metrics
+from components.trajectories.snapshots import restore
+
+SECTIONS = ("packages", "machine")
+"""What of two runs may differ although code, data and config are the same."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The run and its repetition: what differs in their surroundings, and of every metric whether it came back."""
+
+    run_id: str
+    place: Path
+    surroundings: dict[str, list[Difference]]
+    verdicts: list[Verdict]
+
+    @property
+    def succeeded(self) -> bool:
+        """True if no metric is different or missing."""
+        return all(entry.verdict in ("equal", "within tolerance") for entry in self.verdicts)
+
+
+def find_original(root: Path, what: str) -> Path:
+    """The directory of a run by its id, `latest`, or the (beginning of the) commit of its DVC experiment.
+
+    Raises:
+        DataError: there is none, it has not come to its end, is of another job, or has no experiment commit.
+    """
+    directory = next((found for name in reversed(list_runs(root / "runs")) if (found := _of_commit(root / "runs" / name, what))), None)
+    directory = directory or find_run(root / "runs", what)
+    manifest = Manifest.load(directory)
+    if manifest.status != "finished" or manifest.flow != "retrain":
+        state = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
+        raise DataError(state, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
+    if not manifest.data.experiment_commit:
+        lack = f"Run {manifest.run_id} left no DVC experiment commit (tracking.dvc_experiment=false)."
+        raise DataError(lack, "Its code, with what was not committed, is in none.", "Name another run.")
+    return directory
+
+
+def _of_commit(directory: Path, commit: str) -> Path | None:
+    try:
+        found = Manifest.load(directory).data.experiment_commit
+    except DataError:
+        return None
+    return directory if len(commit) >= 7 and found.startswith(commit) else None
+
+
+def reproduce(root: Path, what: str, say: Callable[[str], None]) -> Reproduction:
+    """Make the run again in a worktree under .dreamgym/reproduced, and compare.
+
+    Raises:
+        DataError: there is no such run, its commit or its data is gone or damaged.
+        TrackingError: the repetition did not come to its end.
+    """
+    directory = find_original(root, what)
+    manifest = Manifest.load(directory)
+    place = root / ".dreamgym" / "reproduced" / manifest.run_id
+    say(f"Checking out {manifest.data.experiment_commit[:12]} in {place} ...")
+    _worktree(root, place, manifest.data.experiment_commit)
+    say(f"Restoring data {manifest.data.dvc_in} ...")
+    restore(place, manifest.data.dvc_in, root)
+    say("Running (everything anew: it takes as long as the first time) ...")
+    again = _run(place, directory / "config.json")
+    found = differences(manifest, Manifest.load(again), root)
+    surroundings = {section: entries for section, entries in found.items() if section in SECTIONS}
+    return Reproduction(manifest.run_id, place, surroundings, verdicts(read_metrics(directory), read_metrics(again)))
+
+
+def _worktree(root: Path, place: Path, commit: str) -> None:
+    """A clean checkout of `commit` at `place`; one that an earlier try left is removed."""
+    if place.exists():
+        _git(root, "worktree", "remove", "--force", str(place), check=False)
+        shutil.rmtree(place, ignore_errors=True)
+    _git(root, "worktree", "prune", check=False)
+    _git(root, "worktree", "add", "--detach", str(place), commit)
+
+
+def _git(root: Path, *arguments: str, check: bool = True) -> None:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
+        next_step = "Fetch the experiments' commits: git fetch origin 'refs/exps/*:refs/exps/*'"
+        raise DataError(f"git {arguments[0]} failed: {reason}", next_step=next_step)
+
+
+def _run(place: Path, config: Path) -> Path:
+    """`dreamgym retrain` of the code at `place`; the directory of its run."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_TRACKING", "PREFECT_"))}
+    own |= {"PYTHONPATH": str(place), "PREFECT_HOME": str(place / ".dreamgym" / "prefect")}
+    program = "from flows.cli import main; main()"
+    overrides = ["tracking.uri=", "tracking.dvc_experiment=false"]
+    command = [sys.executable, "-c", program, "retrain", "--config", str(config), "--root", str(place), *overrides]
+    done = subprocess.run(command, cwd=place, env=own, check=False)
+    if done.returncode not in (0, PROMOTION_REFUSED):
+        next_step = f"Look at it there: cd {place}"
+        raise TrackingError(f"The repetition ended with the exit code {done.returncode}.", "Expected it to end like the run.", next_step)
+    return find_run(place / "runs")
+
+
+def discard(root: Path, found: Reproduction) -> None:
+    """Remove the worktree of a repetition."""
+    _git(root, "worktree", "remove", "--force", str(found.place), check=False)
+    shutil.rmtree(found.place, ignore_errors=True)
