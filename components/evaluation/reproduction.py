@@ -35,7 +35,7 @@ def verdicts(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mappin
 
 def _verdict(name: str, first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Verdict:
     if first is None or second is None:
-        return Verdict(name, first and first["value"], second and second["value"], MISSING)
+        return Verdict(name, first["value"] if first else None, second["value"] if second else None, MISSING)
     one, other = first["value"], second["value"]
     if one == other and first["n"] == second["n"]:
         return Verdict(name, one, other, EQUAL)

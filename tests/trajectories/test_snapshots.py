@@ -155,6 +155,43 @@ def test_pull_does_not_destroy_unversioned_changes(repository):
     assert (repository / "data" / "new.txt").read_text() == "mine"
 
 
+@pytest.fixture
+def moved_on(repository):
+    """The repository with a newer snapshot, a worktree of its first commit beside it, and the hash of the first snapshot."""
+    first = snapshots.data_hash(repository)
+    (repository / "data" / "b.txt").write_text("more transitions")
+    snapshots.snapshot(repository)
+    snapshots.push(repository)
+    beside = repository / ".dreamgym" / "beside"
+    _git(repository, "worktree", "add", "-q", "--detach", str(beside), "HEAD")
+    return repository, beside, first
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_an_earlier_version_comes_back_beside_the_clone_which_stays_as_it_is(moved_on, emptied):
+    repository, beside, first = moved_on
+    if emptied:
+        shutil.rmtree(repository / ".dvc" / "cache")
+    found = snapshots.restore(beside, first, repository)
+    assert (found.hash, found.files, found.size) == (first, 2, len("tasks") + len("transitions"))
+    assert (beside / "data" / "b.txt").read_text() == "transitions"
+    assert (repository / "data" / "b.txt").read_text() == "more transitions" and snapshots.data_hash(repository) != first
+
+
+def test_a_damaged_object_of_an_earlier_version_is_named_and_not_used(moved_on):
+    repository, beside, first = moved_on
+    damaged = _object(repository / ".dvc" / "cache", "transitions")
+    _overwrite(damaged, "trnasitions")
+    with pytest.raises(DataError, match=f"damaged, because its cache object .*{damaged.name}"):
+        snapshots.restore(beside, first, repository)
+
+
+def test_a_version_that_is_nowhere_is_told(moved_on):
+    repository, beside, first = moved_on
+    with pytest.raises(DataError, match="missing: 0{32}"):
+        snapshots.restore(beside, "0" * 32 + ".dir", repository)
+
+
 def test_no_git_repository_no_data_and_no_pointer(tmp_path):
     with pytest.raises(DataError, match="no git repository.*git init"):
         snapshots.snapshot(tmp_path)
