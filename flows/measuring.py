@@ -199,11 +199,15 @@ def _numbers(text: str, option: str) -> list[int]:
 
 @verbs.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="`dream`: the dream against plain generate and the real environment.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="`dream`: against plain generate and the real environment; `train`: against TRL.")
+    ],
     overrides: Overrides = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, as in metrics.json.")] = None,
     model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: of the newest finished stage.")] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Recorded episodes, dreamed side by side.")] = 64,
+    policy: Annotated[Path | None, typer.Option(help="`train`: a policy's directory; default: of the newest clone.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="`dream`: recorded episodes, dreamed side by side.")] = 64,
+    tasks: Annotated[int, typer.Option(min=1, help="`train`: tasks, each played by a group.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Repeats, over which medians and intervals are taken.")] = 5,
     threads: Annotated[int, typer.Option(min=1, help="torch threads of each contestant.")] = 1,
     config: ConfigFile = None,
@@ -215,9 +219,13 @@ def bench(
     `dream`: against transformers' `generate` with the full prompt of every step (and token for token the same, or it fails),
     and against the real environment in one process, stock and with our caches.
 
+    `train`: optimiser steps on the same recorded episodes, against TRL's GRPOTrainer.
+
     Examples:
 
         dreamgym bench dream --json bench.json
+
+        dreamgym bench train --json bench-train.json
 
         dreamgym bench dream --episodes 16 --rounds 3 --model .dreamgym/stages/experience_model-0123456789ab/model
     """
@@ -226,14 +234,20 @@ def bench(
         from components.tracking.atomic import write_json
         from components.tracking.runs import checked_metrics
         from flows.bench import bench_dream, check_name, print_dream
-        from flows.models import find_model
+        from flows.models import find_clone, find_model
         from flows.preflight import ensure_data
 
         check_name(name)
-        directory = find_model(place, model)
+        directory = find_model(place, model) if name == "dream" else find_clone(place, policy)
         ensure_data(place, say, backbone=False, versioned=False)
-        metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
-        print_dream(out, metrics, settings.evaluation.confidence)
+        if name == "dream":
+            metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
+            print_dream(out, metrics, settings.evaluation.confidence)
+        else:
+            from flows.bench_train import bench_train, print_train
+
+            metrics = bench_train(settings, place, directory, tasks=tasks, rounds=rounds, steps=3, threads=threads, say=say)
+            print_train(out, metrics, settings.evaluation.confidence)
         if json_file:
             write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
 

@@ -32,6 +32,21 @@ def find_model(root: Path, named: Path | None) -> Path:
     return named
 
 
+def find_clone(root: Path, named: Path | None) -> Path:
+    """The directory of a policy: the one named, else that of the newest finished clone.
+
+    Raises:
+        DataError: the named one holds no weights, or no clone is finished.
+    """
+    if named is not None and not _has_weights(named):
+        raise DataError(f"{named} holds no policy: no *.safetensors in it.", "Expected one such as .dreamgym/stages/clone-*/policy.")
+    stages = [stage for stage in (root / ".dreamgym" / "stages").glob("clone-*") if _has_weights(stage / "policy") and not stage.suffix]
+    if named is None and not stages:
+        found = f"There is no finished clone under {root / '.dreamgym' / 'stages'}."
+        raise DataError(found, next_step="Type `dreamgym retrain` first, or name a policy's directory with --policy.")
+    return named or max(stages, key=lambda stage: (stage / RECORD).stat().st_mtime) / "policy"
+
+
 def lessons(config: Config, data: DataLayout) -> list[Transition]:
     """The offline transitions that a model of this config has learnt from and retrieves. Raises DataError if they are missing."""
     episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
