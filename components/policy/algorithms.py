@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.errors import ConfigError
 from components.policy.algorithm import Algorithm
 from components.policy.dpo import DPO
 from components.policy.grpo import GRPO
@@ -12,7 +13,13 @@ from components.training_config import RLConfig
 
 
 def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:
-    """`config.algorithm` for `policy`; `progress` is the adapter's, for `reward: hero`."""
+    """`config.algorithm` for `policy`; `progress` is the adapter's.
+
+    Raises:
+        ConfigError: `reward: hero` without `progress`.
+    """
+    if config.reward == "hero" and progress is None:
+        raise ConfigError("reward: hero needs an adapter's progress.", "Found none.", "Set reward: outcome.")
     rewards = HybridRewards(config.hero, progress) if config.reward == "hero" and progress else Rewards()
     if config.algorithm == "dpo":
         return DPO(config)

@@ -216,12 +216,13 @@ class Loop:
 
     def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
         steps = [step for r in rollouts for step in r.trajectory.steps]
-        flat = sum(len({r.reward for r in group}) < 2 for group in groups)
+        compared = groups if self.config.group > 1 else [[r for group in groups for r in group]]
+        flat = sum(len({r.reward for r in group}) < 2 for group in compared)
         return {
             "success_rate": sum(r.reward for r in rollouts) / len(rollouts),
             "return_mean": sum(r.reward for r in rollouts) / len(rollouts),
             "episode_length": len(steps) / len(rollouts),
-            "zero_variance_groups": flat / len(groups),
+            "zero_variance_groups": flat / len(compared),
             "idle_steps": sum(sum(r.idle) for r in rollouts) / max(1, len(steps)),
             "malformed_actions": sum(r.malformed for r in rollouts) / max(1, len(steps)),
             "unparsable_episodes": sum(r.unparsable for r in rollouts) / len(rollouts),

@@ -14,7 +14,7 @@ import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
 from components.environments.protocol import Step
-from components.errors import TrainingError
+from components.errors import ConfigError, TrainingError
 from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
 from components.policy.algorithms import make_algorithm
@@ -252,6 +252,19 @@ def test_a_policy_that_has_unlearnt_stops_the_loop():
     with pytest.raises(TrainingError, match="collapsed: it wins 0.12 of the last 4 iterations' rollouts, 0.50 of the first.*learning_rate"):
         loop.run()
     assert loop.state.iteration == 2 * COLLAPSE_WINDOW
+
+
+def test_where_a_task_is_played_once_the_whole_batch_is_compared():
+    settings = {"algorithm": "ppo", "group": 1, "iterations": BARREN_ITERATIONS + 1}
+    state = make_loop(Rewarding(even_rows), **settings).run()
+    assert state.iteration == BARREN_ITERATIONS + 1 and set(state.series["zero_variance_groups"]) == {0.0}
+    with pytest.raises(TrainingError, match="zero reward variance"):
+        make_loop(Rewarding(never), **settings).run()
+
+
+def test_a_hybrid_reward_without_a_measure_of_progress_is_refused():
+    with pytest.raises(ConfigError, match="hero needs an adapter's progress"):
+        make_loop(Rewarding(even_rows), reward="hero", normalise=False)
 
 
 def test_barren_iterations_must_be_on_end():
