@@ -96,7 +96,7 @@ def test_a_second_run_reuses_every_stage(clone, first):
     assert code == 0, output
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     assert all(stage["reused"] for stage in manifest["stages"])
-    assert seconds < 120
+    assert seconds < 300
 
 
 def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
@@ -120,7 +120,9 @@ def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
 
 
 def test_an_untrustworthy_dream_stops_the_run_before_rl(clone, first):
-    code, output, _ = run(clone, "fidelity.min_next_state_exact=1")
+    """Without reasoning, in a form that the backbone has never read, after a hundredth of a pass: the model gets some state wrong."""
+    poor = ["experience_model.reasoning=false", "experience_model.epochs=0.01"]
+    code, output, _ = run(clone, "fidelity.min_next_state_exact=1", *poor)
     assert code == 3
     assert "next_state_exact/determined" in output
     assert "min_next_state_exact" in output
