@@ -18,8 +18,8 @@ run: install  ## Install, pull the data, and retrain to a promoted policy (CONFI
 	if [ $$code -eq 4 ]; then echo "The run is complete; the gate refused the promotion (exit code 4), so the champion stays as it was."; \
 	elif [ $$code -ne 0 ]; then exit $$code; fi
 
-test: install  ## Install and run the tests (ARGS="-k name ...")
-	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest $(ARGS)
+test: install  ## Install and run the tests in two processes (ARGS="-k name ...")
+	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: install typecheck  ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
