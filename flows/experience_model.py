@@ -15,7 +15,7 @@ from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
 from components.evaluation.judgements import write_judgements
 from components.evaluation.retrieval import recall_metrics
-from components.experience.dataset import chosen, premise_examples, transition_examples, variation_examples, with_premises
+from components.experience.dataset import chosen, of_families, premise_examples, transition_examples, variation_examples, with_premises
 from components.experience.encoders import encoder_identity
 from components.experience.experience_model import ExperienceModel, note_form
 from components.experience.fidelity import measure
@@ -57,7 +57,7 @@ def lessons_of(run: Workspace) -> list[Trajectory]:
 
 def taught_episodes(run: Workspace) -> list[Trajectory]:
     """The validated training episodes of the families that are learnt from."""
-    return [episode for episode in episodes_of(run, "train") if _taught(run, episode.task)]
+    return of_families(episodes_of(run, "train"), run.config.data.families)
 
 
 def taught_tasks(run: Workspace) -> list[Task]:
@@ -71,11 +71,7 @@ def taught_tasks(run: Workspace) -> list[Task]:
     wrong = [family for family in wanted if family not in known]
     if wrong:
         raise ConfigError(f"No training task is of the family {wrong[0]!r}.", f"data.families may name {', '.join(known)}.")
-    return [task for task in tasks if _taught(run, task)]
-
-
-def _taught(run: Workspace, task: Task) -> bool:
-    return not run.config.data.families or task.family in run.config.data.families
+    return [task for task in tasks if not wanted or task.family in wanted]
 
 
 def families_of(run: Workspace) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from components.config import Config
 from components.errors import DataError
-from components.experience.dataset import chosen
+from components.experience.dataset import chosen, of_families
 from components.records import Transition
 from components.tracking.stages import RECORD
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
@@ -50,7 +50,8 @@ def find_clone(root: Path, named: Path | None) -> Path:
 def lessons(config: Config, data: DataLayout) -> list[Transition]:
     """The offline transitions that a model of this config has learnt from and retrieves. Raises DataError if they are missing."""
     episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
-    return [step for episode in chosen(episodes, config.experience_model, config.seed) for step in episode.steps]
+    taught = of_families(episodes, config.data.families)
+    return [step for episode in chosen(taught, config.experience_model, config.seed) for step in episode.steps]
 
 
 def _has_weights(directory: Path) -> bool:

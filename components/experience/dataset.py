@@ -16,6 +16,11 @@ from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory
 
 
+def of_families(episodes: Sequence[Trajectory], families: Sequence[str]) -> list[Trajectory]:
+    """The episodes of tasks of some families; all of them if none is named."""
+    return [episode for episode in episodes if not families or episode.task.family in families]
+
+
 def chosen(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int) -> list[Trajectory]:
     """The offline episodes that the config lets a model learn from and retrieve: those of `behaviours`, at most `transitions` steps.
 

@@ -7,7 +7,7 @@ from builders import VOCABULARY, make_episode, make_task
 
 from components.config import ExperienceModelConfig
 from components.errors import DataError
-from components.experience.dataset import chosen, premise_examples, with_premises
+from components.experience.dataset import chosen, of_families, premise_examples, with_premises
 from components.records import Trajectory
 
 
@@ -67,3 +67,10 @@ def test_an_episode_that_has_not_shown_its_premise_teaches_none(adapter, played)
     episodes = [*played["expert"], *played["random"]]
     shown = [e for e in episodes if adapter.premise(e)]
     assert len(premise_examples(VOCABULARY, episodes, adapter)) == len(shown) < len(episodes)
+
+
+def test_some_families_alone(played):
+    episodes = played["expert"]
+    families = {e.task.family for e in episodes}
+    one = sorted(families)[0]
+    assert {e.task.family for e in of_families(episodes, [one])} == {one} < families and of_families(episodes, []) == episodes
