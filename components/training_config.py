@@ -195,7 +195,9 @@ class CurriculumConfig(Section):
 
     enabled: bool = Field(True, description="False samples the training tasks evenly and generates none (ablation).")
     seeds: int = Field(8, ge=1, description="m: tasks of the highest return variance that are varied.")
-    candidates: int = Field(4, ge=1, description="Variations the experience model proposes for each seed task.")
+    candidates: int = Field(
+        4, ge=1, description="Variations the experience model proposes for each seed task; the most novel sound one is taken."
+    )
     share: float = Field(0.25, ge=0, le=1, description="lambda: largest share of generated tasks in a batch.")
     explore: float = Field(0.75, ge=0, le=1, description="Share of a batch drawn evenly from the training tasks.")
 

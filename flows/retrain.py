@@ -153,6 +153,7 @@ def _report(run: Workspace, decision: Decision) -> ReportData:
         series,
         decision.to_json(),
         notes,
+        run.results["synthetic_rl"].details.get("curriculum", []),
         examples,
         [*steps, "make ui"],
         run.config.evaluation.confidence,

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -105,7 +106,7 @@ def _cell(run: Workspace, name: str, key: str) -> Cell:
     dreamed = sum(_interactions(result)[-1] for result in stages if result.name == "synthetic_rl" and _interactions(result))
     return Cell(
         name, run.config.seed, key, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
-        costs.check_interactions, seconds, _curve(stages, seconds.get("experience_model", 0.0)),
+        costs.check_interactions, seconds, _curve(stages, seconds.get("experience_model", 0.0)), _curriculum(stages),
         run.manifest.run_id, run.manifest.environment.git.commit,
     )  # fmt: skip
 
@@ -113,6 +114,10 @@ def _cell(run: Workspace, name: str, key: str) -> Cell:
 def _interactions(result: StageResult) -> list[float]:
     """Interactions spent after each iteration."""
     return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
+
+
+def _curriculum(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
+    return [entry for stage in stages for entry in stage.details.get("curriculum", [])]
 
 
 def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:

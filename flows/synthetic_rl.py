@@ -223,7 +223,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
     generated = list(getattr(source, "generated", {}).values())
-    details = {"refused": getattr(source, "refused", {}), "generated": [_described(task) for task in generated[:50]]}
+    details = {"curriculum": getattr(source, "life", []), "generated": [_described(task) for task in generated[:50]]}
     outcome = rl_outcome("synthetic_rl", state, details)
     outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)

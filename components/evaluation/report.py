@@ -18,6 +18,7 @@ from typing import Any
 
 from components.errors import DataError
 from components.evaluation import report_charts as charts
+from components.evaluation.curriculum_figure import curriculum_svg, told
 from components.evaluation.report_render import Block, Code, Episode, Figure, Section, Table, Text, to_html, to_markdown
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
@@ -39,6 +40,7 @@ class ReportData:
         series: name -> one value an iteration, such as `synthetic_rl/success_rate`.
         decision: `Decision.to_json()`, empty if the gate was not asked.
         notes: sentences shown under the headline.
+        curriculum: one entry an iteration of RL in the dream (`Curriculum.life`), none if tasks were drawn evenly.
         examples: dreamed episodes, each with `task`, `steps` (dicts with `action` and `state`), `confirmed` (True, False, or
             None if it was not played in the real engine) and, if known, `note`.
         confidence: level of the metrics' intervals.
@@ -51,6 +53,7 @@ class ReportData:
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
     decision: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    curriculum: Sequence[Mapping[str, Any]] = ()
     examples: Sequence[Mapping[str, Any]] = ()
     next_steps: Sequence[str] = ()
     confidence: float = 0.95
@@ -72,7 +75,7 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
         ("Decision", _decision(data.decision)),
         ("Learning", _learning(data.series)),
         ("Fidelity of the experience model", _fidelity(data)),
-        ("Curriculum", _metric_rows(data, r"curriculum/.*|.*/(generated_task_share|zero_variance_groups)")),
+        ("Curriculum", _curriculum(data)),
         ("Real interactions", _metric_rows(data, _INTERACTIONS)),
         ("Stages", _stages(data.stages)),
         ("Dreamed episodes", _examples(data.examples)),
@@ -172,6 +175,14 @@ def _metric_rows(data: ReportData, pattern: str, prefix: str = "") -> list[Block
             interval = "" if low == high else f"{low} to {high}"
             rows.append([name.removeprefix(prefix), _value(entry), interval, f"{int(entry.get('n') or 0):,}"])
     return [Table(["metric", "value", _interval(data), "n"], rows)] if rows else []
+
+
+def _curriculum(data: ReportData) -> list[Block]:
+    rows = _metric_rows(data, r".*/(generated_task_share|zero_variance_groups)")
+    if not data.curriculum:
+        return rows
+    caption = "Proposed variations by what became of them; tasks by difficulty"
+    return [Text(told(data.curriculum)), Figure(curriculum_svg(data.curriculum), caption), *rows]
 
 
 def _stages(stages: Sequence[Mapping[str, Any]]) -> list[Block]:

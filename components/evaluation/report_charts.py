@@ -45,7 +45,7 @@ def bars_svg(bars: Sequence[Bar], width_inches: float = 8.2) -> str:
     axes.grid(axis="x", color=GRID, zorder=0)
     quiet_axes(axes)
     axes.spines["bottom"].set_visible(False)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def curves_svg(series: Mapping[str, Sequence[float]], columns: int = 2, width_inches: float = 8.2, rate: bool = False) -> str:
@@ -64,7 +64,7 @@ def curves_svg(series: Mapping[str, Sequence[float]], columns: int = 2, width_in
             axes.set_ylim(-0.03, 1.03)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
         quiet_axes(axes)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def spark(values: Sequence[float], width: int = 40) -> str:
@@ -100,7 +100,8 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _svg(figure: Any) -> str:
+def svg_text(figure: Any) -> str:
+    """The figure as SVG text, the same for the same figure."""
     import matplotlib
 
     sink = io.StringIO()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from scipy.special import stdtr
 
@@ -23,8 +24,9 @@ class Cell:
     """What one method with one seed came to.
 
     `games`: task id -> won. `curve`: one (real interactions, dreamed interactions, seconds, success of the rollouts) an iteration of RL,
-    all counted from the cloned policy. `seconds`: stage -> wall time. `key` names config, data and method: a cell is read back for the
-    same key alone. `crash` says how it ended if it did not come to its end; then there are no games.
+    all counted from the cloned policy. `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `key` names
+    config, data and method: a cell is read back for the same key alone. `crash` says how it ended if it did not come to its end; then
+    there are no games.
     """
 
     method: str
@@ -37,6 +39,7 @@ class Cell:
     check_interactions: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[list[float]] = field(default_factory=list)
+    curriculum: list[dict[str, Any]] = field(default_factory=list)
     run_id: str = ""
     commit: str = ""
     crash: str = ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.evaluation.ablation_figure import save_figure
+from components.evaluation.curriculum_figure import draw_curriculum
 from components.evaluation.intervals import Estimate
 from components.evaluation.report_charts import COLOURS, INK, MUTED, blank_figure, quiet_axes
 from components.evaluation.study import Cell, reached_at
@@ -23,6 +24,9 @@ def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str,
     done = {name: found for name, found in done.items() if found}
     plain = [name for name in done if not name.startswith("transfer-") and name not in ABLATED[1:]]
     drawn = {"interactions": _interactions(metrics, plain), "curves": _curves(done, plain)}
+    lives = [cell.curriculum for name in ("dream-grpo", "dream-ppo") for cell in done.get(name, []) if cell.curriculum]
+    if lives:
+        drawn["curriculum"] = draw_curriculum(lives[0])
     if base in done:
         drawn["cost"] = _cost(done, plain, base)
     if len([name for name in ABLATED if name in done]) > 1:

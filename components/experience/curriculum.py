@@ -2,15 +2,17 @@
 
 A task's value is the variance of the returns in its group, V = 1/n sum (r - mean)^2: largest where the policy solves the
 task half of the time, zero where it always or never does. The m tasks of the highest value are varied by the experience
-model; a proposal must be well-formed, feasible in its room and new (validity multiplies the value it inherits from its
-parent). A batch is an even draw from the training tasks (`explore`), at most `share` (lambda) generated tasks, and known
-tasks by value. With n returns V has only a few levels and underestimates by (n-1)/n; only its order is used.
+model, with several candidates each: one that is malformed, infeasible in its room or not new is worth nothing (validity, 0 or 1,
+multiplies the value that it inherits from its parent), and of the others the one whose instruction the archive of all tasks so far
+holds least often is taken. A batch is an even draw from the training tasks (`explore`), at most `share` (lambda) generated tasks, and
+known tasks by value. With n returns V has only a few levels and underestimates by (n-1)/n; only its order is used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -21,12 +23,23 @@ from components.training_config import CurriculumConfig
 Vary = Callable[[Sequence[Task], int], list[str]]
 POOL = 400
 """Most generated tasks kept; the least valuable leave first."""
+DIFFICULTIES = ("never won", "won in up to a third", "in up to two thirds", "in more", "always won")
+"""Into what the groups of an iteration are sorted, by the share of their rollouts that won."""
+UNCHOSEN = "another candidate was taken"
 
 
 def return_variance(returns: Sequence[float]) -> float:
     """V of Eq. 7: the population variance of a group's returns, at most 0.25 for returns of 0 and 1."""
     mean = sum(returns) / len(returns)
     return sum((value - mean) ** 2 for value in returns) / len(returns)
+
+
+def difficulty(returns: Sequence[float]) -> str:
+    """Which of DIFFICULTIES a group with these returns of 0 and 1 has."""
+    won = sum(returns) / len(returns)
+    if won in (0.0, 1.0):
+        return DIFFICULTIES[-1 if won else 0]
+    return DIFFICULTIES[1 + (won > 1 / 3) + (won > 2 / 3)]
 
 
 class Curriculum:
@@ -50,8 +63,10 @@ class Curriculum:
         self.generated: dict[str, Task] = {}
         self.value: dict[str, float] = {}
         self._known = {(task.initial_state, task.instruction) for task in tasks}
-        self.refused: dict[str, int] = {}
-        self.proposed = 0
+        self._archive = Counter(task.instruction for task in tasks)
+        self.life: list[dict[str, Any]] = []
+        """One entry an iteration: candidates `proposed`, `accepted` and `refused` (reason -> number), generated tasks in the `pool`,
+        `played` and `solved` (won at least once), and `difficulty` (of DIFFICULTIES, groups of training and of generated tasks)."""
 
     def sample(self, count: int, seed: int) -> list[Task]:
         """`count` different tasks for one iteration."""
@@ -72,9 +87,11 @@ class Curriculum:
             self.value[name] = return_variance(values)
         fresh = [task for task, _ in returns.values() if self.value[task.id] > 0]
         fresh.sort(key=lambda task: -self.value[task.id])
-        accepted = self._grow(fresh[: self.config.seeds], seed)
+        accepted, refused = self._grow(fresh[: self.config.seeds], seed)
         self._prune()
-        return {"tasks_accepted": float(accepted), "tasks_proposed": float(self.proposed), "tasks_generated": float(len(self.generated))}
+        figures = {"proposed": accepted + refused.total(), "accepted": accepted, "pool": len(self.generated)}
+        self.life.append({**figures, "refused": dict(refused), **_outcomes(returns)})
+        return {f"tasks_{name}": float(value) for name, value in figures.items()}
 
     def _groups(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, list[float]]:
         """Of each task the returns of its group."""
@@ -89,21 +106,27 @@ class Curriculum:
     def _worth(self, task: Task) -> float:
         return self.value.get(task.id, 0.0)
 
-    def _grow(self, seeds: list[Task], seed: int) -> int:
-        parents = [task for task in seeds for _ in range(self.config.candidates)]
-        accepted = 0
-        for parent, instruction in zip(parents, self._vary(parents, seed), strict=True):
-            self.proposed += 1
-            task = self._candidate(parent, instruction)
-            reason = self._flaw(task)
-            if reason:
-                self.refused[reason] = self.refused.get(reason, 0) + 1
-                continue
-            self.generated[task.id] = task
-            self._known.add((task.initial_state, task.instruction))
-            self.value[task.id] = self.value[parent.id]
-            accepted += 1
-        return accepted
+    def _grow(self, seeds: list[Task], seed: int) -> tuple[int, Counter[str]]:
+        """Vary each of `seeds`; how many tasks were accepted, and why the other candidates were not."""
+        parents, refused, accepted = [task for task in seeds for _ in range(self.config.candidates)], Counter[str](), 0
+        proposals = self._vary(parents, seed)
+        for place in range(0, len(parents), self.config.candidates):
+            parent = parents[place]
+            candidates = [self._candidate(parent, text) for text in proposals[place : place + self.config.candidates]]
+            flaws = {task.id: self._flaw(task) for task in candidates}
+            sound = {task.id: task for task in candidates if not flaws[task.id]}
+            refused.update(flaw for task in candidates if (flaw := flaws[task.id]))
+            if sound:
+                self._accept(min(sound.values(), key=lambda task: self._archive[task.instruction]), parent)
+                accepted += 1
+                refused.update({UNCHOSEN: len(candidates) - sum(bool(flaws[task.id]) for task in candidates) - 1})
+        return accepted, +refused
+
+    def _accept(self, task: Task, parent: Task) -> None:
+        self.generated[task.id] = task
+        self._known.add((task.initial_state, task.instruction))
+        self._archive[task.instruction] += 1
+        self.value[task.id] = self.value[parent.id]
 
     def _candidate(self, parent: Task, instruction: str) -> Task:
         root = parent.parent or parent.id
@@ -129,12 +152,21 @@ class Curriculum:
             "generated": [asdict(task) for task in self.generated.values()],
             "value": dict(self.value),
             "known": sorted(list(pair) for pair in self._known),
-            "refused": dict(self.refused),
-            "proposed": self.proposed,
+            "archive": dict(self._archive),
+            "life": list(self.life),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.generated = {values["id"]: Task(**values) for values in state["generated"]}
-        self.value, self.refused, self.proposed = dict(state["value"]), dict(state["refused"]), state["proposed"]
+        self.value, self.life, self._archive = dict(state["value"]), list(state["life"]), Counter(state["archive"])
         self._known = {(room, instruction) for room, instruction in state["known"]}
+
+
+def _outcomes(returns: dict[str, tuple[Task, list[float]]]) -> dict[str, Any]:
+    """What became of an iteration's tasks."""
+    generated = [values for task, values in returns.values() if task.generated]
+    training = [values for task, values in returns.values() if not task.generated]
+    sorts = {name: Counter(difficulty(values) for values in part) for name, part in (("training", training), ("generated", generated))}
+    counts = {name: [found[level] for level in DIFFICULTIES] for name, found in sorts.items()}
+    return {"played": len(generated), "solved": sum(any(values) for values in generated), "difficulty": counts}

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from components.errors import DataError
+from components.evaluation.curriculum_figure import curriculum_svg
 from components.evaluation.report import ReportData, write_report
 from components.evaluation.report_charts import Bar, bars_svg, curves_svg, spark
 
@@ -140,3 +141,19 @@ def test_spark_follows_the_values():
     assert spark([1.0, 1.0]) == "▁▁"
     assert spark([float("nan")]) == ""
     assert len(spark(list(range(1000)))) == 40
+
+
+def test_the_curriculum_is_told_and_drawn(tmp_path):
+    def lived(refused, generated, **values):
+        return {"refused": refused, "pool": 3, "difficulty": {"training": [1, 2, 0, 3, 4], "generated": generated}, **values}
+
+    life = [
+        lived({"not new": 20, "malformed": 4}, [0] * 5, proposed=32, accepted=8, played=0, solved=0),
+        lived({"no such object": 32}, [1, 0, 2, 1, 0], proposed=32, accepted=0, played=4, solved=3),
+    ]
+    _, page = write_report(tmp_path, make_data(curriculum=life))
+    text = page.read_text()
+    assert "Of 64 proposed variations 8 were accepted (not: no such object 32; not new 20; malformed 4)." in text
+    assert "Generated tasks were played 4 times, and 3 times won at least once." in text
+    ElementTree.fromstring(curriculum_svg(life))
+    assert curriculum_svg(life) == curriculum_svg(life) != curriculum_svg(life[:1])

@@ -73,5 +73,9 @@ def test_the_pictures_are_drawn_of_what_there_is(tmp_path):
     paths = draw_study(summarise(cells, "grpo-real"), cells, "grpo-real", tmp_path)
     assert [path.name for path in paths] == [f"study-{name}.png" for name in ("interactions", "curves", "cost", "ablations", "transfer")]
     assert all(path.stat().st_size > 5000 for path in paths)
+    entry = {"proposed": 3, "accepted": 1, "refused": {"not new": 2}, "played": 0, "solved": 0, "pool": 1}
+    entry["difficulty"] = {"training": [1, 0, 2, 0, 1], "generated": [0] * 5}
+    dreamt = cells | {"dream-grpo": [replace(cells["dream-grpo"][0], curriculum=[entry] * 4)]}
+    assert (tmp_path / "study-curriculum.png") in draw_study(summarise(dreamt, "grpo-real"), dreamt, "grpo-real", tmp_path)
     few = {name: cells[name] for name in ("clone", "dream-grpo")}
     assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 2

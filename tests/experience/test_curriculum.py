@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from builders import make_task
@@ -55,8 +56,9 @@ def test_tasks_not_yet_tried_come_before_those_without_value():
 @pytest.mark.parametrize("count", [4, 7, 8])
 def test_at_most_the_share_of_a_batch_is_generated(share, count):
     tasks, curriculum = make_curriculum(share=share, explore=0.0, candidates=8)
-    curriculum.report(returns(tasks[:8], MIXED), 0)
-    assert len(curriculum.generated) == 64
+    for step in range(3):
+        curriculum.report(returns(tasks[:8], MIXED), step)
+    assert len(curriculum.generated) == 24
     for seed in range(20):
         batch = curriculum.sample(count, seed)
         assert len(batch) == len({t.id for t in batch}) == count
@@ -96,12 +98,12 @@ def test_the_most_valuable_groups_are_varied_and_pass_their_value_on():
     groups = {**returns(tasks[:1], WON), **returns(tasks[1:2], [1, 0, 0, 0]), **returns(tasks[2:4], MIXED)}
     figures = curriculum.report(groups, 7)
     assert asked == [(["t2"] * 3 + ["t3"] * 3, 7)]
-    assert figures == {"tasks_accepted": 6, "tasks_proposed": 6, "tasks_generated": 6}
+    assert figures == {"tasks_accepted": 2, "tasks_proposed": 6, "tasks_pool": 2}
     made = next(iter(curriculum.generated.values()))
     assert (made.parent, made.environment, made.split, made.initial_state) == ("t2", "alfworld", "train", tasks[2].initial_state)
     assert made.generated and made.id.startswith("t2/varied-") and curriculum.value[made.id] == 0.25
     second = curriculum.report(returns([made], MIXED), 8)
-    assert second["tasks_generated"] == 9
+    assert second == {"tasks_accepted": 1, "tasks_proposed": 3, "tasks_pool": 3}
     assert {t.parent for t in curriculum.generated.values()} == {"t2", "t3"}  # a variation of a variation has the same root
 
 
@@ -117,27 +119,52 @@ def test_proposals_are_refused_by_reason():
     tasks, curriculum = make_curriculum(3, vary=vary, feasible=lambda t: "follows no template" if t.instruction == "fly" else "", seeds=1,
                                         candidates=6)  # fmt: skip
     figures = curriculum.report(returns(tasks[:1], MIXED), 0)
-    assert curriculum.refused == {"malformed": 1, "not new": 3, "follows no template": 1}
-    assert figures == {"tasks_accepted": 1, "tasks_proposed": 6, "tasks_generated": 1}
-    curriculum.report(returns(tasks[:1], MIXED), 1)
-    assert curriculum.refused == {"malformed": 2, "not new": 7, "follows no template": 2} and curriculum.proposed == 12
+    always = {"malformed": 1, "not new": 2, "follows no template": 1}
+    assert curriculum.life[0]["refused"] == always | {module.UNCHOSEN: 1}  # the fridge a second time
+    assert figures == {"tasks_accepted": 1, "tasks_proposed": 6, "tasks_pool": 1}
+    assert curriculum.report(returns(tasks[:1], MIXED), 1)["tasks_accepted"] == 0
+    assert curriculum.life[1]["refused"] == always | {"not new": 4}
+
+
+def test_of_the_sound_candidates_the_one_met_least_often_is_taken():
+    def vary(tasks, seed):
+        return ["put a pan in desk", "put a mug in desk 1", "put a cup in desk"]
+
+    rooms = [make_task(number, instruction=text) for number, text in enumerate(["put a pan in desk", "put a mug in desk 1", "heat a pan"])]
+    other = replace(rooms[2], initial_state="another room")
+    curriculum = Curriculum([*rooms[:2], other], CurriculumConfig(seeds=1, candidates=3), vary, lambda task: "")
+    for expected in ("put a cup in desk", "put a pan in desk", "put a mug in desk 1"):  # new; then, met once each, the first; then the last
+        curriculum.report(returns([other], MIXED), 0)
+        assert list(curriculum.generated.values())[-1].instruction == expected
+    assert curriculum.life[0]["refused"] == {module.UNCHOSEN: 2}
+
+
+def test_the_life_tells_how_hard_the_tasks_were():
+    tasks, curriculum = make_curriculum(8, seeds=1, candidates=1)
+    shares = [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
+    curriculum.report({task.id: (task, values) for task, values in zip(tasks, shares, strict=False)}, 0)
+    assert curriculum.life[0]["difficulty"] == {"training": [1, 2, 1, 1, 1], "generated": [0] * 5}
+    made = list(curriculum.generated.values())
+    curriculum.report(returns(made, MIXED), 1)
+    assert curriculum.life[1]["difficulty"]["generated"] == [0, 0, 1, 0, 0]
+    assert (curriculum.life[1]["played"], curriculum.life[1]["solved"]) == (1, 1)
 
 
 def test_generated_tasks_without_value_leave():
-    tasks, curriculum = make_curriculum(4, seeds=1, candidates=3)
-    curriculum.report(returns(tasks[:1], MIXED), 0)
+    tasks, curriculum = make_curriculum(4, seeds=3, candidates=1)
+    curriculum.report(returns(tasks[:3], MIXED), 0)
     gone, *rest = curriculum.generated.values()
     curriculum.report(returns([gone], LOST), 1)
-    assert list(curriculum.generated.values()) == rest
+    assert list(curriculum.generated.values()) == rest and len(rest) == 2
     assert curriculum.sample(4, 0)
 
 
 def test_the_pool_is_bounded_and_the_least_valuable_leave_first(monkeypatch):
     monkeypatch.setattr(module, "POOL", 5)
-    tasks, curriculum = make_curriculum(4, seeds=4, candidates=4)
-    curriculum.report({**returns(tasks[:1], [1, 0, 0, 0]), **returns(tasks[1:2], MIXED)}, 0)
+    tasks, curriculum = make_curriculum(8, seeds=8, candidates=1)
+    curriculum.report({**returns(tasks[:4], [1, 0, 0, 0]), **returns(tasks[4:], MIXED)}, 0)
     assert len(curriculum.generated) == 5
-    assert Counter(t.parent for t in curriculum.generated.values()) == {"t1": 4, "t0": 1}
+    assert Counter(t.parent for t in curriculum.generated.values()) == {"t4": 1, "t5": 1, "t6": 1, "t7": 1, "t0": 1}
 
 
 def test_a_state_that_went_through_json_gives_the_same_samples():
@@ -152,7 +179,7 @@ def test_a_state_that_went_through_json_gives_the_same_samples():
         assert restored.sample(8, seed) == curriculum.sample(8, seed)
     groups = returns(tasks[:3], MIXED)
     restored.report(groups, 2), curriculum.report(groups, 2)  # the seed of a report before: its proposals come again
-    assert restored.refused == curriculum.refused and restored.refused["not new"]
+    assert restored.life == curriculum.life and restored.life[-1]["refused"]["not new"]
     groups = returns(curriculum.sample(8, 99), MIXED)
     assert restored.report(groups, 5) == curriculum.report(groups, 5)
     assert restored.state_dict() == curriculum.state_dict()
