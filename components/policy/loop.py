@@ -225,6 +225,8 @@ class Loop:
             "zero_variance_groups": flat / len(compared),
             "idle_steps": sum(sum(r.idle) for r in rollouts) / max(1, len(steps)),
             "malformed_actions": sum(r.malformed for r in rollouts) / max(1, len(steps)),
+            "cut_replies": sum(r.cut for r in rollouts) / max(1, len(steps)),
+            "overlong_episodes": sum(r.overlong for r in rollouts) / len(rollouts),
             "unparsable_episodes": sum(r.unparsable for r in rollouts) / len(rollouts),
             "broken_episodes": sum(r.broken for r in rollouts) / len(rollouts),
             "generated_task_share": sum(r.trajectory.task.generated for r in rollouts) / len(rollouts),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from components.environments.protocol import NO_ACTION, Environment, Step
-from components.language.engine import Generation
+from components.language.engine import Generation, Session
 from components.language.examples import Example, Segment
 from components.language.markers import END
 from components.policy.policy import Policy
@@ -22,7 +22,8 @@ class Rollout:
     `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the sampler's, one for
     each token with loss, in order. `broken` says that infrastructure ended it: such a rollout is recorded, not trained on.
     `unparsable` says that a dream had no answer: its last step is not a transition and was left out; not trained on either.
-    `idle` says of each reply whether it held no action or left the state as it was, word for word.
+    `idle` says of each reply whether it held no action or left the state as it was, word for word. `cut` counts replies that ended
+    at the policy's `max_new_tokens`. `overlong` says that the policy's longest sequence was full: the episode is lost there.
     """
 
     trajectory: Trajectory
@@ -33,6 +34,8 @@ class Rollout:
     broken: bool = False
     unparsable: bool = False
     malformed: int = 0
+    cut: int = 0
+    overlong: bool = False
 
     @property
     def reward(self) -> float:
@@ -63,11 +66,15 @@ class Stamp:
 def play(
     policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
 ) -> list[Rollout]:
-    """Play each task once, all side by side; rollouts in the order of `tasks`."""
+    """Play each task once, all side by side; rollouts in the order of `tasks`.
+
+    Raises:
+        DataError: the policy's longest sequence has no room for the first turn.
+    """
     states = world.reset(tasks)
     rollouts = [Rollout(Trajectory(task), Example([])) for task in tasks]
-    session = policy.engine(seed).open(len(tasks))
-    waiting = {row: [*opening(task), *turn(task)] for row, task in enumerate(tasks)}
+    session, encode = policy.engine(seed).open(len(tasks)), policy.vocabulary.encode
+    waiting = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
     assert all(state == task.initial_state for state, task in zip(states, tasks, strict=True)), "a task's world starts elsewhere"
     names = [f"{stamp.prefix}-{seed}-{row}/{task.id}" for row, task in enumerate(tasks)]
     for _ in range(max_steps):
@@ -78,28 +85,31 @@ def play(
         for row, action in actions.items():
             answer = answers[row]
             assert answer is not None
-            if _record(rollouts[row], names[row], action, answer, stamp):
+            over = _record(rollouts[row], names[row], action, answer, stamp)
+            prompt = [] if over else encode([*observed(answer.state), *turn(tasks[row])])
+            rollouts[row].overlong = not over and len(prompt) >= session.room(row)
+            if over or rollouts[row].overlong:
                 session.drop([row])
             else:
-                waiting[row] = [*observed(answer.state), *turn(tasks[row])]
+                waiting[row] = prompt
         if not waiting:
             break
     return rollouts
 
 
 def _write(
-    policy: Policy, session: object, rollouts: Sequence[Rollout], waiting: dict[int, list[str]], temperature: float
+    policy: Policy, session: Session, rollouts: Sequence[Rollout], waiting: dict[int, list[int]], temperature: float
 ) -> dict[int, Generation]:
-    prompts = {row: policy.vocabulary.encode(pieces) for row, pieces in waiting.items()}
     stop = {policy.vocabulary.marker_id(END)}
-    written = session.generate(prompts, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature)  # type: ignore[attr-defined]
+    written = session.generate(waiting, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature)
     for row, generation in written.items():
-        prompt = prompts[row]
+        prompt = waiting[row]
         rollouts[row].example.segments += [
             Segment(prompt, [False] * len(prompt)),
             Segment(list(generation.tokens), [True] * len(generation.tokens)),
         ]
         rollouts[row].logprobs += generation.logprobs
+        rollouts[row].cut += not generation.stopped
         policy.tokens += len(generation.tokens)
     return written
 

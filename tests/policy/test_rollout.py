@@ -10,6 +10,7 @@ from builders import VOCABULARY, make_model, make_task
 
 from components.config import RetrievalConfig
 from components.environments.protocol import Step
+from components.errors import DataError
 from components.experience.dream import Dream
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.examples import collate
@@ -151,6 +152,19 @@ def test_a_broken_row_is_recorded_and_stepped_no_more():
     assert {action for asked in world.asked for action in asked if action} <= {"?"} | {
         s.action for r in rollouts for s in r.trajectory.steps
     }
+
+
+def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_counted():
+    prompt = len(VOCABULARY.encode([*opening(make_task(0)), *turn(make_task(0))]))
+    policy = Policy(make_model(max_positions=2 * prompt + 40), VOCABULARY, max_new_tokens=6)
+    rollouts = play(policy, Breaking(), [make_task(0)], max_steps=9, temperature=1.0, seed=0)
+    (rollout,) = rollouts
+    assert rollout.overlong and not rollout.broken and rollout.reward == 0
+    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.cut == sum(len(s.tokens) == 6 for s in rollout.example.segments[1::2])
+    check_text(rollout)
+    long = make_task(0, instruction="put a mug in desk 1 " * 40)
+    with pytest.raises(DataError, match="The model takes 64"):
+        play(Policy(make_model(max_positions=64), VOCABULARY), Breaking(), [long], max_steps=9, temperature=1.0, seed=0)
 
 
 def test_groups_and_even_draws():
