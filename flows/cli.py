@@ -29,8 +29,16 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command."""
-    app()
+    """Run the command; or, in every process of a launch but the first, help it to train."""
+    from components.language import parallel
+
+    if parallel.helps():
+        parallel.serve()
+        return
+    try:
+        app()
+    finally:
+        parallel.dismiss()
 
 
 @app.command()

@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from components.errors import ConfigError, DataError, TrainingError
+from components.language import parallel
 from components.language.attention import attention_of, evaluating
 from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
 from components.language.compute import Compute
@@ -146,15 +147,46 @@ def supervised_finetune(
     _refuse_too_long(without_adapters(model), examples)
     if not has_plain_head(without_adapters(model)):
         _probe_branches(model)
-    run = _Run(model, optimizer, learning_rate, total, _warm_up(examples, batch_tokens, total / per_epoch))
-    run.compute = compute
+    warm_up = _warm_up(examples, batch_tokens, total / per_epoch)
+    plan = _Plan(learning_rate, total, warm_up, optimizer, batch_tokens, seed, pad_id, compute)
+    state = None
     if checkpoint is not None:
-        settings: list[float | str] = [learning_rate, batch_tokens, seed, total, optimizer]
-        run.key = _fingerprint(model, examples, settings if compute.precision == "fp32" else [*settings, compute.precision])
-        run.resume(checkpoint)
-    with compute.training(model):
-        for batch in run.remaining(examples, batch_tokens, seed, pad_id):
-            loss = run.step(batch)
+        plan.key = _fingerprint(model, examples, plan)
+        state = _saved(checkpoint, plan.key)
+    return parallel.together(_train, model, examples, plan, state, own=(checkpoint, checkpoint_every, on_step))
+
+
+@dataclass
+class _Plan:
+    """The settings of a training run; `key` names it."""
+
+    learning_rate: float
+    total: int
+    warm_up: int
+    optimizer: OptimizerName
+    batch_tokens: int
+    seed: int
+    pad_id: int
+    compute: Compute
+    key: str = ""
+
+
+def _train(
+    model: Any,
+    examples: Sequence[Example],
+    plan: _Plan,
+    state: dict[str, Any] | None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 0,
+    on_step: OnStep | None = None,
+) -> TrainingRecord:
+    """All of a run that remains after `state`; the same in every process, of which the first alone saves and tells."""
+    run = _Run(model, plan)
+    if state is not None:
+        run.load_state_dict(state)
+    with plan.compute.training(model):
+        for group in run.remaining(examples):
+            loss = run.step(group)
             if checkpoint is not None and run.record.steps % checkpoint_every == 0:
                 run.save(checkpoint)
             if on_step is not None:
@@ -167,62 +199,69 @@ def supervised_finetune(
 class _Run:
     """Model, optimiser and the place reached; `state_dict` is what a checkpoint holds."""
 
-    def __init__(self, model: Any, optimizer: OptimizerName, learning_rate: float, total: int, warm_up: int) -> None:
-        self.model, self.learning_rate, self.total, self.warm_up = model, learning_rate, total, warm_up
+    def __init__(self, model: Any, plan: _Plan) -> None:
+        self.model, self.plan = model, plan
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
-        self.optimizers = make_optimizers(model, optimizer, learning_rate)
-        self.record, self.epoch, self.batch, self.key = TrainingRecord(), 0, 0, ""
-        self.compute = Compute()
+        self.optimizers = make_optimizers(model, plan.optimizer, plan.learning_rate)
+        self.record, self.epoch, self.batch = TrainingRecord(), 0, 0
         self.began = time.monotonic()
 
     @property
     def progress(self) -> float:
         """Share of the run's tokens behind us."""
-        return self.record.tokens / self.total
+        return self.record.tokens / self.plan.total
 
     def _seconds(self) -> float:
         return time.monotonic() - self.began
 
-    def remaining(self, examples: Sequence[Example], batch_tokens: int, seed: int, pad_id: int) -> Iterator[Batch]:
-        """Batches from the place reached until the run is over."""
+    def remaining(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
+        """The examples of each batch from the place reached until the run is over."""
         while True:
-            for number, group in enumerate(batches(examples, batch_tokens, seed + 1_000_003 * self.epoch)):
+            for number, group in enumerate(batches(examples, self.plan.batch_tokens, self.plan.seed + 1_000_003 * self.epoch)):
                 if self.progress >= 1:
                     return
                 if number >= self.batch:
                     self.batch = number + 1
-                    yield collate(group, pad_id).to(self.weights[0].device)
+                    yield group
             self.epoch, self.batch = self.epoch + 1, 0
 
-    def step(self, batch: Batch) -> float:
+    def step(self, group: Sequence[Example]) -> float:
         """One update; returns its loss."""
-        warmth = min(1.0, (self.record.steps + 1) / self.warm_up)
-        rate = self.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
-        loss = math.nan
-        if bool(batch.loss_mask.any()):
-            with self.compute.forward():
-                mean = -token_logprobs(self.model, batch).logprobs.mean()
-            loss = mean.item()
+        warmth = min(1.0, (self.record.steps + 1) / self.plan.warm_up)
+        rate = self.plan.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
+        loss, wanted = math.nan, sum(sum(segment.loss) for example in group for segment in example.segments)
+        if wanted:
+            (loss,) = parallel.sums([self._backward(parallel.share(group), wanted)])
             if not math.isfinite(loss):
                 raise TrainingError(
                     f"The loss is {loss} at step {self.record.steps + 1} (learning rate {rate:.2g}).",
                     "Expected a finite number.",
                     "Lower the stage's learning_rate, for example to a third, and run again.",
                 )
-            mean.backward()
+            parallel.sum_gradients(self.weights)
             torch.nn.utils.clip_grad_norm_(self.weights, CLIP_NORM)
             self.optimizers.step(rate)
             self.record.losses.append(loss)
         self.record.steps += 1
-        self.record.tokens += batch.tokens
+        self.record.tokens += sum(len(example) for example in group)
         self.record.seconds = self._seconds()
         return loss
+
+    def _backward(self, rows: Sequence[Example], wanted: int) -> float:
+        """The gradient of these examples' part in the mean over `wanted` tokens; that part."""
+        if not rows:
+            return 0.0
+        batch = collate(rows, self.plan.pad_id).to(self.weights[0].device)
+        with self.plan.compute.forward():
+            part = -(token_logprobs(self.model, batch).logprobs.sum() / wanted)
+        part.backward()
+        return part.item()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, as plain values and tensors."""
         weights = {name: weight.detach() for name, weight in self.model.named_parameters() if weight.requires_grad}
         return {
-            "key": self.key,
+            "key": self.plan.key,
             "weights": weights,
             "optimizers": self.optimizers.state_dict(),
             "record": asdict(self.record),
@@ -252,19 +291,20 @@ class _Run:
             os.fsync(file.fileno())
         beside.replace(path)
 
-    def resume(self, path: Path) -> None:
-        """Load the state at `path` if there is one; it must be of this very training."""
-        if not path.is_file():
-            return
-        cure = f"Delete {path} to train from the start."
-        try:
-            state = torch.load(path, weights_only=True)
-        except Exception as error:
-            found = f"The checkpoint {path} cannot be read ({type(error).__name__})."
-            raise TrainingError(found, "Expected a file that training saved.", cure) from error
-        if state["key"] != self.key:
-            raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
-        self.load_state_dict(state)
+
+def _saved(path: Path, key: str) -> dict[str, Any] | None:
+    """The state at `path`, if there is one; it must be of this very training."""
+    if not path.is_file():
+        return None
+    cure = f"Delete {path} to train from the start."
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+    except Exception as error:
+        found = f"The checkpoint {path} cannot be read ({type(error).__name__})."
+        raise TrainingError(found, "Expected a file that training saved.", cure) from error
+    if state["key"] != key:
+        raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
+    return state
 
 
 def _refuse_too_long(model: PreTrainedModel, examples: Sequence[Example]) -> None:
@@ -306,7 +346,10 @@ def _warm_up(examples: Sequence[Example], batch_tokens: int, epochs: float) -> i
     return max(1, min(WARM_UP_STEPS, int(steps / 10)))
 
 
-def _fingerprint(model: Any, examples: Sequence[Example], settings: list[float | str]) -> str:
+def _fingerprint(model: Any, examples: Sequence[Example], plan: _Plan) -> str:
+    settings: list[float | str] = [plan.learning_rate, plan.batch_tokens, plan.seed, plan.total, plan.optimizer]
+    settings += [] if plan.compute.precision == "fp32" else [plan.compute.precision]
+    settings += [] if parallel.size() == 1 else [parallel.size()]
     digest = hashlib.sha256(repr(settings).encode())
     for name, weight in model.named_parameters():
         digest.update(f"{name} {tuple(weight.shape)} {weight.requires_grad} {weight.detach().double().sum().item()!r}".encode())

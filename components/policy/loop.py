@@ -20,8 +20,8 @@ import torch
 
 from components.errors import TrainingError
 from components.language.backbone import add_lora, merge_lora
-from components.policy.algorithm import Algorithm, Lesson, Written
-from components.policy.forward import packed, scored
+from components.policy.algorithm import Algorithm, Lesson
+from components.policy.learner import Learner
 from components.policy.players import Player
 from components.policy.policy import Policy
 from components.policy.reference import Reference
@@ -29,8 +29,6 @@ from components.policy.rollout import Rollout, Stamp, evenly, grouped
 from components.records import Task
 from components.training_config import RLConfig
 
-LOGPROB_GAP_LIMIT = 0.05
-"""Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
 BARREN_ITERATIONS = 8
 """Iterations on end without anything to learn from after which the loop gives up."""
 COLLAPSE_WINDOW, COLLAPSE_SHARE = 4, 0.5
@@ -114,10 +112,10 @@ class Loop:
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
         policy.model = add_lora(policy.model, config.lora, seed=seed)
-        self.optimiser = self._make_optimiser()
+        self.learner = Learner.everywhere(policy, algorithm, config)
         self._reference = Reference(policy, config.temperature, config.batch_tokens) if config.kl else None
         self.state = LoopState()
-        aside = self._trained() if config.interpolation < 1 else {}
+        aside = self.learner.trained() if config.interpolation < 1 else {}
         # In the main memory: it is needed once, at the end.
         self._start = {name: weight.detach().to("cpu", copy=True) for name, weight in aside.items()}
 
@@ -155,25 +153,12 @@ class Loop:
         stays, what was unlearnt beside it comes back. Adapters change the weights by B A, and B begins at zero: a share of the way is
         that share of B, with A as it is in the end.
         """
-        last, share = self._trained(), self.config.interpolation
+        last, share = self.learner.trained(), self.config.interpolation
         with torch.no_grad():
             for name, first in self._start.items():
                 if "lora_A" not in name:
                     last[name].copy_(torch.lerp(first.to(last[name].device), last[name], share))
         self.policy.model = merge_lora(self.policy.model)
-
-    def _make_optimiser(self) -> torch.optim.AdamW:
-        own: list[dict[str, Any]] = [{"params": list(self._trained().values())}]
-        own += [{"params": self.algorithm.parameters()}] if self.algorithm.parameters() else []
-        return torch.optim.AdamW(own, lr=self.config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
-
-    def _scales(self) -> list[float]:
-        """The learning rate of each of the optimiser's groups, as a multiple of the policy's."""
-        return [1.0, self.config.ppo.value_rate / self.config.learning_rate][: len(self.optimiser.param_groups)]
-
-    def _trained(self) -> dict[str, torch.nn.Parameter]:
-        """The weights that are trained, by name."""
-        return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
     def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None) -> dict[str, float]:
         number, started = self.seed * 10_007 + self.state.iteration, time.monotonic()
@@ -199,7 +184,7 @@ class Loop:
         lessons = self.algorithm.lessons(groups, self.policy)
         if lessons:
             with self.updating():
-                figures |= self._update(self._referred(lessons), number, on_policy=acting is self.policy)
+                figures |= self._learnt(self._referred(lessons), number, on_policy=acting is self.policy)
         else:
             figures |= dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures), math.nan)
         return figures | {"seconds": time.monotonic() - started}
@@ -253,77 +238,17 @@ class Loop:
                 "Lower the stage's learning_rate, epochs or updates, or hold on to the first policy (kl).",
             )
 
-    def _update(self, lessons: list[Lesson], seed: int, *, on_policy: bool) -> dict[str, float]:
-        """`updates` optimiser steps a pass over the lessons; the mean of their figures, but the gap before the first."""
-        steps: list[dict[str, float]] = []
-        for settings, scale in zip(self.optimiser.param_groups, self._scales(), strict=True):
-            settings["lr"] = self._rate() * scale
-        generator = torch.Generator().manual_seed(seed)
-        for _ in range(self.config.epochs):
-            order = torch.randperm(len(lessons), generator=generator).tolist()
-            share = math.ceil(len(order) / self.config.updates)
-            for start in range(0, len(order), share):
-                found = self._step([lessons[i] for i in order[start : start + share]])
-                if not steps and on_policy:
-                    self._check_gap(found["logprob_gap"])
-                steps.append(found)
-        gap = steps[0]["logprob_gap"] if on_policy else math.nan
-        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {"logprob_gap": gap}
+    def _learnt(self, lessons: list[Lesson], seed: int, *, on_policy: bool) -> dict[str, float]:
+        try:
+            return self.learner.learn(lessons, seed, self._rate(), on_policy=on_policy)
+        except TrainingError as error:
+            raise TrainingError(f"Iteration {self.state.iteration}: {error.found}", error.expected, error.next_step) from error
 
     def _rate(self) -> float:
         """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""
         if self.config.schedule == "constant":
             return self.config.learning_rate
         return self.config.learning_rate * (1 - self.state.iteration / self.config.iterations)
-
-    def _step(self, lessons: list[Lesson]) -> dict[str, float]:
-        """One optimiser step and its figures, each summed up from what the forward passes add to its mean."""
-        shares, count = self.algorithm.shares(lessons), sum(lesson.written for lesson in lessons)
-        sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
-        with self.policy.compute.training(self.policy.model):
-            for rows in packed([lesson.length * len(lesson.rollouts) for lesson in lessons], self.config.batch_tokens):
-                found = self._forward([lessons[i] for i in rows], [shares[i] for i in rows], count)
-                for name, value in found.items():
-                    sums[name] += value
-            self._check(sums["loss"])
-            norm = torch.nn.utils.clip_grad_norm_([*self._trained().values(), *self.algorithm.parameters()], 1.0)
-            self.optimiser.step()
-            self.optimiser.zero_grad(set_to_none=True)
-        return sums | {"gradient_norm": float(norm)}
-
-    def _forward(self, lessons: list[Lesson], shares: list[float], count: int) -> dict[str, float]:
-        """The gradient of some lessons of a step of `count` written tokens, added to the others'; their part of its figures."""
-        device, rollouts = self.policy.model.device, [rollout for lesson in lessons for rollout in lesson.rollouts]
-        scores = scored(
-            self.policy, rollouts, temperature=self.config.temperature, with_entropy=True, with_hidden=self.algorithm.wants_hidden
-        )
-        old = torch.tensor([value for rollout in rollouts for value in rollout.logprobs], device=device)
-        share = torch.tensor([value for lesson, value in zip(lessons, shares, strict=True) for _ in range(lesson.written)], device=device)
-        values = {name: [value for lesson in lessons for value in lesson.targets[name]] for name in lessons[0].targets}
-        targets = {name: torch.tensor(row, device=device) for name, row in values.items()}
-        written = Written(scores.logprobs, old, scores.hidden, targets, share, [rollout.written for rollout in rollouts], count)
-        loss, figures = self.algorithm.loss(written)
-        loss.backward()
-        assert scores.entropies is not None
-        gap, entropy = (scores.logprobs.detach() - old).abs().sum().item(), scores.entropies.detach().sum().item()
-        return figures | {"loss": loss.item(), "logprob_gap": gap / count, "policy_entropy": entropy / count}
-
-    def _check_gap(self, gap: float) -> None:
-        """Before the first step of an iteration trainer and sampler are the same policy and must say the same."""
-        if gap > LOGPROB_GAP_LIMIT:
-            raise TrainingError(
-                f"Sampler and trainer differ by {gap:.3g} nats a token on the same policy.",
-                f"Expected at most {LOGPROB_GAP_LIMIT}.",
-                "The engine does not compute what the model computes: report the backbone's architecture.",
-            )
-
-    def _check(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"The policy loss is {loss} in iteration {self.state.iteration}.",
-                "Expected a finite number.",
-                "Lower the stage's learning_rate.",
-            )
 
     def _save(self) -> None:
         if self.checkpoint is None:
@@ -342,22 +267,12 @@ class Loop:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the loop depends on."""
-        return {
-            "policy": {name: weight.detach() for name, weight in self._trained().items()},
-            "optimiser": self.optimiser.state_dict(),
-            "tasks": self.tasks.state_dict(),
-            "algorithm": self.algorithm.state_dict(),
-            "state": self.state.__dict__,
-        }
+        return self.learner.state_dict() | {"tasks": self.tasks.state_dict(), "state": self.state.__dict__}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        with torch.no_grad():
-            for name, weight in self._trained().items():
-                weight.copy_(state["policy"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.learner.restore({name: state[name] for name in ("policy", "optimiser", "algorithm")})
         self.tasks.load_state_dict(state["tasks"])
-        self.algorithm.load_state_dict(state["algorithm"])
         self.state = LoopState(**state["state"])
 
 

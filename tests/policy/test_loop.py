@@ -19,7 +19,8 @@ from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
-from components.policy.loop import BARREN_ITERATIONS, COLLAPSE_WINDOW, LOGPROB_GAP_LIMIT, EvenTasks, Loop, reached
+from components.policy.learner import LOGPROB_GAP_LIMIT
+from components.policy.loop import BARREN_ITERATIONS, COLLAPSE_WINDOW, EvenTasks, Loop, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.rollout import play
@@ -155,7 +156,7 @@ def test_what_went_worse_than_its_group_counts_as_little_as_configured():
         world = Rewarding(lambda row, action: row in (0, 4), length=2)
         loop = make_loop(world, iterations=1, normalise=False, negative_weight=weight, idle_penalty=penalty)
         seen = []
-        loop._update = lambda lessons, seed, on_policy: seen.extend(advantages_of(lessons)) or dict.fromkeys(("loss", "logprob_gap"), 0.0)
+        loop.learner.learn = lambda lessons, seed, rate, on_policy: seen.extend(advantages_of(lessons)) or dict.fromkeys(("loss", "logprob_gap"), 0.0)
         loop.run()
         return sorted((round(min(values), 3), round(max(values), 3)) for values in seen)
 
@@ -171,8 +172,8 @@ def test_groups_without_variance_are_left_out():
 
     loop = make_loop(Rewarding(first_group), iterations=1)
     seen = []
-    update = loop._update
-    loop._update = lambda lessons, *rest, **named: seen.append((len(lessons), advantages_of(lessons))) or update(lessons, *rest, **named)
+    update = loop.learner.learn
+    loop.learner.learn = lambda lessons, *rest, **named: seen.append((len(lessons), advantages_of(lessons))) or update(lessons, *rest, **named)
     state = loop.run()
     assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
     assert state.series["zero_variance_groups"] == [0.5]
@@ -208,15 +209,16 @@ def test_the_rate_falls_towards_zero_or_stays():
     for schedule, wanted in (("linear", [4e-3, 2e-3, 1e-3]), ("constant", [4e-3, 4e-3, 4e-3])):
         loop = make_loop(Rewarding(even_rows), iterations=4, learning_rate=4e-3, schedule=schedule)
         rates = {}
-        loop.run(on_iteration=lambda number, _, loop=loop, rates=rates: rates.update({number: loop.optimiser.param_groups[0]["lr"]}))
+        settings = loop.learner.optimiser.param_groups[0]
+        loop.run(on_iteration=lambda number, _, settings=settings, rates=rates: rates.update({number: settings["lr"]}))
         assert [rates[1], rates[3], rates[4]] == pytest.approx(wanted)
 
 
 def test_a_broken_episode_is_counted_and_not_learnt_from():
     loop = make_loop(Rewarding(even_rows, broken=1), iterations=1)
     seen = []
-    update = loop._update
-    loop._update = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
+    update = loop.learner.learn
+    loop.learner.learn = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
     state = loop.run()
     assert len(seen) == 7 and not any(r.broken for r in seen)
     assert state.series["broken_episodes"] == [0.125]
@@ -227,8 +229,8 @@ def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_fro
     answer = world.answer
     world.answer = lambda row, action: Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
     loop, seen = make_loop(world, iterations=1), []
-    update = loop._update
-    loop._update = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
+    update = loop.learner.learn
+    loop.learner.learn = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
     state = loop.run()
     assert len(seen) == 7 and not any(r.unparsable for r in seen)
     assert state.series["unparsable_episodes"] == [0.125]
@@ -284,7 +286,7 @@ def test_a_loss_that_is_no_number_stops_the_loop():
         if number == 1:
             next(loop.policy.model.parameters()).data.fill_(math.nan)
 
-    with pytest.raises(TrainingError, match="The policy loss is nan in iteration 1.*learning_rate"):
+    with pytest.raises(TrainingError, match="Iteration 1: The policy loss is nan.*learning_rate"):
         loop.run(on_rollouts=poison)
 
 

@@ -60,7 +60,7 @@ def ours(policy, lessons, **settings):
     loop = Loop(policy, OneProcess(None), EvenTasks([make_task()]), make_algorithm(config, policy), config, max_steps=1, seed=0)
     shares = loop.algorithm.shares(lessons)
     with policy.compute.training(policy.model):
-        found = loop._forward(lessons, shares, sum(lesson.written for lesson in lessons))
+        found = loop.learner._forward(lessons, shares, sum(lesson.written for lesson in lessons))
     return found["loss"], gradients(policy.model)
 
 

@@ -1,0 +1,156 @@
+"""What the RL loop trains: the policy's weights under one optimiser, update by update on an algorithm's lessons.
+
+In a launch of several processes (`components/language/parallel.py`) every one of them has a learner, with a copy of the policy; each
+computes a part of an update's lessons, and since all take the same step their policies stay alike.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from typing import Any
+
+import torch
+
+from components.errors import TrainingError
+from components.language import parallel
+from components.policy.algorithm import Algorithm, Lesson, Written
+from components.policy.forward import packed, scored
+from components.policy.policy import Policy
+from components.training_config import RLConfig
+
+LOGPROB_GAP_LIMIT = 0.05
+"""Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
+_numbers = count()
+
+
+class Learner:
+    """The policy in training. Make it with `Learner.everywhere` where helpers are to take part."""
+
+    def __init__(self, policy: Policy, algorithm: Algorithm, config: RLConfig) -> None:
+        self.policy, self.algorithm, self.config = policy, algorithm, config
+        self.name = f"learner {next(_numbers)}"
+        own: list[dict[str, Any]] = [{"params": list(self.trained().values())}]
+        own += [{"params": algorithm.parameters()}] if algorithm.parameters() else []
+        self.optimiser = torch.optim.AdamW(own, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+
+    @classmethod
+    def everywhere(cls, policy: Policy, algorithm: Algorithm, config: RLConfig) -> Learner:
+        """A learner here, and one of the same in every helper."""
+        learner = cls(policy, algorithm, config)
+        parallel.together(_make, learner.name, policy, algorithm, config, own=(learner,))
+        return learner
+
+    def trained(self) -> dict[str, torch.nn.Parameter]:
+        """The weights of the policy that are trained, by name."""
+        return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
+
+    def learn(self, lessons: list[Lesson], seed: int, rate: float, *, on_policy: bool) -> dict[str, float]:
+        """`updates` optimiser steps a pass over the lessons at the learning rate `rate`; their figures.
+
+        Args: on_policy: what played is what is trained, so sampler and trainer must say the same before the first step.
+
+        Raises:
+            TrainingError: a loss that is not finite, or sampler and trainer differ.
+        """
+        return parallel.together(_learn, self.name, lessons, seed, rate, on_policy, own=(self,))
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Every learner goes on from `state`."""
+        parallel.together(_restore, self.name, state, own=(self,))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimiser, and what the algorithm carries on."""
+        weights = {name: weight.detach() for name, weight in self.trained().items()}
+        return {"policy": weights, "optimiser": self.optimiser.state_dict(), "algorithm": self.algorithm.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        with torch.no_grad():
+            for name, weight in self.trained().items():
+                weight.copy_(state["policy"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.algorithm.load_state_dict(state["algorithm"])
+
+    def update(self, lessons: list[Lesson], seed: int, rate: float, on_policy: bool) -> dict[str, float]:
+        """This process's part of `learn`: the mean figures of the steps, but the gap before the first."""
+        steps: list[dict[str, float]] = []
+        scales = [1.0, self.config.ppo.value_rate / self.config.learning_rate]
+        for settings, scale in zip(self.optimiser.param_groups, scales, strict=False):
+            settings["lr"] = rate * scale
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(self.config.epochs):
+            order = torch.randperm(len(lessons), generator=generator).tolist()
+            size = math.ceil(len(order) / self.config.updates)
+            for start in range(0, len(order), size):
+                found = self._step([lessons[i] for i in order[start : start + size]])
+                if not steps and on_policy:
+                    _check_gap(found["logprob_gap"])
+                steps.append(found)
+        gap = steps[0]["logprob_gap"] if on_policy else math.nan
+        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {"logprob_gap": gap}
+
+    def _step(self, lessons: list[Lesson]) -> dict[str, float]:
+        """One optimiser step and its figures, each summed up from what the forward passes add to its mean."""
+        shares, count = self.algorithm.shares(lessons), sum(lesson.written for lesson in lessons)
+        sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
+        with self.policy.compute.training(self.policy.model):
+            for rows in parallel.share(packed([lesson.length * len(lesson.rollouts) for lesson in lessons], self.config.batch_tokens)):
+                found = self._forward([lessons[i] for i in rows], [shares[i] for i in rows], count)
+                for name, value in found.items():
+                    sums[name] += value
+            sums = dict(zip(sums, parallel.sums(list(sums.values())), strict=True))
+            _check_loss(sums["loss"])
+            weights = [*self.trained().values(), *self.algorithm.parameters()]
+            parallel.sum_gradients(weights)
+            norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
+        return sums | {"gradient_norm": float(norm)}
+
+    def _forward(self, lessons: list[Lesson], shares: list[float], count: int) -> dict[str, float]:
+        """The gradient of some lessons of a step of `count` written tokens, added to the others'; their part of its figures."""
+        device, rollouts = self.policy.model.device, [rollout for lesson in lessons for rollout in lesson.rollouts]
+        scores = scored(
+            self.policy, rollouts, temperature=self.config.temperature, with_entropy=True, with_hidden=self.algorithm.wants_hidden
+        )
+        old = torch.tensor([value for rollout in rollouts for value in rollout.logprobs], device=device)
+        share = torch.tensor([value for lesson, value in zip(lessons, shares, strict=True) for _ in range(lesson.written)], device=device)
+        values = {name: [value for lesson in lessons for value in lesson.targets[name]] for name in lessons[0].targets}
+        targets = {name: torch.tensor(row, device=device) for name, row in values.items()}
+        written = Written(scores.logprobs, old, scores.hidden, targets, share, [rollout.written for rollout in rollouts], count)
+        loss, figures = self.algorithm.loss(written)
+        loss.backward()
+        assert scores.entropies is not None
+        gap, entropy = (scores.logprobs.detach() - old).abs().sum().item(), scores.entropies.detach().sum().item()
+        return figures | {"loss": loss.item(), "logprob_gap": gap / count, "policy_entropy": entropy / count}
+
+
+def _make(name: str, policy: Policy, algorithm: Algorithm, config: RLConfig, own: Learner | None = None) -> None:
+    if own is None:
+        parallel.hold(name, Learner(policy, algorithm, config))
+
+
+def _learn(name: str, lessons: list[Lesson], seed: int, rate: float, on_policy: bool, own: Learner | None = None) -> dict[str, float]:
+    learner: Learner = own or parallel.held(name)
+    return learner.update(lessons, seed, rate, on_policy)
+
+
+def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:
+    learner: Learner = own or parallel.held(name)
+    learner.load_state_dict(state)
+
+
+def _check_gap(gap: float) -> None:
+    """Before the first step of an iteration trainer and sampler are the same policy and must say the same."""
+    if gap > LOGPROB_GAP_LIMIT:
+        raise TrainingError(
+            f"Sampler and trainer differ by {gap:.3g} nats a token on the same policy.",
+            f"Expected at most {LOGPROB_GAP_LIMIT}.",
+            "The engine does not compute what the model computes: report the backbone's architecture.",
+        )
+
+
+def _check_loss(loss: float) -> None:
+    if not math.isfinite(loss):
+        raise TrainingError(f"The policy loss is {loss}.", "Expected a finite number.", "Lower the stage's learning_rate.")
