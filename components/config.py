@@ -128,7 +128,10 @@ class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
     path: str = Field("", description="Directory with the causal LM that it starts from, in safetensors; empty: the policy's backbone.")
-    epochs: float = Field(1.0, gt=0, description="Passes over the offline transitions.")
+    epochs: float = Field(1.0, gt=0, description="Passes over the offline episodes; less than 1: that share of them.")
+    near_miss_weight: float = Field(
+        2.0, gt=0, description="How many times as often an episode of near misses is learnt from as another; 1: all alike (our choice)."
+    )
     behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
         default_factory=list, description="Whose offline episodes it learns from and retrieves (ablation); empty: everybody's."
     )
@@ -164,6 +167,8 @@ class ExperienceModelConfig(Section):
     def _no_dead_options(self) -> ExperienceModelConfig:
         if not self.history:
             self._refuse_dead(["recall"], "history: false", "history: true")
+        if self.behaviours and "near_miss" not in self.behaviours:
+            self._refuse_dead(["near_miss_weight"], f"behaviours: {self.behaviours}", "near_miss among behaviours")
         if not self.reasoning:
             self._refuse_dead(["teacher"], "reasoning: false", "reasoning: true")
         if self.teacher == "programmatic":

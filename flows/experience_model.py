@@ -15,7 +15,16 @@ from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
 from components.evaluation.judgements import write_judgements
 from components.evaluation.retrieval import recall_metrics
-from components.experience.dataset import chosen, of_families, premise_examples, transition_examples, variation_examples, with_premises
+from components.experience.dataset import (
+    chosen,
+    drawn,
+    drawn_episodes,
+    of_families,
+    premise_examples,
+    transition_examples,
+    variation_examples,
+    with_premises,
+)
 from components.experience.encoders import encoder_identity
 from components.experience.experience_model import ExperienceModel, note_form
 from components.experience.fidelity import measure
@@ -123,19 +132,19 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
     taught, teaching = teach(config, run.root, work, vocabulary, episodes)
-    if config.experience_model.premise:
-        taught = with_premises(taught, adapter, config.seed, taught=config.experience_model.teacher == "programmatic")
-    examples = transition_examples(vocabulary, taught, buffer, config.experience_model)
-    examples += premise_examples(vocabulary, episodes, adapter) if config.experience_model.premise else []
+    settings, seed = config.experience_model, config.seed
+    taught = drawn_episodes(taught, settings, seed)
+    if settings.premise:
+        taught = with_premises(taught, adapter, seed, taught=settings.teacher == "programmatic")
+    beside = premise_examples(vocabulary, episodes, adapter) if settings.premise else []
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
-    examples += variation_examples(vocabulary, tasks, adapter.feasible, config.seed)
-    model = add_lora(backbone, config.experience_model.lora, added=vocabulary.added, seed=config.seed)
-    settings = config.experience_model
+    beside += variation_examples(vocabulary, tasks, adapter.feasible, seed)
+    examples = transition_examples(vocabulary, taught, buffer, settings) + drawn(beside, settings.epochs, seed)
+    model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(
-            model, examples, epochs=settings.epochs, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens,
-            seed=config.seed, optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt",
-            on_step=telling(settings.epochs * sum(map(len, examples))), compute=run.compute,
+            model, examples, epochs=1, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=seed,
+            optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt", on_step=telling(sum(map(len, examples))), compute=run.compute,
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
     note_form(work / "model", settings)

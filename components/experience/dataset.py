@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from components.config import ExperienceModelConfig
 from components.environments.protocol import Adapter
@@ -14,6 +15,8 @@ from components.experience.replay_buffer import ReplayBuffer
 from components.language.examples import Example
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Trajectory
+
+Item = TypeVar("Item")
 
 
 def of_families(episodes: Sequence[Trajectory], families: Sequence[str]) -> list[Trajectory]:
@@ -52,6 +55,22 @@ def _up_to(episodes: Sequence[Trajectory], tasks: Sequence[str], most: int) -> l
             break
         inside.add(task)
     return [episode for episode in episodes if episode.task.id in inside]
+
+
+def drawn(items: Sequence[Item], passes: float, seed: int) -> list[Item]:
+    """`passes` times as many of `items` as there are: each as often as every other, or once more; which ones, `seed` decides."""
+    rng, found, count = random.Random(seed), list[Item](), round(passes * len(items))
+    while len(found) < count:
+        found += rng.sample(items, min(len(items), count - len(found)))
+    return found
+
+
+def drawn_episodes(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int) -> list[Trajectory]:
+    """The episodes of a training run: `epochs` times as many as there are, those of near misses `near_miss_weight` times as often."""
+    near = [e for e in episodes if e.steps[0].behaviour == "near_miss"]
+    others = [e for e in episodes if e.steps[0].behaviour != "near_miss"]
+    passes = config.epochs * len(episodes) / (config.near_miss_weight * len(near) + len(others))
+    return drawn(near, config.near_miss_weight * passes, seed) + drawn(others, passes, seed)
 
 
 def transition_examples(

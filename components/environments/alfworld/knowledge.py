@@ -248,9 +248,9 @@ class _Needs:
 
     def _use(self, thing: str) -> list[Need]:
         lamp = kind(thing) in ("desklamp", "floorlamp")
-        where = self.known.lamps.get(thing, "")
-        evidence = f"{thing} {where or 'unseen'} want {self.known.place or 'nowhere'}"
-        return [Need(lamp, "a switch", "no switch"), Need(bool(where) and where == self.known.place, "here", "not here", evidence)]
+        here = self.known.contents.get(self.known.place, set())
+        evidence = f"{self.known.recounted(self.known.place)} want {thing}"
+        return [Need(lamp, "a switch", "no switch"), Need(thing in here, "here", "not here", evidence)]
 
     def _examine(self, what: str) -> list[Need]:
         # The engine shows a place or what is held; what lies in a place it refuses to show.

@@ -14,7 +14,8 @@ the open: the last listing, what left, what came, and the result. All comparison
     at desk 1, hold hot mug 2. hand full. fails
     at cabinet 3, hold nothing. hand free, cabinet 3 want cabinet 3: yes, open, cup 1 pan 2, less cup 1, now pan 2 want cup 1: no. fails
     at bed 3, hold mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want pen: no. not done
-    at desk 1, hold book 2. a switch, desklamp 1 desk 1 want desk 1: yes. works. book want book: yes, desk 1 want desk 1: yes. done
+    at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. hot want cool: no. not done
+    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. book want book: yes, desk 1 want desk 1: yes. done
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def _pairs_of_move(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
     thing, _, place = action.removeprefix("move ").partition(" to ")
     pairs = [_Pair(kind(thing), goal.target)]
     if goal.verb:
-        treated = RESULT[goal.verb] in after.treated.get(thing, set())
-        pairs.append(_Pair(RESULT[goal.verb] if treated else "plain", RESULT[goal.verb]))
+        wanted, treated = RESULT[goal.verb], after.treated.get(thing, set())
+        pairs.append(_Pair(wanted if wanted in treated else " ".join(sorted(treated)) or "plain", wanted))
     if goal.family == "pick_two_obj_and_place":
         alike = [other for other in after.inside(place) if kind(other) == kind(thing)]
         evidence = f"there {after.recounted(place)}, so {' '.join(alike)}, "
