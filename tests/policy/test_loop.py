@@ -156,7 +156,12 @@ def test_what_went_worse_than_its_group_counts_as_little_as_configured():
         world = Rewarding(lambda row, action: row in (0, 4), length=2)
         loop = make_loop(world, iterations=1, normalise=False, negative_weight=weight, idle_penalty=penalty)
         seen = []
-        loop.learner.learn = lambda lessons, seed, rate, on_policy: seen.extend(advantages_of(lessons)) or dict.fromkeys(("loss", "logprob_gap"), 0.0)
+
+        def learn(lessons, seed, rate, on_policy):
+            seen.extend(advantages_of(lessons))
+            return {"loss": 0.0, "logprob_gap": 0.0}
+
+        loop.learner.learn = learn
         loop.run()
         return sorted((round(min(values), 3), round(max(values), 3)) for values in seen)
 
@@ -173,7 +178,7 @@ def test_groups_without_variance_are_left_out():
     loop = make_loop(Rewarding(first_group), iterations=1)
     seen = []
     update = loop.learner.learn
-    loop.learner.learn = lambda lessons, *rest, **named: seen.append((len(lessons), advantages_of(lessons))) or update(lessons, *rest, **named)
+    loop.learner.learn = lambda found, *rest, **named: seen.append((len(found), advantages_of(found))) or update(found, *rest, **named)
     state = loop.run()
     assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
     assert state.series["zero_variance_groups"] == [0.5]

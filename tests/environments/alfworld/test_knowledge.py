@@ -121,7 +121,7 @@ def test_going_to_a_lamp_that_shines_may_be_the_last_step(world):
         said.append(reason(episode, action, answer.state, answer.reward).partition(". ")[2])
         made = Transition("t", "e", len(said), "", action, answer.state, answer.reward, answer.done)
         episode = Trajectory(body, (*episode.steps, made))
-    assert said[1] == "a switch, desklamp 1 desk 1 want desk 1: yes. works. nothing want book: no. not done"
+    assert said[1] == "a switch, desklamp 1 want desklamp 1: yes. works. nothing want book: no. not done"
     taken = "works. book want book: yes, desk 1 want bed 1: no. not done"
     assert said[3] == "hand free, bed 1 want bed 1: yes, book 1 want book 1: yes. " + taken
     went = "bed 1 desk 1 dresser 1 want {0} 1: yes, {1} 1 want {0} 1: no. works, "
