@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from builders import VOCABULARY, make_episode, make_task
 
 from components.config import ExperienceModelConfig
 from components.errors import DataError
-from components.experience.dataset import chosen, of_families, premise_examples, with_premises
+from components.experience.dataset import chosen, drawn, drawn_episodes, of_families, premise_examples, with_premises
 from components.records import Trajectory
 
 
@@ -42,6 +45,23 @@ def test_a_smaller_set_is_part_of_every_larger_one_and_has_whole_tasks():
     assert all(sum(e.task.id == name for e in found) == 2 for found, ids in zip(sets, names, strict=True) for name in ids)
     other = chosen(episodes(), ExperienceModelConfig(transitions=13), 4)
     assert {e.task.id for e in other} != names[0]
+
+
+def test_each_is_drawn_as_often_as_every_other_or_once_more():
+    assert drawn([], 2.0, 0) == [] and drawn("abc", 0.1, 0) == []
+    for passes in (0.5, 1.0, 2.3):
+        counts = Counter(drawn(range(20), passes, 1))
+        assert counts.total() == round(20 * passes) and max(counts.values()) - min(counts[n] for n in range(20)) <= 1
+    assert drawn(range(20), 0.5, 1) == drawn(range(20), 0.5, 1) != drawn(range(20), 0.5, 2)
+
+
+def test_near_misses_are_drawn_as_often_as_their_weight_says_and_the_whole_stays_as_long():
+    near = [replace(e, steps=tuple(replace(s, behaviour="near_miss") for s in e.steps)) for e in episodes()]
+    for weight, expected in ((2.0, (40 / 3, 20 / 3)), (1.0, (10, 10)), (6.0, (120 / 7, 20 / 7))):
+        found = drawn_episodes(near + episodes(), ExperienceModelConfig(epochs=0.5, near_miss_weight=weight), 0)
+        count = sum(e.steps[0].behaviour == "near_miss" for e in found)
+        assert (count, len(found) - count) == tuple(map(round, expected))
+    assert len(drawn_episodes(episodes(), ExperienceModelConfig(epochs=0.5), 0)) == 10  # there are none: half of all
 
 
 def test_nothing_left_is_said():
