@@ -44,18 +44,23 @@ class Optimizers:
             part.load_state_dict(state)
 
 
-def make_optimizers(model: Module, name: OptimizerName, learning_rate: float) -> Optimizers:
-    """Optimisers of the trainable weights of `model`; with "muon" the 2-D weights of its blocks go to Muon."""
-    decay = WEIGHT_DECAY[name]
+def make_optimizers(
+    model: Module, name: OptimizerName, learning_rate: float, *, betas: tuple[float, float] = BETAS, weight_decay: float | None = None
+) -> Optimizers:
+    """Optimisers of the trainable weights of `model`; with "muon" the 2-D weights of its blocks go to Muon.
+
+    Args: betas: AdamW's; weight_decay: that of WEIGHT_DECAY if None.
+    """
+    decay = WEIGHT_DECAY[name] if weight_decay is None else weight_decay
     trained = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
     if name == "adamw":
-        return Optimizers([_adamw((weight for _, weight in trained), learning_rate, decay)])
+        return Optimizers([_adamw((weight for _, weight in trained), learning_rate, betas, decay)])
     matrices = [weight for key, weight in trained if weight.ndim == 2 and ".layers." in f".{key}"]
     chosen = {id(weight) for weight in matrices}
     rest = [weight for _, weight in trained if id(weight) not in chosen]
     muon = [Muon(matrices, lr=learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")] if matrices else []
-    return Optimizers([*muon, *([_adamw(rest, learning_rate, decay)] if rest else [])])
+    return Optimizers([*muon, *([_adamw(rest, learning_rate, betas, decay)] if rest else [])])
 
 
-def _adamw(weights: Iterable[Parameter], learning_rate: float, decay: float) -> torch.optim.Optimizer:
-    return AdamW(list(weights), lr=learning_rate, betas=BETAS, weight_decay=decay, fused=True)
+def _adamw(weights: Iterable[Parameter], learning_rate: float, betas: tuple[float, float], decay: float) -> torch.optim.Optimizer:
+    return AdamW(list(weights), lr=learning_rate, betas=betas, weight_decay=decay, fused=True)

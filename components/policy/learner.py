@@ -14,6 +14,7 @@ import torch
 
 from components.errors import TrainingError
 from components.language import parallel
+from components.language.optimizers import Optimizers, make_optimizers
 from components.policy.algorithm import Algorithm, Lesson, Written
 from components.policy.forward import packed, scored
 from components.policy.policy import Policy
@@ -21,6 +22,7 @@ from components.training_config import RLConfig
 
 LOGPROB_GAP_LIMIT = 0.05
 """Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
+BETAS = (0.9, 0.95)
 _numbers = count()
 
 
@@ -30,9 +32,10 @@ class Learner:
     def __init__(self, policy: Policy, algorithm: Algorithm, config: RLConfig) -> None:
         self.policy, self.algorithm, self.config = policy, algorithm, config
         self.name = f"learner {next(_numbers)}"
-        own: list[dict[str, Any]] = [{"params": list(self.trained().values())}]
-        own += [{"params": algorithm.parameters()}] if algorithm.parameters() else []
-        self.optimiser = torch.optim.AdamW(own, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimizers = make_optimizers(policy.model, config.optimizer, config.learning_rate, betas=BETAS, weight_decay=0.0)
+        # The algorithm's own weights, PPO's value head, have a rate of their own.
+        own = algorithm.parameters()
+        self.beside = Optimizers([torch.optim.AdamW(own, betas=BETAS, weight_decay=0.0)] if own else [])
 
     @classmethod
     def everywhere(cls, policy: Policy, algorithm: Algorithm, config: RLConfig) -> Learner:
@@ -62,35 +65,34 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimiser, and what the algorithm carries on."""
         weights = {name: weight.detach() for name, weight in self.trained().items()}
-        return {"policy": weights, "optimiser": self.optimiser.state_dict(), "algorithm": self.algorithm.state_dict()}
+        states = {"optimizers": self.optimizers.state_dict(), "beside": self.beside.state_dict()}
+        return {"policy": weights, **states, "algorithm": self.algorithm.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         with torch.no_grad():
             for name, weight in self.trained().items():
                 weight.copy_(state["policy"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.optimizers.load_state_dict(state["optimizers"])
+        self.beside.load_state_dict(state["beside"])
         self.algorithm.load_state_dict(state["algorithm"])
 
     def update(self, lessons: list[Lesson], seed: int, rate: float, on_policy: bool) -> dict[str, float]:
         """This process's part of `learn`: the mean figures of the steps, but the gap before the first."""
         steps: list[dict[str, float]] = []
-        scales = [1.0, self.config.ppo.value_rate / self.config.learning_rate]
-        for settings, scale in zip(self.optimiser.param_groups, scales, strict=False):
-            settings["lr"] = rate * scale
         generator = torch.Generator().manual_seed(seed)
         for _ in range(self.config.epochs):
             order = torch.randperm(len(lessons), generator=generator).tolist()
             size = math.ceil(len(order) / self.config.updates)
             for start in range(0, len(order), size):
-                found = self._step([lessons[i] for i in order[start : start + size]])
+                found = self._step([lessons[i] for i in order[start : start + size]], rate)
                 if not steps and on_policy:
                     _check_gap(found["logprob_gap"])
                 steps.append(found)
         gap = steps[0]["logprob_gap"] if on_policy else math.nan
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {"logprob_gap": gap}
 
-    def _step(self, lessons: list[Lesson]) -> dict[str, float]:
+    def _step(self, lessons: list[Lesson], rate: float) -> dict[str, float]:
         """One optimiser step and its figures, each summed up from what the forward passes add to its mean."""
         shares, count = self.algorithm.shares(lessons), sum(lesson.written for lesson in lessons)
         sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
@@ -104,8 +106,8 @@ class Learner:
             weights = [*self.trained().values(), *self.algorithm.parameters()]
             parallel.sum_gradients(weights)
             norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            self.optimiser.step()
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimizers.step(rate)
+            self.beside.step(rate * self.config.ppo.value_rate / self.config.learning_rate)
         return sums | {"gradient_norm": float(norm)}
 
     def _forward(self, lessons: list[Lesson], shares: list[float], count: int) -> dict[str, float]:

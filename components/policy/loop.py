@@ -271,7 +271,7 @@ class Loop:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self.learner.restore({name: state[name] for name in ("policy", "optimiser", "algorithm")})
+        self.learner.restore({name: state[name] for name in ("policy", "optimizers", "beside", "algorithm")})
         self.tasks.load_state_dict(state["tasks"])
         self.state = LoopState(**state["state"])
 

@@ -214,7 +214,7 @@ def test_the_rate_falls_towards_zero_or_stays():
     for schedule, wanted in (("linear", [4e-3, 2e-3, 1e-3]), ("constant", [4e-3, 4e-3, 4e-3])):
         loop = make_loop(Rewarding(even_rows), iterations=4, learning_rate=4e-3, schedule=schedule)
         rates = {}
-        settings = loop.learner.optimiser.param_groups[0]
+        settings = loop.learner.optimizers.parts[0].param_groups[0]
         loop.run(on_iteration=lambda number, _, settings=settings, rates=rates: rates.update({number: settings["lr"]}))
         assert [rates[1], rates[3], rates[4]] == pytest.approx(wanted)
 
