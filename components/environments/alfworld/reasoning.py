@@ -14,8 +14,11 @@ the open: the last listing, what left, what came, and the result. All comparison
     at desk 1, hold hot mug 2. hand full. fails
     at cabinet 3, hold nothing. hand free, cabinet 3 want cabinet 3: yes, open, cup 1 pan 2, less cup 1, now pan 2 want cup 1: no. fails
     at bed 3, hold mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want pen: no. not done
+    at safe 1, hold cd 2. cd 2 want cd 2: yes, safe 1 want safe 1: yes, open, cd in safe belongs. works. cd want cd: yes, there cd 1 pen 1,
+        cd pen want cd: yes, safe want safe: yes. done
     at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. hot want cool: no. not done
-    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. book want book: yes, desk 1 want desk 1: yes. done
+    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. book want book: yes, Turned on
+        desklamp 1 at desk 1 want desk 1: yes. done
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     after = learn(trajectory)
     after.see(next_state)
     text = f"{facts}works{_novelty(known, goal, action, seen, trajectory.premise)}{_result(after, action)}"
-    check = _check(goal, action, after) if goal else ""
+    check = _check(goal, action, known, after) if goal else ""
     return f"{text}. {check}. {'done' if reward > 0.5 else 'not done'}" if check else text
 
 
@@ -77,37 +80,43 @@ def _result(after: Knowledge, action: str) -> str:
     return f", now {' '.join(sorted(treated))} {after.holding}" if treated else ""
 
 
-def _check(goal: Goal, action: str, after: Knowledge) -> str:
+def _check(goal: Goal, action: str, known: Knowledge, after: Knowledge) -> str:
     """What was got beside what is wanted, for actions that may reach the goal; else ""."""
-    pairs = _pairs_of_look(goal, action, after) if goal.lamp else _pairs_of_move(goal, action, after)
-    differing = next((place for place, pair in enumerate(pairs) if pair.got != pair.wanted), len(pairs))
-    return ", ".join(f"{p.evidence}{p.got} want {p.wanted}: {'yes' if p.got == p.wanted else 'no'}" for p in pairs[: differing + 1])
+    pairs = _pairs_of_look(goal, action, after) if goal.lamp else _pairs_of_move(goal, action, known)
+    differing = next((place for place, pair in enumerate(pairs) if not pair.holds), len(pairs))
+    return ", ".join(f"{p.evidence}{p.got} want {p.wanted}: {'yes' if p.holds else 'no'}" for p in pairs[: differing + 1])
 
 
 class _Pair(NamedTuple):
+    """What was got, a word or several, and the one that is wanted; `evidence` stands before them."""
+
     got: str
     wanted: str
     evidence: str = ""
 
+    @property
+    def holds(self) -> bool:
+        return self.wanted == self.got or self.wanted in self.got.split(" ")
 
-def _pairs_of_move(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
+
+def _pairs_of_move(goal: Goal, action: str, known: Knowledge) -> list[_Pair]:
+    """What is laid down, what it is like, what of its kind lies there already if two are wanted, and where."""
     if not action.startswith("move "):
         return []
     thing, _, place = action.removeprefix("move ").partition(" to ")
     pairs = [_Pair(kind(thing), goal.target)]
     if goal.verb:
-        wanted, treated = RESULT[goal.verb], after.treated.get(thing, set())
-        pairs.append(_Pair(wanted if wanted in treated else " ".join(sorted(treated)) or "plain", wanted))
+        pairs.append(_Pair(" ".join(sorted(known.treated.get(thing, ()))) or "plain", RESULT[goal.verb]))
     if goal.family == "pick_two_obj_and_place":
-        alike = [other for other in after.inside(place) if kind(other) == kind(thing)]
-        evidence = f"there {after.recounted(place)}, so {' '.join(alike)}, "
-        pairs.append(_Pair("two" if len(alike) > 1 else "one", "two", evidence))
+        there = " ".join(dict.fromkeys(kind(other) for other in known.inside(place))) or "nothing"
+        pairs.append(_Pair(there, goal.target, f"there {known.recounted(place)}, "))
     return [*pairs, _Pair(kind(place), goal.parent)]
 
 
 def _pairs_of_look(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
-    """What is held, and whether the lamp that was turned on stands here."""
+    """What is held, and whether the lamp that was turned on stands here; told in the words in which a state told it."""
     if action.split(" ")[0] not in ("use", "take", "go"):
         return []
-    lit = next((after.lamps[lamp] for lamp in sorted(after.lit) if lamp in after.lamps and kind(lamp) == goal.lamp), "unlit")
-    return [_Pair(kind(after.holding) if after.holding else "nothing", goal.target), _Pair(lit, after.place)]
+    lit = next((lamp for lamp in sorted(after.lit) if lamp in after.lamps and kind(lamp) == goal.lamp), "")
+    shining = _Pair(after.lamps[lit], after.place, f"Turned on {lit} at ") if lit else _Pair("nothing", after.place, "Turned on ")
+    return [_Pair(kind(after.holding) if after.holding else "nothing", goal.target), shining]
