@@ -19,6 +19,7 @@ from prefect import get_run_logger, runtime
 
 from components.config import Config, dump_config
 from components.evaluation.intervals import Estimate, exact
+from components.language import parallel
 from components.language.compute import Compute, compute_of
 from components.tracking.environment import collect_environment
 from components.tracking.hashes import file_hash, with_imports
@@ -172,7 +173,10 @@ class Workspace:
     def computing(self, *, training: bool = False) -> dict[str, Any]:
         """What of the hardware and its arithmetic changes a stage's numbers: each device rounds in its own way."""
         values: dict[str, Any] = {"device": self.compute.device, "precision": self.compute.precision}
-        return values | ({"gradient_checkpointing": self.compute.gradient_checkpointing} if training else {})
+        if not training:
+            return values
+        together = {"training_processes": parallel.size()} if parallel.size() > 1 else {}
+        return values | together | {"gradient_checkpointing": self.compute.gradient_checkpointing}
 
     def slice(self, *sections: str) -> dict[str, Any]:
         """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
