@@ -16,9 +16,9 @@ the open: the last listing, what left, what came, and the result. All comparison
     at bed 3, hold mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want pen: no. not done
     at safe 1, hold cd 2. cd 2 want cd 2: yes, safe 1 want safe 1: yes, open, cd in safe belongs. works. cd want cd: yes, there cd 1 pen 1,
         cd pen want cd: yes, safe want safe: yes. done
-    at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. hot want cool: no. not done
-    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. book want book: yes, Turned on
-        desklamp 1 at desk 1 want desk 1: yes. done
+    at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want mug: yes, hot want cool: no.
+        not done
+    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. book want book: yes, desklamp want desklamp: yes. done
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _pairs_of_move(goal: Goal, action: str, known: Knowledge) -> list[_Pair]:
     thing, _, place = action.removeprefix("move ").partition(" to ")
     pairs = [_Pair(kind(thing), goal.target)]
     if goal.verb:
-        pairs.append(_Pair(" ".join(sorted(known.treated.get(thing, ()))) or "plain", RESULT[goal.verb]))
+        wanted, treated = RESULT[goal.verb], known.treated.get(thing, set())
+        pairs.append(_Pair(wanted if wanted in treated else " ".join(sorted(treated)) or "plain", wanted))
     if goal.family == "pick_two_obj_and_place":
         there = " ".join(dict.fromkeys(kind(other) for other in known.inside(place))) or "nothing"
         pairs.append(_Pair(there, goal.target, f"there {known.recounted(place)}, "))
@@ -114,9 +115,12 @@ def _pairs_of_move(goal: Goal, action: str, known: Knowledge) -> list[_Pair]:
 
 
 def _pairs_of_look(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
-    """What is held, and whether the lamp that was turned on stands here; told in the words in which a state told it."""
-    if action.split(" ")[0] not in ("use", "take", "go"):
+    """What is held, and the lamp that is turned on now; or whether one that was stands here, in the words of the state that told it."""
+    verb, _, lamp = action.partition(" ")
+    if verb not in ("use", "take", "go"):
         return []
+    held = _Pair(kind(after.holding) if after.holding else "nothing", goal.target)
+    if verb == "use":
+        return [held, _Pair(kind(lamp), goal.lamp)]
     lit = next((lamp for lamp in sorted(after.lit) if lamp in after.lamps and kind(lamp) == goal.lamp), "")
-    shining = _Pair(after.lamps[lit], after.place, f"Turned on {lit} at ") if lit else _Pair("nothing", after.place, "Turned on ")
-    return [_Pair(kind(after.holding) if after.holding else "nothing", goal.target), shining]
+    return [held, _Pair(after.lamps[lit], after.place, f"Turned on {lit} at ") if lit else _Pair("nothing", after.place, "Turned on ")]
