@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from components.errors import ConfigError, DreamGymError
+
+if TYPE_CHECKING:
+    import torch
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -67,6 +68,8 @@ def sum_gradients(weights: Iterable[torch.nn.Parameter]) -> None:
     """Give every process the sum of all processes' gradients."""
     if size() == 1:
         return
+    import torch
+
     weights = list(weights)
     grads = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
     summed = _accelerator().reduce(torch.cat([grad.flatten() for grad in grads]), "sum")
@@ -78,6 +81,8 @@ def sums(values: Sequence[float]) -> list[float]:
     """The sums over all processes, one for each of `values`."""
     if size() == 1:
         return list(values)
+    import torch
+
     accelerator = _accelerator()
     found: list[float] = accelerator.reduce(torch.tensor(values, dtype=torch.float64, device=accelerator.device), "sum").tolist()
     return found

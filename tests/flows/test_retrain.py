@@ -187,7 +187,7 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone, first):
     assert all(len(cell["games"]) == 6 and cell["run_id"] and cell["commit"] for cell in found.values())
     metrics = json.loads(table.read_text())
     assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6 and "difference/p_value" in metrics["dream-ppo"]
-    assert {path.name for path in figures.iterdir()} == {"study-interactions.png", "study-curves.png", "study-cost.png"}
+    assert {path.name for path in figures.iterdir()} == {f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum")}
 
     written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
     code, output, _ = study("clone,grpo-real,dream-grpo")
