@@ -58,8 +58,8 @@ def _up_to(episodes: Sequence[Trajectory], tasks: Sequence[str], most: int) -> l
 
 
 def drawn(items: Sequence[Item], passes: float, seed: int) -> list[Item]:
-    """`passes` times as many of `items` as there are: each as often as every other, or once more; which ones, `seed` decides."""
-    rng, found, count = random.Random(seed), list[Item](), round(passes * len(items))
+    """`passes` times as many of `items` as there are, at least one: each as often as every other, or once more; `seed` decides which."""
+    rng, found, count = random.Random(seed), list[Item](), max(1, round(passes * len(items))) if items else 0
     while len(found) < count:
         found += rng.sample(items, min(len(items), count - len(found)))
     return found

@@ -73,11 +73,6 @@ class Batch:
     segments: Tensor
     tree: TreeLayout | None
 
-    @property
-    def tokens(self) -> int:
-        """Tokens without the padding."""
-        return int(self.real.sum())
-
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
         return Batch(

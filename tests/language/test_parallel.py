@@ -66,7 +66,7 @@ def train(place: Path):
     try:
         supervised_finetune(make_model(), EXAMPLES, **SETTINGS | {"learning_rate": 1e30})
     except TrainingError as error:
-        told["error"] = error.found[:15]
+        told["error"] = error.found
     torch.save([[weight.detach() for weight in model.parameters()] for model in weights], place / "weights.pt")
     (place / "told.json").write_text(json.dumps(told))
 
@@ -83,7 +83,7 @@ def test_two_processes_come_to_the_weights_of_one(tmp_path):
     done = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     one, two = (json.loads((place / "told.json").read_text()) for place in places)
-    assert one["error"] == two["error"] == "The loss is nan" or one["error"] == two["error"]
+    assert one["error"] == two["error"]
     for name in ("losses", "resumed", "grpo", "ppo", "lora"):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
     for mine, other in zip(*(torch.load(place / "weights.pt") for place in places), strict=True):
