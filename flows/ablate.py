@@ -2,14 +2,13 @@
 
     dreamgym ablate fidelity --seeds 0,1,2 --json docs/results/fidelity.json
 
-A cell is one variant with one seed: an MLflow run with its manifest, made of stages that are kept, so that a study that was
-interrupted goes on where it was, and a cell that is finished is read back in seconds.
+A cell is one variant with one seed: an MLflow run with its manifest, made of stages that are kept, so that an ablation that was
+interrupted goes on where it was. With `--cells` a finished cell is two small files, and the ablation goes on on any machine that has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,14 @@ from components.evaluation.ablation import FULL, differences, pooled, variants, 
 from components.evaluation.ablation_figure import FORMATS, draw_ablation, draw_data_curve
 from components.evaluation.intervals import Estimate
 from components.evaluation.judgements import read_judgements
-from components.evaluation.open_loop import Rehearsal, read_rehearsals
-from components.experience.fidelity import Judgement
+from components.evaluation.open_loop import read_rehearsals
 from components.tracking.atomic import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_transitions
+from flows.ablation_cells import Cell, read_cell, write_cell
 from flows.experience_model import fine_tune_experience_model
 from flows.fidelity import examine, examine_dream
+from flows.study_cells import cell_key
 from flows.validate import validate_data
 from flows.workspace import Workspace
 
@@ -35,26 +35,32 @@ BORROWED = ("clone", "synthetic_rl", "policy_episodes")
 """Stages that every variant of a seed takes from the full model: the policies, and what they did in reality."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What one variant with one seed was measured to be."""
-
-    judgements: list[Judgement]
-    rehearsals: list[Rehearsal]
-
-
 @flow(name="ablate-fidelity", validate_parameters=False)
 def ablate_fidelity(
-    config: Config, root: Path, seeds: Sequence[int], wanted: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    config: Config,
+    root: Path,
+    seeds: Sequence[int],
+    wanted: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    directory: Path | None = None,
 ) -> dict[str, dict[str, Estimate]]:
-    """Metrics of each variant (name -> changes of the config) over all seeds, and its paired differences from the full model."""
+    """Metrics of each variant (name -> changes of the config) over all seeds, and its paired differences from the full model.
+
+    Cells that are in `directory` are read back, the others made and written there; without one every cell is read from its run's stages.
+    """
     cells: dict[str, list[Cell]] = {name: [] for name in wanted}
     for seed in seeds:
-        full = examine(varied(config, {}, seed), root)
+        full: list[Workspace] = []
         for name, changes in wanted.items():
-            get_run_logger().info("%s, seed %d", name, seed)
-            run = full if name == FULL else _variant(varied(config, changes, seed), root, full, name)
-            cells[name].append(_cell(run))
+            own = varied(config, changes, seed)
+            key = cell_key(own, name, root)
+            found = read_cell(directory, f"{name}-{seed}", key) if directory else None
+            get_run_logger().info("%s, seed %d%s", name, seed, ", already there" if found else "")
+            if found is None:
+                full = full or [examine(varied(config, {}, seed), root)]
+                found = _cell(full[0] if name == FULL else _variant(own, root, full[0], name), key)
+                if directory:
+                    write_cell(directory, f"{name}-{seed}", found)
+            cells[name].append(found)
     return summarise(cells)
 
 
@@ -118,9 +124,10 @@ def _variant(config: Config, root: Path, full: Workspace, name: str) -> Workspac
     return run
 
 
-def _cell(run: Workspace) -> Cell:
-    outputs = run.results["fidelity"].outputs
-    return Cell(read_judgements(outputs["judgements"]), read_rehearsals(outputs["rehearsals"]))
+def _cell(run: Workspace, key: str) -> Cell:
+    outputs, manifest = run.results["fidelity"].outputs, run.manifest
+    judgements, rehearsals = read_judgements(outputs["judgements"]), read_rehearsals(outputs["rehearsals"])
+    return Cell(key, manifest.run_id, manifest.environment.git.commit, judgements, rehearsals)
 
 
 def summarise(cells: dict[str, list[Cell]]) -> dict[str, dict[str, Estimate]]:

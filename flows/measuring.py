@@ -113,6 +113,7 @@ def ablate(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     variants: Annotated[str, typer.Option(help="Variants, separated by commas; default: all of them.")] = "",
     sizes: Annotated[str, typer.Option(help="Offline transitions of the data-size curve; empty: no curve.")] = "500,2000,5000,10000",
+    cells: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished cells are kept and read back from.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where the metrics go, one object a variant.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Where the figure of the bars goes (.png or .svg).")] = None,
     curve: Annotated[Path | None, typer.Option(help="Where the data-size curve goes (.png or .svg).")] = None,
@@ -122,11 +123,11 @@ def ablate(
 ) -> None:
     """Experience models without history, retrieval, reasoning, with expert data only, and with less data, over several seeds.
 
-    Finished cells are kept: an interrupted study goes on where it was.
+    Finished stages are kept: an interrupted ablation goes on where it was; with --cells on another machine too.
 
     Examples:
 
-        dreamgym ablate fidelity --config configs/cpu.yaml --json docs/results/fidelity.json --figure docs/fidelity.png
+        dreamgym ablate fidelity --config configs/cpu.yaml --cells docs/results/fidelity --json docs/results/fidelity.json
 
         dreamgym ablate fidelity --seeds 0 --variants full,no-reasoning --sizes ""
     """
@@ -138,7 +139,7 @@ def ablate(
         check_figures(figure, curve)
         numbers = _numbers(seeds, "--seeds")
         quiet(debug)
-        found = ablate_fidelity(settings, place, numbers, wanted)
+        found = ablate_fidelity(settings, place, numbers, wanted, place / cells if cells else None)
         from flows.summary import print_ablation
 
         print_ablation(out, found)

@@ -18,20 +18,18 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from components.config import Config, dump_config
+from components.config import Config
 from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell
 from components.evaluation.study_figures import draw_study
 from components.tracking.atomic import write_json
-from components.tracking.hashes import text_hash
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
-from components.trajectories.snapshots import data_hash
 from components.trajectories.store import DataLayout, read_tasks
 from flows.evaluate import evaluate_policy
 from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality, train_in_reality
-from flows.study_cells import read_cell, write_cell
+from flows.study_cells import cell_key, read_cell, write_cell
 from flows.study_methods import BASE, METHODS, configured
 from flows.synthetic_rl import clone_policy, train_in_dream
 from flows.validate import validate_data
@@ -51,12 +49,6 @@ def study(config: Config, root: Path, methods: Sequence[str], seeds: Sequence[in
         log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, ", already there" if found else "")
         cells[name].append(found or _made(own, root, name, key, directory))
     return cells
-
-
-def cell_key(config: Config, name: str, root: Path) -> str:
-    """Names what a cell depends on: its method, its config but for where it is recorded and on how many threads, the data's version."""
-    values = config.model_copy(update={"tracking": type(config.tracking)(), "promotion": type(config.promotion)(), "threads": 1})
-    return text_hash(f"{name}\n{dump_config(values)}\n{data_hash(root)}")[:16]
 
 
 def _made(config: Config, root: Path, name: str, key: str, directory: Path) -> Cell:

@@ -6,9 +6,20 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from components.config import Config, dump_config
 from components.errors import DataError
 from components.evaluation.study import Cell
 from components.tracking.atomic import write_json
+from components.tracking.hashes import text_hash, tree_hash
+from components.trajectories.snapshots import data_hash
+
+
+def cell_key(config: Config, name: str, root: Path) -> str:
+    """Names what a cell depends on: its method, its config but for where it is recorded and on how many threads, the data's version,
+    the content of the models that it starts from."""
+    values = config.model_copy(update={"tracking": type(config.tracking)(), "promotion": type(config.promotion)(), "threads": 1})
+    models = [tree_hash(root / path) for path in (config.backbone.path, config.experience_model.path) if path]
+    return text_hash("\n".join([name, dump_config(values), str(data_hash(root)), *models]))[:16]
 
 
 def write_cell(directory: Path, cell: Cell) -> Path:

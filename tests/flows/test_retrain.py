@@ -141,7 +141,8 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
     files = [clone / name for name in ("fidelity.json", "fidelity.png", "curve.svg")]
     options = ["--seeds=0", "--variants=no-reasoning", "--sizes=500"]
     options += [f"--{name}={file}" for name, file in zip(("json", "figure", "curve"), files, strict=True)]
-    code, output, _ = run(clone, verb=("ablate", "fidelity", *options))
+    cells = clone / "cells"
+    code, output, _ = run(clone, verb=("ablate", "fidelity", f"--cells={cells}", *options))
     assert code == 0, output
     found = json.loads(files[0].read_text())
     assert set(found) == {"full", "no-reasoning", "data-500"}
@@ -151,14 +152,23 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone, first):
     assert "difference/next_state_exact/determined" in found["no-reasoning"] and "difference/fact_recall" not in found["full"]
     assert files[1].stat().st_size > 5000 and files[2].read_text().startswith("<?xml")
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
-    stages = {stage["name"]: stage["reused"] for stage in manifest["stages"]}
-    assert stages == {
+    reused = {stage["name"]: stage["reused"] for stage in manifest["stages"]}
+    assert reused == {
         "validate": True, "experience_model": False, "clone": True, "synthetic_rl": True, "policy_episodes": True, "fidelity": False
     }  # fmt: skip
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
     assert {"bound/value", "fidelity/denied_successes", "fidelity/next_state_exact/untrained"} <= metrics.keys()
     assert metrics["fidelity/open_loop_unanswered"]["n"] == 9  # three policies dream three tasks each
     assert metrics["fidelity/real_success_rate/held_out/untrained"]["n"] == 3
+    # The cells alone, without any stage, come to the same numbers.
+    assert {file.name for file in cells.glob("*.json")} == {f"{name}-0.json" for name in found}
+    assert sum(file.stat().st_size for file in cells.iterdir()) < 200_000
+    stages = clone / ".dreamgym" / "stages"
+    stages.rename(clone / "aside")
+    code, output, _ = run(clone, verb=("ablate", "fidelity", f"--cells={cells}", *options))
+    shutil.rmtree(stages, ignore_errors=True)
+    (clone / "aside").rename(stages)
+    assert code == 0 and json.loads(files[0].read_text()) == found
 
 
 def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone, first):
