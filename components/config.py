@@ -249,6 +249,20 @@ class TrackingConfig(Section):
     dvc_experiment: bool = Field(True, description="Save the workspace as a DVC experiment commit at the end of a run.")
 
 
+class TimeoutConfig(Section):
+    """How many minutes a stage may take: one that hangs ends its run, in place of holding up the schedule for ever."""
+
+    stage: float = Field(1440.0, gt=0, description="Minutes that a stage may take; its checkpoint stays, and the next run goes on from it.")
+    experience_model: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
+    synthetic_rl: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
+    sim_to_real: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
+    real_rl: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
+
+    def seconds(self, stage: str) -> float:
+        """What the stage may take."""
+        return 60 * (getattr(self, stage, None) or self.stage)
+
+
 class Config(Section):
     """One run's whole configuration."""
 
@@ -276,6 +290,7 @@ class Config(Section):
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
+    timeout_minutes: TimeoutConfig = Field(default_factory=TimeoutConfig)
 
     @model_validator(mode="after")
     def _endpoint_fits_its_users(self) -> Config:

@@ -65,3 +65,11 @@ class EndpointError(DreamGymError):
 
 class TrackingError(DreamGymError):
     """MLflow, Prefect or the stage store cannot be used."""
+
+
+class StageTimeout(DreamGymError):
+    """A stage took longer than it may."""
+
+
+class ServiceUnreachable(TrackingError):
+    """A server that a run writes to does not answer now: the one failure that a scheduled run tries again by itself."""

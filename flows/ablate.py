@@ -25,9 +25,9 @@ from components.tracking.atomic import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_transitions
 from flows.ablation_cells import Cell, read_cell, write_cell
+from flows.cell_origin import Origin, origin_of
 from flows.experience_model import fine_tune_experience_model
 from flows.fidelity import examine, examine_dream
-from flows.study_cells import cell_key
 from flows.validate import validate_data
 from flows.workspace import Workspace
 
@@ -52,12 +52,12 @@ def ablate_fidelity(
         full: list[Workspace] = []
         for name, changes in wanted.items():
             own = varied(config, changes, seed)
-            key = cell_key(own, name, root)
-            found = read_cell(directory, f"{name}-{seed}", key) if directory else None
+            origin = origin_of(own, root)
+            found = read_cell(directory, f"{name}-{seed}", origin) if directory else None
             get_run_logger().info("%s, seed %d%s", name, seed, ", already there" if found else "")
             if found is None:
                 full = full or [examine(varied(config, {}, seed), root)]
-                found = _cell(full[0] if name == FULL else _variant(own, root, full[0], name), key)
+                found = _cell(full[0] if name == FULL else _variant(own, root, full[0], name), origin)
                 if directory:
                     write_cell(directory, f"{name}-{seed}", found)
             cells[name].append(found)
@@ -124,10 +124,10 @@ def _variant(config: Config, root: Path, full: Workspace, name: str) -> Workspac
     return run
 
 
-def _cell(run: Workspace, key: str) -> Cell:
+def _cell(run: Workspace, origin: Origin) -> Cell:
     outputs, manifest = run.results["fidelity"].outputs, run.manifest
     judgements, rehearsals = read_judgements(outputs["judgements"]), read_rehearsals(outputs["rehearsals"])
-    return Cell(key, manifest.run_id, manifest.environment.git.commit, judgements, rehearsals)
+    return Cell(origin, manifest.run_id, manifest.environment.git.commit, judgements, rehearsals)
 
 
 def summarise(cells: dict[str, list[Cell]]) -> dict[str, dict[str, Estimate]]:

@@ -19,13 +19,14 @@ from components.evaluation.open_loop import Rehearsal
 from components.experience.fidelity import Judgement
 from components.tracking.atomic import write_json
 from components.tracking.hashes import file_hash
+from flows.cell_origin import Origin, require_origin
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one variant with one seed was measured to be; `key`: see `flows.study_cells.cell_key`."""
+    """What one variant with one seed was measured to be; `origin`: see `flows.cell_origin`."""
 
-    key: str
+    origin: Origin
     run_id: str
     commit: str
     judgements: Sequence[Judgement]
@@ -37,11 +38,11 @@ def write_cell(directory: Path, name: str, cell: Cell) -> None:
     record, table = _paths(directory, name)
     table.parent.mkdir(parents=True, exist_ok=True)
     write_judgements(table, [_without_texts(judgement) for judgement in cell.judgements])
-    values = {"key": cell.key, "run_id": cell.run_id, "commit": cell.commit, "judgements": file_hash(table)}
+    values = {"origin": cell.origin, "run_id": cell.run_id, "commit": cell.commit, "judgements": file_hash(table)}
     write_json(record, values | {"rehearsals": [asdict(rehearsal) for rehearsal in cell.rehearsals]})
 
 
-def read_cell(directory: Path, name: str, key: str) -> Cell | None:
+def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
     """The cell if there is one; None if not.
 
     Raises:
@@ -54,11 +55,10 @@ def read_cell(directory: Path, name: str, key: str) -> Cell | None:
     try:
         values = json.loads(record.read_text(encoding="utf-8"))
         rehearsals = [Rehearsal(**row | {"same": tuple(row["same"])}) for row in values["rehearsals"]]
-        wanted, made = values["judgements"], Cell(values["key"], values["run_id"], values["commit"], [], rehearsals)
+        wanted, made = values["judgements"], Cell(values["origin"], values["run_id"], values["commit"], [], rehearsals)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{record} is no cell of an ablation: {error}", "Expected a file that `dreamgym ablate` wrote.", cure) from None
-    if made.key != key:
-        raise DataError(f"{record} was made with another config or other data (key {made.key}).", f"Expected the key {key}.", cure)
+    require_origin(record, made.origin, origin, cure)
     if not table.is_file() or file_hash(table) != wanted:
         raise DataError(f"{table} is missing or not the table of {record.name}.", f"Expected the hash {wanted}.", cure)
     return replace(made, judgements=read_judgements(table))

@@ -26,10 +26,11 @@ from components.tracking.atomic import write_json
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
 from components.trajectories.store import DataLayout, read_tasks
+from flows.cell_origin import Origin, origin_of
 from flows.evaluate import evaluate_policy
 from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality, train_in_reality
-from flows.study_cells import cell_key, read_cell, write_cell
+from flows.study_cells import read_cell, write_cell
 from flows.study_methods import BASE, METHODS, configured
 from flows.synthetic_rl import clone_policy, train_in_dream
 from flows.validate import validate_data
@@ -44,26 +45,26 @@ def study(config: Config, root: Path, methods: Sequence[str], seeds: Sequence[in
     settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
     cells: dict[str, list[Cell]] = {name: [] for name in methods}
     for number, ((name, seed), own) in enumerate(settings.items(), start=1):
-        key = cell_key(own, name, root)
-        found = read_cell(directory, name, seed, key)
+        origin = origin_of(own, root)
+        found = read_cell(directory, name, seed, origin)
         log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, ", already there" if found else "")
-        cells[name].append(found or _made(own, root, name, key, directory))
+        cells[name].append(found or _made(own, root, name, origin, directory))
     return cells
 
 
-def _made(config: Config, root: Path, name: str, key: str, directory: Path) -> Cell:
+def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
     """A new cell; one that crashed is told and not written, so that it is tried again next time."""
     try:
-        cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, key)
+        cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, origin)
     except Exception as error:
         get_run_logger().error("%s, seed %d crashed: %s", name, config.seed, error)
-        return Cell(name, config.seed, key, crash=f"{type(error).__name__}: {error}")
+        return Cell(name, config.seed, origin, crash=f"{type(error).__name__}: {error}")
     write_cell(directory, cell)
     return cell
 
 
 @task(cache_policy=NO_CACHE)
-def run_cell(config: Config, root: Path, name: str, key: str) -> Cell:
+def run_cell(config: Config, root: Path, name: str, origin: Origin) -> Cell:
     """One method with one seed, from the offline data to the held-out games."""
     method, run = METHODS[name], Workspace(config, root)
     run.start(f"study {name} seed {config.seed}")
@@ -86,10 +87,10 @@ def run_cell(config: Config, root: Path, name: str, key: str) -> Cell:
     except BaseException as error:
         run.fail(error)
         raise
-    return _cell(run, name, key)
+    return _cell(run, name, origin)
 
 
-def _cell(run: Workspace, name: str, key: str) -> Cell:
+def _cell(run: Workspace, name: str, origin: Origin) -> Cell:
     tasks = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
     games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
     seconds = {stage: result.seconds for stage, result in run.results.items() if stage in ("experience_model", *METHODS[name].stages)}
@@ -97,7 +98,7 @@ def _cell(run: Workspace, name: str, key: str) -> Cell:
     costs = run.manifest.costs
     dreamed = sum(_interactions(result)[-1] for result in stages if result.name == "synthetic_rl" and _interactions(result))
     return Cell(
-        name, run.config.seed, key, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
+        name, run.config.seed, origin, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
         costs.check_interactions, seconds, _curve(stages, seconds.get("experience_model", 0.0)), _curriculum(stages),
         run.manifest.run_id, run.manifest.environment.git.commit,
     )  # fmt: skip

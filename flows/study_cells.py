@@ -6,20 +6,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from components.config import Config, dump_config
 from components.errors import DataError
 from components.evaluation.study import Cell
 from components.tracking.atomic import write_json
-from components.tracking.hashes import text_hash, tree_hash
-from components.trajectories.snapshots import data_hash
-
-
-def cell_key(config: Config, name: str, root: Path) -> str:
-    """Names what a cell depends on: its method, its config but for where it is recorded and on how many threads, the data's version,
-    the content of the models that it starts from."""
-    values = config.model_copy(update={"tracking": type(config.tracking)(), "promotion": type(config.promotion)(), "threads": 1})
-    models = [tree_hash(root / path) for path in (config.backbone.path, config.experience_model.path) if path]
-    return text_hash("\n".join([name, dump_config(values), str(data_hash(root)), *models]))[:16]
+from flows.cell_origin import Origin, require_origin
 
 
 def write_cell(directory: Path, cell: Cell) -> Path:
@@ -29,7 +19,7 @@ def write_cell(directory: Path, cell: Cell) -> Path:
     return path
 
 
-def read_cell(directory: Path, method: str, seed: int, key: str) -> Cell | None:
+def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell | None:
     """The cell if it has been finished; None if not.
 
     Raises:
@@ -43,6 +33,5 @@ def read_cell(directory: Path, method: str, seed: int, key: str) -> Cell | None:
         cell = Cell(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} is no cell of a study: {error}", "Expected a file that `dreamgym study` wrote.", cure) from None
-    if cell.key != key:
-        raise DataError(f"{path} was made with another config or other data (key {cell.key}).", f"Expected the key {key}.", cure)
+    require_origin(path, cell.origin, origin, cure)
     return cell

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, runtime
+from prefect.utilities.timeout import timeout
 
 from components.config import Config, dump_config
+from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
 from components.language import parallel
 from components.language.compute import Compute, compute_of
@@ -32,6 +34,10 @@ from components.trajectories.store import DataLayout
 
 BOOKKEEPING = ["components.tracking", "components.config", "components.errors", "flows.progress", "flows.workspace"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
+
+
+class StageOverdue(TimeoutError):
+    """A stage's time is up."""
 
 
 @dataclass
@@ -112,8 +118,14 @@ class Workspace:
         self._note(dataclasses.replace(result, reused=True), child)
 
     def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
-        directory, began = self.store.begin(name, key), time.monotonic()
-        outcome = work(directory)
+        directory, began, limit = self.store.begin(name, key), time.monotonic(), self.config.timeout_minutes.seconds(name)
+        try:
+            with timeout(limit, StageOverdue):
+                outcome = work(directory)
+        except StageOverdue:
+            found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
+            cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
+            raise StageTimeout(found, next_step=cure) from None
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
         details = {**outcome.details, "series": series, "costs": outcome.costs}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}

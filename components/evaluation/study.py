@@ -24,14 +24,14 @@ class Cell:
     """What one method with one seed came to.
 
     `games`: task id -> won. `curve`: one (real interactions, dreamed interactions, seconds, success of the rollouts) an iteration of RL,
-    all counted from the cloned policy. `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `key` names
-    config, data and method: a cell is read back for the same key alone. `crash` says how it ended if it did not come to its end; then
+    all counted from the cloned policy. `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `origin` tells
+    config, data and models: a cell is read back for the same alone. `crash` says how it ended if it did not come to its end; then
     there are no games.
     """
 
     method: str
     seed: int
-    key: str
+    origin: dict[str, Any]
     games: dict[str, bool] = field(default_factory=dict)
     families: dict[str, str] = field(default_factory=dict)
     real_interactions: int = 0

@@ -35,10 +35,10 @@ def differences(first: Manifest, second: Manifest, root: Path) -> dict[str, list
     found = {
         "code": _code(first, second, root),
         "prompts": _prompts(first, second, root),
-        "data": _fields(first.data.model_dump(include={"dvc_in"}), second.data.model_dump(include={"dvc_in"})),
-        "config": _fields(_flat(_told(first.config)), _flat(_told(second.config))),
-        "seeds": _fields(first.seeds, second.seeds),
-        "packages": _fields(first.environment.packages, second.environment.packages),
+        "data": changed_fields(first.data.model_dump(include={"dvc_in"}), second.data.model_dump(include={"dvc_in"})),
+        "config": changed_fields(_told(first.config), _told(second.config)),
+        "seeds": changed_fields(first.seeds, second.seeds),
+        "packages": changed_fields(first.environment.packages, second.environment.packages),
         "machine": _machine(first, second),
     }
     return {section: entries for section, entries in found.items() if entries}
@@ -55,7 +55,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
+def changed_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
+    """What differs between two mappings, nested ones compared key by key; `-` where one side has no such key."""
+    first, second = _flat(first), _flat(second)
     names = [*first, *(name for name in second if name not in first)]
     pairs = [(name, first.get(name, "-"), second.get(name, "-")) for name in names]
     return [Difference(name, _plain(one), _plain(other)) for name, one, other in pairs if one != other]
@@ -72,14 +74,14 @@ def _machine(first: Manifest, second: Manifest) -> list[Difference]:
     ]
     for side in sides:
         side["memory"] = f"{round(side.pop('memory_bytes') / 2**30)} GiB"
-    return _fields(*sides)
+    return changed_fields(*sides)
 
 
 def _code(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
     one, other = first.environment.git, second.environment.git
-    found = _fields({"commit": one.commit[:12]}, {"commit": other.commit[:12]})
+    found = changed_fields({"commit": one.commit[:12]}, {"commit": other.commit[:12]})
     dirt = [git.diff_hash[:12] or ("uncommitted" if git.dirty else "clean") for git in (one, other)]
-    found += _fields({"beside the commit": dirt[0]}, {"beside the commit": dirt[1]})
+    found += changed_fields({"beside the commit": dirt[0]}, {"beside the commit": dirt[1]})
     changed = changed_files(one.commit, other.commit, root)
     if changed:
         more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""

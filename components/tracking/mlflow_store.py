@@ -28,7 +28,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_ALREA
 from sqlalchemy.exc import SQLAlchemyError
 
 from components.config import TrackingConfig
-from components.errors import DataError, TrackingError
+from components.errors import DataError, ServiceUnreachable, TrackingError
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_uri import artifact_location, require_reachable, resolve_uri, without_password
 from components.tracking.runs import Metrics
@@ -37,6 +37,8 @@ PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.g
 _METRICS_A_BATCH, _PARAMS_A_BATCH, _PARAM_CHARS, _KEY_CHARS, _TAG_CHARS, _DIGEST_CHARS = 1000, 100, 6000, 250, 5000, 36
 _AGAIN = "See that the server or database runs and may be written to, then type the same command again: finished stages are reused."
 _HOSTS = "Start the server with --allowed-hosts naming the host in the URI (mlflow/server.env)."
+_SILENT = ("Max retries exceeded", "Connection refused", "Connection reset", "Connection aborted", "timed out", "could not connect")
+"""What MLflow and the database's driver say where nobody answers, after tries of their own."""
 _NO_SUCH = {ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE)}
 
 for _noisy in ("alembic", "mlflow", "mlflow.store.db.utils"):
@@ -47,7 +49,7 @@ class Tracker:
     """Runs and models of one MLflow experiment.
 
     Models are called by short names such as `policy`; in the registry they carry the experiment's name as a prefix.
-    Every method raises TrackingError, saying what to do, if MLflow refuses or does not answer.
+    Every method raises TrackingError, saying what to do, if MLflow refuses, and ServiceUnreachable if it does not answer.
     """
 
     def __init__(self, config: TrackingConfig, root: Path) -> None:
@@ -241,7 +243,8 @@ class Tracker:
         except (MlflowException, SQLAlchemyError, OSError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             found = f"MLflow at {without_password(self.uri)} could not {action}: {lines[0]}"
-            raise TrackingError(found, next_step=_HOSTS if "Host header" in found else _AGAIN) from error
+            kind = ServiceUnreachable if any(words in str(error) for words in _SILENT) else TrackingError
+            raise kind(found, next_step=_HOSTS if "Host header" in found else _AGAIN) from error
 
 
 def _require_content(files: Path, expected: str, label: str, next_step: str) -> None:

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 from components.config import TrackingConfig
-from components.errors import TrackingError
+from components.errors import ServiceUnreachable, TrackingError
 
 _PROBE_SECONDS = 10
 _SQLITE = "sqlite:///"
@@ -32,7 +32,8 @@ def require_reachable(uri: str) -> None:
     """Fail within seconds where MLflow itself would try for minutes.
 
     Raises:
-        TrackingError: the URI is of a kind that MLflow no longer takes, nothing answers there, or the SQLite file is none.
+        ServiceUnreachable: nothing answers there.
+        TrackingError: the URI is of a kind that MLflow no longer takes, or the SQLite file is none.
     """
     scheme = urllib.parse.urlsplit(uri).scheme
     if scheme in ("http", "https"):
@@ -78,6 +79,6 @@ def _probe_sqlite(path: Path) -> None:
         raise TrackingError(f"The MLflow store {path} cannot be opened: {error}.", "Expected a SQLite database.", next_step) from None
 
 
-def _unreachable(uri: str, why: str) -> TrackingError:
+def _unreachable(uri: str, why: str) -> ServiceUnreachable:
     next_step = "Start it (see mlflow/README.md), or unset MLFLOW_TRACKING_URI and tracking.uri to use the local store."
-    return TrackingError(f"The MLflow server {without_password(uri)} does not answer: {why}.", next_step=next_step)
+    return ServiceUnreachable(f"The MLflow server {without_password(uri)} does not answer: {why}.", next_step=next_step)

@@ -27,13 +27,15 @@ from typing import IO
 
 import yaml
 
-from components.errors import DataError
+from components.errors import DataError, DreamGymError, ServiceUnreachable
 
 LOCAL, SEED = "local", "seed"
 SEED_LIMIT_BYTES = 20_000_000
 LOCK_WAIT_SECONDS = 120.0
 _IGNORED = "# What DVC never needs to look at.\n.venv\n/runs\n/mlflow\n/seed\n*.tmp\n"
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
+_SILENT = ("Connection refused", "Connection reset", "timed out", "Name or service not known", "name resolution", "ot connect to")
+"""What DVC's remotes say where nobody answers."""
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 _CHECKOUT_FAILED = "Checkout failed for following targets"
 
@@ -101,6 +103,7 @@ def push(root: Path, remote: str = "") -> None:
 
     Raises:
         DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20 MB.
+        ServiceUnreachable: the remote is a server that does not answer.
     """
     remote = remote or next((name for name in _remotes(root) if name != SEED), LOCAL)
     size = _pointer(root).size
@@ -357,13 +360,14 @@ def _locked(root: Path) -> DataError:
     return DataError(found, next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again.")
 
 
-def _failed(root: Path, command: str, stderr: str) -> DataError:
+def _failed(root: Path, command: str, stderr: str) -> DreamGymError:
     free = shutil.disk_usage(root).free
     no_room = _CHECKOUT_FAILED in stderr and free < _pointer(root).size  # all that a checkout says of a full disk
     if no_room or any(words in stderr for words in _DISK_FULL):
         found = f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as it was."
         return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same again.")
-    return DataError(f"`dvc {command}` failed: {_reason(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
+    kind = ServiceUnreachable if any(words in stderr for words in _SILENT) else DataError
+    return kind(f"`dvc {command}` failed: {_reason(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
 
 
 def _reason(stderr: str) -> str:

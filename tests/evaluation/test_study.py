@@ -15,7 +15,7 @@ from components.evaluation.study_figures import draw_study
 def cell(method, seed, won, *, families=("a", "b"), **changes):
     games = {f"g{n}": bool(flag) for n, flag in enumerate(won)}
     kinds = {game: families[n % len(families)] for n, game in enumerate(games)}
-    return replace(Cell(method, seed, "key", games, kinds, 100 * seed, seconds={"real_rl": 60.0}), **changes)
+    return replace(Cell(method, seed, {}, games, kinds, 100 * seed, seconds={"real_rl": 60.0}), **changes)
 
 
 def test_a_game_counts_once_however_many_seeds_played_it():
@@ -45,7 +45,7 @@ def test_p_values_are_corrected_for_their_number():
 
 
 def test_a_crashed_cell_leaves_the_others():
-    crashed = Cell("other", 1, "key", crash="TrainingError: nan")
+    crashed = Cell("other", 1, {}, crash="TrainingError: nan")
     found = summarise({"base": [cell("base", 0, [1, 0])], "other": [crashed], "third": [crashed, cell("third", 0, [1, 1])]}, "base")
     assert found["other"] == {} and found["third"]["evaluate/success_rate"].value == 1.0
     alone = summarise({"base": [crashed], "third": [cell("third", 0, [1, 1])]}, "base")

@@ -14,7 +14,7 @@ from components.evaluation.ablation import pooled, varied
 from components.evaluation.open_loop import Rehearsal
 from components.experience.fidelity import Judgement
 from flows.ablation_cells import Cell, read_cell, write_cell
-from flows.study_cells import cell_key
+from flows.cell_origin import origin_of
 
 JUDGEMENTS = [
     Judgement(
@@ -24,40 +24,42 @@ JUDGEMENTS = [
     for behaviour in ("noisy", "cloned")
     for number in range(3)
 ]  # fmt: skip
-CELL = Cell("key", "run", "commit", JUDGEMENTS, [Rehearsal("cloned", "t0", True, True, True, (True, False, True, True, True))])
+ORIGIN = {"config": load_config(None, []).model_dump(mode="json"), "data": "d", "models": {}}
+CELL = Cell(ORIGIN, "run", "commit", JUDGEMENTS, [Rehearsal("cloned", "t0", True, True, True, (True, False, True, True, True))])
 
 
 def test_a_cell_counts_the_same_without_its_texts(tmp_path):
     write_cell(tmp_path, "full-0", CELL)
-    found = read_cell(tmp_path, "full-0", "key")
+    found = read_cell(tmp_path, "full-0", ORIGIN)
     assert found is not None and (found.run_id, found.commit, found.rehearsals) == ("run", "commit", CELL.rehearsals)
     assert pooled(found.judgements, found.rehearsals) == pooled(CELL.judgements, CELL.rehearsals)
     assert not any(judgement.predicted or judgement.transition.next_state for judgement in found.judgements)
-    assert read_cell(tmp_path, "full-1", "key") is None
+    assert read_cell(tmp_path, "full-1", ORIGIN) is None
 
 
 def test_another_cell_is_refused(tmp_path):
     write_cell(tmp_path, "full-0", CELL)
-    with pytest.raises(DataError, match="another config or other data .key key.*rm "):
-        read_cell(tmp_path, "full-0", "other")
+    with pytest.raises(DataError, match=r"something else: data \(d, not e\).*rm "):
+        read_cell(tmp_path, "full-0", ORIGIN | {"data": "e"})
     table = tmp_path / "full-0.parquet"
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(DataError, match="missing or not the table of full-0.json"):
-        read_cell(tmp_path, "full-0", "key")
+        read_cell(tmp_path, "full-0", ORIGIN)
     (tmp_path / "full-0.json").write_text("{}")
     with pytest.raises(DataError, match="no cell of an ablation.*dreamgym ablate"):
-        read_cell(tmp_path, "full-0", "key")
+        read_cell(tmp_path, "full-0", ORIGIN)
 
 
-def test_a_key_tells_variants_seeds_and_models_apart_but_not_threads(tmp_path):
-    model, config = tmp_path / "start", load_config(None, ["threads=1"])
-    model.mkdir()
-    (model / "config.json").write_text("{}")
+def test_an_origin_tells_seeds_variants_and_models_apart_but_not_threads_or_places(tmp_path):
     shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
-    started = varied(config, {"experience_model": {"path": "start"}}, 0)
-    keys = [cell_key(varied(config, {}, seed), name, tmp_path) for name, seed in (("full", 0), ("full", 1), ("no-history", 0))]
-    keys.append(cell_key(started, "full", tmp_path))
-    (model / "config.json").write_text("{ }")
-    keys.append(cell_key(started, "full", tmp_path))
-    assert len(set(keys)) == 5
-    assert cell_key(varied(load_config(None, ["threads=2"]), {}, 0), "full", tmp_path) == keys[0]
+    for name in ("start", "same", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{ }" if name == "other" else "{}")
+
+    def origin(seed: int, *overrides: str, **changed: object) -> dict[str, object]:
+        return origin_of(varied(load_config(None, list(overrides)), {"experience_model": changed} if changed else {}, seed), tmp_path)
+
+    assert origin(0) == origin(0, "threads=1", "timeout_minutes.stage=5", "environment.workers=1")
+    assert origin(0, path="start") == origin(0, path="same")
+    told = [origin(0), origin(1), origin(0, reasoning=False), origin(0, path="start"), origin(0, path="other")]
+    assert all(one != other for place, one in enumerate(told) for other in told[:place])

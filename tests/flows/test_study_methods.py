@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.evaluation.study import Cell
+from flows.cell_origin import origin_of, require_origin
 from flows.study_cells import read_cell, write_cell
 from flows.study_methods import METHODS, chosen_methods, configured
 
@@ -50,12 +54,29 @@ def test_methods_are_named():
         chosen_methods("dreem")
 
 
-def test_a_cell_comes_back_for_its_key_alone(tmp_path):
-    cell = Cell("clone", 3, "abc", {"g": True}, {"g": "f"}, seconds={"x": 1.5}, curve=[[1.0, 2.0, 3.0, 0.5]])
+def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
+    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    origin = origin_of(load_config(None, ["seed=3", "threads=1"]), tmp_path)
+    cell = Cell("clone", 3, origin, {"g": True}, {"g": "f"}, seconds={"x": 1.5}, curve=[[1.0, 2.0, 3.0, 0.5]])
     path = write_cell(tmp_path, cell)
-    assert read_cell(tmp_path, "clone", 3, "abc") == cell and read_cell(tmp_path, "clone", 4, "abc") is None
-    with pytest.raises(DataError, match="another config or other data .key abc.*rm "):
-        read_cell(tmp_path, "clone", 3, "xyz")
-    path.write_text(path.read_text()[:-20])
+    assert read_cell(tmp_path, "clone", 3, origin) == cell and read_cell(tmp_path, "clone", 4, origin) is None
+    other = origin_of(load_config(None, ["seed=3", "synthetic_rl.group=4"]), tmp_path)
+    with pytest.raises(DataError, match=r"something else: synthetic_rl.group \(8, not 4\)\. .*rm "):
+        read_cell(tmp_path, "clone", 3, other)
+    text = path.read_text()
+    path.write_text(text.replace('"confidence"', '"convidence"'))
+    with pytest.raises(DataError, match="a config that there is no more.*rm "):
+        read_cell(tmp_path, "clone", 3, origin)
+    path.write_text(text[:-20])
     with pytest.raises(DataError, match="no cell of a study.*rm "):
-        read_cell(tmp_path, "clone", 3, "abc")
+        read_cell(tmp_path, "clone", 3, origin)
+
+
+def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
+    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    origin = origin_of(load_config(None, ["evaluation.tasks=7"]), tmp_path)
+    del origin["config"]["evaluation"]["temperature"]
+    now = [origin_of(load_config(None, ["evaluation.tasks=7", *more]), tmp_path) for more in ([], ["evaluation.temperature=0"])]
+    require_origin(tmp_path / "cell", origin, now[0], "")
+    with pytest.raises(DataError, match=r"evaluation.temperature \(1.0, not 0.0\)"):
+        require_origin(tmp_path / "cell", origin, now[1], "")

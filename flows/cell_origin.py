@@ -1,0 +1,52 @@
+"""What a cell of a study or an ablation depends on; a cell on disk is read back only where that is what is asked for.
+
+The whole config is kept, not its hash: a key that was added since counts with its default, and what differs can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from components.config import Config
+from components.errors import DataError
+from components.tracking.comparison import changed_fields
+from components.tracking.hashes import tree_hash
+from components.trajectories.snapshots import data_hash
+
+Origin = dict[str, Any]
+IDLE = ("threads", "tracking", "promotion", "timeout_minutes")
+"""What of a config changes no number of a cell (threads: none but the last digit)."""
+MOST_NAMED = 5
+
+
+def origin_of(config: Config, root: Path) -> Origin:
+    """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine."""
+    values = config.model_dump(mode="json", exclude=set(IDLE))
+    values["environment"].pop("workers")
+    named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
+    models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
+    return {"config": values, "data": data_hash(root), "models": models}
+
+
+def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: str) -> None:
+    """Raises DataError naming what differs between the origin that `file` tells and the one asked for."""
+    try:
+        config = Config.model_validate(found["config"]).model_dump(mode="json")
+        sides = [{**_kept(config, wanted["config"]), "data": found["data"], **found["models"]}]
+    except (ValidationError, KeyError, TypeError) as error:
+        raise DataError(f"{file} tells a config that there is no more: {str(error).splitlines()[0]}.", next_step=cure) from None
+    sides.append({**wanted["config"], "data": wanted["data"], **wanted["models"]})
+    other = [f"{change.name} ({change.first}, not {change.second})" for change in changed_fields(*sides)]
+    if other:
+        more = f" and {len(other) - MOST_NAMED} more" if len(other) > MOST_NAMED else ""
+        raise DataError(f"{file} was made with something else: {', '.join(other[:MOST_NAMED])}{more}.", next_step=cure)
+
+
+def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` without what `wanted` leaves out at its two levels."""
+    kept = {name: value for name, value in values.items() if name in wanted}
+    return {name: {key: value[key] for key in wanted[name]} if isinstance(value, dict) else value for name, value in kept.items()}
