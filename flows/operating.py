@@ -186,3 +186,34 @@ def reproduce(
             discard(place, found)
         if not found.succeeded:
             raise typer.Exit(NOT_REPRODUCED)
+
+
+@verbs.command()
+def deploy(
+    on: Annotated[str, typer.Option(metavar="NAMES", help="Deployments whose schedules are switched on, separated by commas.")] = "",
+    off: Annotated[str, typer.Option(metavar="NAMES", help="Those that are switched off.")] = "",
+    stale_days: Annotated[float, typer.Option(min=0.01, help="Days without a success of `retrain` after which the server tells.")] = 3.0,
+    notify: Annotated[str, typer.Option(metavar="TYPE/NAME", help="The server's block that is told, such as slack-webhook/ops.")] = "",
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Bring the schedule to the Prefect server of PREFECT_API_URL: work pool, the deployments of prefect.yaml, automations.
+
+    Schedules that are not named stay as they are on the server; new ones are off. Doing it again changes nothing.
+
+    Examples:
+
+        dreamgym deploy --on retrain,watch-data
+
+        dreamgym deploy --off retrain --notify slack-webhook/ops
+    """
+    with reported(debug):
+        _, place = begin(None, [], root)
+        from flows.deploy import deploy as bring
+        from flows.summary import print_deployments
+
+        print_deployments(out, bring(place, on=_names(on), off=_names(off), stale_days=stale_days, notify=notify))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -7,14 +7,15 @@ that was interrupted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from components.config import Config, load_config
-from components.errors import DataError, FidelityGateClosed
+from components.errors import DataError, DreamGymError, FidelityGateClosed
 from components.tracking.manifest import Manifest
-from components.tracking.runs import find_run
+from components.tracking.runs import find_run, list_runs
 from components.tracking.stages import StageResult, StageStore
 from components.trajectories.store import DataLayout
 from flows.retrain import STAGES
@@ -77,6 +78,22 @@ def plan(config: Config, root: Path) -> list[Planned]:
             return run.found
     seen = {step.name for step in run.found}
     return run.found + [Planned(name, "open", "depends on what comes before") for name in STAGES if name not in seen]
+
+
+def unchanged_since(config: Config, root: Path) -> str:
+    """The newest finished run of the same stages, with the same terms of promotion; empty if there is none, or a stage would be made."""
+    run = _Plan(config, root.resolve())
+    try:
+        keys = {name: ask(run).key for name, ask in STAGES.items()}
+    except (_Unmade, FidelityGateClosed):
+        return ""
+    for name in reversed(list_runs(root / "runs")):
+        with suppress(DreamGymError):  # a run that was cut short has no manifest, or half of one
+            earlier = Manifest.load(root / "runs" / name)
+            same = {stage.name: stage.key for stage in earlier.stages} == keys
+            if earlier.status == "finished" and same and earlier.config.get("promotion") == config.promotion.model_dump(mode="json"):
+                return name
+    return ""
 
 
 def resumable(root: Path, run: str) -> tuple[Manifest, Config]:

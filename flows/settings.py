@@ -12,6 +12,8 @@ from pathlib import Path
 DEFAULTS = {
     # An ephemeral server's first start, with a new database, takes longer than Prefect's 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    # A run says every half minute that it lives; one that stopped saying so is found (flows/automations.py).
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     # Nobody is told what runs here.
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

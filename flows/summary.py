@@ -14,6 +14,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from components.tracking.manifest import Manifest
     from components.trajectories.validation import ValidationReport
+    from flows.deploy import Deployed
     from flows.index import Indexed
     from flows.reproduce import Reproduction
     from flows.resume import Planned
@@ -252,3 +253,16 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
         console.print(table)
     counts = Counter(entry.verdict for entry in found.verdicts)
     console.print(", ".join(f"{count} metrics {verdict}" for verdict, count in counts.items()) + ".")
+
+
+def print_deployments(console: Console, found: Sequence[Deployed]) -> None:
+    """What the server runs and when, and what is still to be typed."""
+    table = Table(title="Deployments on the server", title_justify="left")
+    for name in ("deployment", "schedule", ""):
+        table.add_column(name)
+    for deployed in found:
+        table.add_row(deployed.name, ", ".join(deployed.schedules), "[green]on[/]" if deployed.active else "off")
+    console.print(table)
+    console.print("On the machine that shall run them, from this directory: prefect worker start --pool dreamgym", soft_wrap=True)
+    if not any(deployed.active for deployed in found):
+        console.print("No schedule is on. Switch one on: dreamgym deploy --on retrain", soft_wrap=True)

@@ -119,6 +119,28 @@ def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
     assert code == 0 and told == wanted | dict.fromkeys(("check_dreamed", "sim_to_real", "evaluate"), "open")
 
 
+def test_a_scheduled_run_is_skipped_while_nothing_has_changed(clone, first):
+    """What `retrain_from_file` asks before it starts: the newest finished run of the same data, config and code."""
+    code = "from pathlib import Path; from components.config import load_config; from flows.resume import unchanged_since; "
+    code += "import sys; print(unchanged_since(load_config('configs/quick.yaml', sys.argv[1:]), Path.cwd()))"
+    environment = {**os.environ, "PYTHONPATH": str(clone), "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
+
+    def asked(*overrides: str) -> str:
+        command = [sys.executable, "-c", code, *SMALL, *overrides]
+        return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+
+    runs = sorted(path.name for path in (clone / "runs").iterdir() if not path.is_symlink())
+    found = asked("promotion.threshold=0", "timeout_minutes.stage=7")
+    assert found in runs
+    assert asked("promotion.threshold=0.9") == asked("promotion.threshold=0", "seed=1") == ""
+
+
+def test_a_stage_that_takes_too_long_ends_the_run_and_says_what_to_type(clone, first):
+    code, output, _ = run(clone, "seed=5", "timeout_minutes.experience_model=0.05", "tracking.dvc_experiment=false")
+    assert code == 1 and "experience_model had not ended after 0.05 minutes" in output and "goes on from its checkpoint" in output
+    assert json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] == "failed"
+
+
 def test_an_untrustworthy_dream_stops_the_run_before_rl(clone, first):
     """Without reasoning, in a form that the backbone has never read, after a hundredth of a pass: the model gets some state wrong."""
     poor = ["experience_model.reasoning=false", "experience_model.epochs=0.01"]

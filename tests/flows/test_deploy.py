@@ -1,0 +1,163 @@
+"""The schedule on a real Prefect server with a real worker: it comes into being, runs, starts on new data, and survives a killed run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from flows.settings import DEFAULTS
+
+ROOT = Path(__file__).parents[2]
+MINUTE = '- cron: "* * * * *"'
+
+
+class Server:
+    """Prefect's HTTP interface and the command line in a clone, both of one server."""
+
+    def __init__(self, clone: Path, url: str, home: Path) -> None:
+        self.clone, self.url = clone, url
+        self.environment = {**os.environ, **DEFAULTS, "PREFECT_HOME": str(home), "PREFECT_API_URL": url, "PYTHONPATH": str(clone)}
+        self.environment |= {"COLUMNS": "200", "PREFECT_WORKER_QUERY_SECONDS": "2"}
+
+    def post(self, path: str, **body: Any) -> Any:
+        answer = httpx.post(f"{self.url}{path}", json=body, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def dreamgym(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
+        return subprocess.run(command, cwd=self.clone, env=self.environment, capture_output=True, text=True, timeout=300)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        log = (self.clone.parent / f"{arguments[0]}.log").open("wb")
+        command = [sys.executable, "-m", "prefect", *arguments]
+        return subprocess.Popen(command, cwd=self.clone, env=self.environment, stdout=log, stderr=log, start_new_session=True)
+
+    def runs(self, deployment: str) -> list[dict[str, Any]]:
+        return self.post("/flow_runs/filter", deployments={"name": {"any_": [deployment]}}, sort="EXPECTED_START_TIME_ASC")
+
+    def await_run(self, deployment: str, wanted: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for run in self.runs(deployment):
+                if wanted(run):
+                    return run
+            time.sleep(1)
+        seen = [(run["state_name"], run["state"]["message"]) for run in self.runs(deployment)]
+        pytest.fail(f"no such run of {deployment} within {seconds:g} s; there are {seen}")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server, a worker, and a clone whose data are watched every minute and whose retraining has a config that is refused at once."""
+    place = tmp_path_factory.mktemp("deployed")
+    clone = place / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    described = (clone / "prefect.yaml").read_text().replace('- cron: "*/15 * * * *"', MINUTE)
+    (clone / "prefect.yaml").write_text(described.replace("overrides: []", "overrides: [seed=x]"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    found = Server(clone, f"http://127.0.0.1:{port}/api", place / "home")
+    children = [found.start("server", "start", "--host", "127.0.0.1", "--port", str(port))]
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        try:
+            httpx.get(f"{found.url}/health", timeout=5).raise_for_status()
+            break
+        except httpx.HTTPError:
+            time.sleep(1)
+    yield found
+    children += getattr(found, "children", [])
+    for child in reversed(children):
+        os.killpg(child.pid, signal.SIGTERM)
+    for child in children:
+        try:
+            child.wait(20)
+        except subprocess.TimeoutExpired:  # a worker may outlive SIGTERM
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def deployed(server):
+    """The first deploy, with the watching switched on."""
+    done = server.dreamgym("deploy", "--on", "watch-data")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_without_a_server_it_says_what_to_type(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "deploy", "--root", str(ROOT)]
+    environment["PREFECT_HOME"] = str(tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "export PREFECT_API_URL" in done.stderr.replace("\n", " ")
+
+
+def test_a_deploy_brings_all_of_it_and_a_second_changes_nothing(server, deployed):
+    assert [name for name in ("retrain", "study", "watch-data") if name in deployed] == ["retrain", "study", "watch-data"]
+    before = {entry["name"]: entry for entry in server.post("/automations/filter")}
+    assert len(before) == 3 and all(name.startswith("dreamgym: ") for name in before)
+    done = server.dreamgym("deploy", "--stale-days", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = {entry["name"]: entry for entry in server.post("/automations/filter")}
+    assert {name: entry["id"] for name, entry in after.items()} == {name: entry["id"] for name, entry in before.items()}
+    assert after["dreamgym: no success of retrain"]["trigger"]["within"] == 5 * 86400
+    switched = {entry["name"]: entry["schedules"][0]["active"] for entry in server.post("/deployments/filter")}
+    assert switched == {"retrain": False, "study": False, "watch-data": True}, "what was switched on stays on"
+
+
+def test_a_name_that_there_is_not_is_refused(server, deployed):
+    done = server.dreamgym("deploy", "--on", "retrian")
+    assert done.returncode == 2 and "retrian" in done.stderr and "retrain, study, watch-data" in done.stderr.replace("\n", " ")
+    done = server.dreamgym("deploy", "--notify", "slack-webhook/none")
+    assert done.returncode == 2 and "no block" in done.stderr
+
+
+def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(server, deployed):
+    server.children = [server.start("worker", "start", "--pool", "dreamgym")]
+    first = server.await_run("watch-data", lambda run: run["state_type"] == "COMPLETED", 200)
+    assert first["auto_scheduled"] and first["state_name"] == "Completed"
+    again = server.await_run("watch-data", lambda run: run["state_name"] == "Skipped", 120)
+    assert "those of last time" in again["state"]["message"]
+    assert not server.runs("retrain")
+    trajectories = server.clone / "data" / "trajectories" / "train.parquet"
+    shutil.copy(server.clone / "data" / "trajectories" / "fidelity.parquet", server.clone / "other.parquet")
+    trajectories.unlink()  # a link into DVC's cache
+    (server.clone / "other.parquet").rename(trajectories)
+    run = server.await_run("retrain", lambda run: run["state_type"] == "FAILED", 150)
+    assert "seed" in run["state"]["message"], "started by the event; its config is refused"
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_marked_crashed(server, deployed):
+    """Without a heartbeat for three minutes; until then it stays Running, and its deployment's slot taken."""
+    code = "import time\nfrom prefect import flow, tags\n@flow\ndef hangs(): time.sleep(600)\nwith tags('dreamgym'): hangs()"
+    child = subprocess.Popen([sys.executable, "-c", code], env=server.environment, start_new_session=True)
+    name = {"flows": {"name": {"any_": ["hangs"]}}}
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(run["state_type"] == "RUNNING" for run in server.post("/flow_runs/filter", **name)):
+        time.sleep(1)
+    time.sleep(5)  # its first heartbeat
+    os.killpg(child.pid, signal.SIGKILL)
+    began, deadline = datetime.now(UTC), time.monotonic() + 300
+    while time.monotonic() < deadline:
+        (run,) = server.post("/flow_runs/filter", **name)
+        if run["state_type"] == "CRASHED":
+            assert "No heartbeat" in run["state"]["message"]
+            assert datetime.now(UTC) - began > timedelta(seconds=100)
+            return
+        time.sleep(2)
+    pytest.fail(f"still {run['state_name']}")
