@@ -260,7 +260,7 @@ class TimeoutConfig(Section):
 
     def seconds(self, stage: str) -> float:
         """What the stage may take."""
-        return 60 * (getattr(self, stage, None) or self.stage)
+        return 60.0 * (self.model_dump().get(stage) or self.stage)
 
 
 class Config(Section):
