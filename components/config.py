@@ -239,6 +239,8 @@ class PromotionConfig(Section):
 
     threshold: float = Field(0.2, ge=0, le=1, description="Floor of the success rate, also for the very first champion.")
     min_absolute_change: float = Field(0.0, description="Least gain over the champion on the same games.")
+    max_p_value: float = Field(1.0, gt=0, le=1, description="How likely by chance the difference may be (McNemar, same games); 1: any.")
+    max_family_drop: float = Field(0.25, ge=0, le=1, description="Most that the success rate of any one family of tasks may fall.")
 
 
 class TrackingConfig(Section):

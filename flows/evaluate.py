@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, get_run_logger
 
@@ -123,7 +124,10 @@ def promote_challenger(run: Workspace) -> Decision:
     challenger = json.loads(evaluated.outputs["refined"].read_text())
     version = tracker.alias("policy", "champion")
     champion = _champion_games(run, version, challenger, refined.key)
-    decision = decide(challenger, champion, run.config.promotion, run.config.evaluation.confidence)
+    families = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
+    agreement = _agreement(run)
+    confidence = run.config.evaluation.confidence
+    decision = decide(challenger, champion, run.config.promotion, confidence, families=families, agreement=agreement)
     tags = {"dreamgym.run_id": run.manifest.run_id, "dreamgym.stage_key": refined.key, "dreamgym.promoted": str(decision.promoted)}
     policy = _register(run, "policy", "sim_to_real", "policy", tags)
     _register(run, "experience-model", "experience_model", "model", tags)
@@ -135,6 +139,12 @@ def promote_challenger(run: Workspace) -> Decision:
     tracker.set_tags(run.parent, {"dreamgym.decision": "promoted" if decision.promoted else "refused", "dreamgym.reason": decision.reason})
     log.info("promotion: %s", decision.reason)
     return decision
+
+
+def _agreement(run: Workspace) -> tuple[Estimate, float]:
+    """How the dream stood to reality for the policy that it had trained, and the floor of that."""
+    found: Any = run.results["check_dreamed"].metrics["fidelity/rollout_agreement/dreamed"]
+    return Estimate(**found), run.config.fidelity.min_rollout_agreement
 
 
 def _register(run: Workspace, name: str, stage: str, output: str, tags: dict[str, str]) -> RegisteredModel:

@@ -6,6 +6,7 @@ import pytest
 
 from components.config import PromotionConfig
 from components.errors import DataError
+from components.evaluation.intervals import proportion
 from components.evaluation.promotion import decide
 
 
@@ -80,3 +81,30 @@ def test_json_and_markdown_name_every_condition():
     assert table.startswith("**Promoted.**")
     assert "| threshold | success_rate | 0.600 |" in table
     assert table.count("| pass |") == 2
+
+
+def test_no_family_may_fall_by_more_than_the_margin():
+    families = {f"game-{i}": "heat" if i < 10 else "cool" for i in range(40)}
+    champion = {game: i < 20 for i, game in enumerate(families)}
+    challenger = {game: i >= 4 for i, game in enumerate(families)}
+    decision = decide(challenger, champion, config(), families=families)
+    assert not decision.promoted and decision.reason.startswith("Of the family heat it gained 0 and lost 4 of 10 games (-0.400), more than")
+    assert [c.metric for c in decision.conditions if not c.passed] == ["success_rate_change/heat"]
+    wide = PromotionConfig(threshold=0.2, max_family_drop=0.4)
+    assert decide(challenger, champion, wide, families=families).promoted
+    assert decide(challenger, champion, config()).promoted, "without families none is looked at"
+
+
+def test_a_gain_by_chance_is_refused_where_a_p_value_is_asked_for():
+    strict = PromotionConfig(threshold=0.2, max_p_value=0.05)
+    refused = decide(games(6, 10), games(4, 10), strict)
+    assert not refused.promoted and "by chance with p=0.500 (McNemar), above the allowed 0.050" in refused.reason
+    found = decide(games(60, 64), games(10, 64), strict)
+    assert found.promoted and not found.conditions[-1].greater_is_better and found.conditions[-1].n == 64
+
+
+def test_a_dream_that_reality_denies_promotes_nobody():
+    refused = decide(games(6, 10), None, config(), agreement=(proportion(7, 10), 0.8))
+    assert not refused.promoted and "confirmed 0.700 of 10 dreamed successes; the floor is 0.800" in refused.reason
+    assert decide(games(6, 10), None, config(), agreement=(proportion(8, 10), 0.8)).promoted
+    assert decide(games(6, 10), None, config(), agreement=(proportion(0, 0), 0.8)).promoted, "nothing to confirm denies nothing"
