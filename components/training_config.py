@@ -122,6 +122,10 @@ class RLConfig(Section):
     clip: float = Field(0.2, gt=0, lt=1, description="How far below 1 the probability ratio may fall before its gradient ends.")
     clip_high: float = Field(0.2, gt=0, description="How far above 1 it may rise; DAPO's clip-higher is 0.28.")
     kl: float = Field(0.0, ge=0, description="Weight of the KL divergence from the policy that training began with; 0: none.")
+    demonstration_weight: float = Field(
+        0.0, ge=0, description="Weight of the cloning loss on the expert demonstrations in each step (InstructGPT's PPO-ptx); 0: none."
+    )
+    demonstration_tokens: int = Field(2048, ge=64, description="Tokens of demonstrations in a step, drawn anew each time.")
     epochs: int = Field(3, ge=1, description="Passes over an iteration's rollouts.")
     batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; the gradients of an update are summed.")
     updates: int = Field(8, ge=1, description="Optimiser steps a pass.")
@@ -145,6 +149,8 @@ class RLConfig(Section):
             self._refuse_dead(dead, "algorithm: dpo", "algorithm: grpo")
         if self.reward == "outcome":
             self._refuse_dead(["hero"], "reward: outcome", "reward: hero")
+        if not self.demonstration_weight:
+            self._refuse_dead(["demonstration_tokens"], "demonstration_weight: 0", "demonstration_weight: 0.1")
         if self.group == 1 and self.algorithm != "ppo":
             raise ValueError(f"group: 1 leaves {self.algorithm} nothing to compare a rollout with; expected at least 2")
         return self

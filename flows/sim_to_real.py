@@ -18,7 +18,7 @@ from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
 from components.training_config import RealRLConfig, SimToRealConfig
 from flows.experience_model import families_of, taught_tasks
-from flows.synthetic_rl import rl_outcome, run_loop
+from flows.synthetic_rl import demonstrations_of, rl_outcome, run_loop
 from flows.threads import training
 from flows.workspace import Outcome, Workspace
 
@@ -53,6 +53,7 @@ def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRea
         policy, OneProcess(world), EvenTasks(taught_tasks(run)), algorithm, settings,
         max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
+        demonstrations=demonstrations_of(run, policy, settings),
     )  # fmt: skip
     try:
         state = run_loop(config, loop, budget=settings.budget)

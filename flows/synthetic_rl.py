@@ -26,16 +26,19 @@ from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.compute import compute_of
+from components.language.examples import Example
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
 from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource, reached
 from components.policy.players import Processes
 from components.policy.policy import Policy
+from components.policy.prompt import render_demonstration
 from components.policy.rollout import Rollout, Stamp, evenly, play
 from components.records import SYNTHETIC, Task, Trajectory, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
+from components.training_config import RLConfig
 from components.trajectories.store import append_transitions, held_out, read_log
 from flows.experience_model import (
     backbone_of,
@@ -64,11 +67,7 @@ def clone_policy(run: Workspace) -> StageResult:
 
 def _clone(run: Workspace, work: Path) -> Outcome:
     config, adapter = run.config, make_adapter(run.config.environment)
-    experts = [e for e in taught_episodes(run) if e.steps[0].behaviour == "expert" and e.success]
-    if not experts:
-        raise TrainingError(
-            "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
-        )
+    experts = _experts(run)
     policy = Policy.load(backbone_of(run), compute=run.compute, chat_template=config.backbone.chat_template)
     shown = experts[: config.cloning.demonstrations]
     warmth, spent = _early_experience(config, adapter, policy, shown)
@@ -81,6 +80,24 @@ def _clone(run: Workspace, work: Path) -> Outcome:
     metrics["clone/real_interactions"] = exact(spent)
     costs = {"tokens_trained": record.tokens, "real_interactions": spent}
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
+
+
+def _experts(run: Workspace) -> list[Trajectory]:
+    experts = [e for e in taught_episodes(run) if e.steps[0].behaviour == "expert" and e.success]
+    if not experts:
+        raise TrainingError(
+            "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
+        )
+    return experts
+
+
+def demonstrations_of(run: Workspace, policy: Policy, settings: RLConfig) -> list[Example]:
+    """The demonstrations that the clone has learnt from, as the policy reads them; none for RL that does not mix them in."""
+    if not settings.demonstration_weight:
+        return []
+    adapter, shown = make_adapter(run.config.environment), _experts(run)[: run.config.cloning.demonstrations]
+    thoughts = ([adapter.think(episode.up_to(step.step), step.action) for step in episode.steps] for episode in shown)
+    return [render_demonstration(policy.vocabulary, episode, said) for episode, said in zip(shown, thoughts, strict=True)]
 
 
 def _early_experience(config: Config, adapter: Adapter, policy: Policy, shown: Sequence[Trajectory]) -> tuple[dict[str, Any], int]:
@@ -208,6 +225,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
         policy, dreams, source, algorithm, config.synthetic_rl,
         max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
+        demonstrations=demonstrations_of(run, policy, config.synthetic_rl),
     )  # fmt: skip
 
     settings = config.synthetic_rl

@@ -1,5 +1,9 @@
 """What the RL loop trains: the policy's weights under one optimiser, update by update on an algorithm's lessons.
 
+With demonstrations each step also takes `demonstration_weight` times the cloning loss on some of them, as InstructGPT mixes its pretraining
+in (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155, Eq. 2) and DAPG its demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087): what few
+rollouts do not touch, such as copying a name to the letter, is not unlearnt beside them.
+
 In a launch of several processes (`components/language/parallel.py`) every one of them has a learner, with a copy of the policy; each
 computes a part of an update's lessons, and since all take the same step their policies stay alike.
 """
@@ -7,6 +11,7 @@ computes a part of an update's lessons, and since all take the same step their p
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -14,7 +19,9 @@ import torch
 
 from components.errors import TrainingError
 from components.language import parallel
+from components.language.examples import Example, collate
 from components.language.optimizers import Optimizers, make_optimizers
+from components.language.training import token_logprobs
 from components.policy.algorithm import Algorithm, Lesson, Written
 from components.policy.forward import packed, scored
 from components.policy.policy import Policy
@@ -23,14 +30,17 @@ from components.training_config import RLConfig
 LOGPROB_GAP_LIMIT = 0.05
 """Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
 BETAS = (0.9, 0.95)
+DEMONSTRATION_LOSS = "demonstration_loss"
+"""Figure of an update, where demonstrations are mixed in."""
 _numbers = count()
 
 
 class Learner:
     """The policy in training. Make it with `Learner.everywhere` where helpers are to take part."""
 
-    def __init__(self, policy: Policy, algorithm: Algorithm, config: RLConfig) -> None:
+    def __init__(self, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()) -> None:
         self.policy, self.algorithm, self.config = policy, algorithm, config
+        self.demonstrations = demonstrations if config.demonstration_weight else ()
         self.name = f"learner {next(_numbers)}"
         self.optimizers = make_optimizers(policy.model, config.optimizer, config.learning_rate, betas=BETAS, weight_decay=0.0)
         # The algorithm's own weights, PPO's value head, have a rate of their own.
@@ -38,10 +48,10 @@ class Learner:
         self.beside = Optimizers([torch.optim.AdamW(own, betas=BETAS, weight_decay=0.0)] if own else [])
 
     @classmethod
-    def everywhere(cls, policy: Policy, algorithm: Algorithm, config: RLConfig) -> Learner:
+    def everywhere(cls, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()) -> Learner:
         """A learner here, and one of the same in every helper."""
-        learner = cls(policy, algorithm, config)
-        parallel.together(_make, learner.name, policy, algorithm, config, own=(learner,))
+        learner = cls(policy, algorithm, config, demonstrations)
+        parallel.together(_make, learner.name, policy, algorithm, config, demonstrations, own=(learner,))
         return learner
 
     def trained(self) -> dict[str, torch.nn.Parameter]:
@@ -85,22 +95,32 @@ class Learner:
             order = torch.randperm(len(lessons), generator=generator).tolist()
             size = math.ceil(len(order) / self.config.updates)
             for start in range(0, len(order), size):
-                found = self._step([lessons[i] for i in order[start : start + size]], rate)
+                found = self._step([lessons[i] for i in order[start : start + size]], self._shown(generator), rate)
                 if not steps and on_policy:
                     _check_gap(found["logprob_gap"])
                 steps.append(found)
         gap = steps[0]["logprob_gap"] if on_policy else math.nan
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {"logprob_gap": gap}
 
-    def _step(self, lessons: list[Lesson], rate: float) -> dict[str, float]:
+    def _shown(self, generator: torch.Generator) -> list[Example]:
+        """Some demonstrations, drawn anew for each step."""
+        shown: list[Example] = []
+        while self.demonstrations and sum(len(example) for example in shown) < self.config.demonstration_tokens:
+            shown.append(self.demonstrations[int(torch.randint(len(self.demonstrations), (), generator=generator))])
+        return shown
+
+    def _step(self, lessons: list[Lesson], shown: list[Example], rate: float) -> dict[str, float]:
         """One optimiser step and its figures, each summed up from what the forward passes add to its mean."""
         shares, count = self.algorithm.shares(lessons), sum(lesson.written for lesson in lessons)
         sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
+        sums |= {DEMONSTRATION_LOSS: 0.0} if shown else {}
         with self.policy.compute.training(self.policy.model):
             for rows in parallel.share(packed([lesson.length * len(lesson.rollouts) for lesson in lessons], self.config.batch_tokens)):
                 found = self._forward([lessons[i] for i in rows], [shares[i] for i in rows], count)
                 for name, value in found.items():
                     sums[name] += value
+            if shown:
+                sums[DEMONSTRATION_LOSS] += self._clone(parallel.share(shown), sum(_wanted(example) for example in shown))
             sums = dict(zip(sums, parallel.sums(list(sums.values())), strict=True))
             _check_loss(sums["loss"])
             weights = [*self.trained().values(), *self.algorithm.parameters()]
@@ -109,6 +129,16 @@ class Learner:
             self.optimizers.step(rate)
             self.beside.step(rate * self.config.ppo.value_rate / self.config.learning_rate)
         return sums | {"gradient_norm": float(norm)}
+
+    def _clone(self, shown: Sequence[Example], count: int) -> float:
+        """The gradient of the cloning loss of these demonstrations, weighted; their part of its mean over `count` tokens."""
+        if not shown:
+            return 0.0
+        batch = collate(shown, self.policy.vocabulary.marker_id("<pad>")).to(self.policy.model.device)
+        with self.policy.compute.forward():
+            loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / count
+        (self.config.demonstration_weight * loss).backward()
+        return loss.item()
 
     def _forward(self, lessons: list[Lesson], shares: list[float], count: int) -> dict[str, float]:
         """The gradient of some lessons of a step of `count` written tokens, added to the others'; their part of its figures."""
@@ -128,9 +158,11 @@ class Learner:
         return figures | {"loss": loss.item(), "logprob_gap": gap / count, "policy_entropy": entropy / count}
 
 
-def _make(name: str, policy: Policy, algorithm: Algorithm, config: RLConfig, own: Learner | None = None) -> None:
+def _make(
+    name: str, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example], own: Learner | None = None
+) -> None:
     if own is None:
-        parallel.hold(name, Learner(policy, algorithm, config))
+        parallel.hold(name, Learner(policy, algorithm, config, demonstrations))
 
 
 def _learn(name: str, lessons: list[Lesson], seed: int, rate: float, on_policy: bool, own: Learner | None = None) -> dict[str, float]:
@@ -141,6 +173,10 @@ def _learn(name: str, lessons: list[Lesson], seed: int, rate: float, on_policy: 
 def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:
     learner: Learner = own or parallel.held(name)
     learner.load_state_dict(state)
+
+
+def _wanted(example: Example) -> int:
+    return sum(sum(segment.loss) for segment in example.segments)
 
 
 def _check_gap(gap: float) -> None:

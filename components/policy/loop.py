@@ -20,8 +20,9 @@ import torch
 
 from components.errors import TrainingError
 from components.language.backbone import add_lora, merge_lora
+from components.language.examples import Example
 from components.policy.algorithm import Algorithm, Lesson
-from components.policy.learner import Learner
+from components.policy.learner import DEMONSTRATION_LOSS, Learner
 from components.policy.players import Player
 from components.policy.policy import Policy
 from components.policy.reference import Reference
@@ -105,14 +106,20 @@ class Loop:
         stamp: Stamp = Stamp(),
         checkpoint: Path | None = None,
         updating: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        demonstrations: Sequence[Example] = (),
     ) -> None:
-        """Args: updating: entered around each update (training may gain from more threads than decoding)."""
+        """Args:
+        updating: entered around each update (training may gain from more threads than decoding).
+        demonstrations: what `demonstration_weight` mixes in; needed where that is above 0.
+        """
+        if config.demonstration_weight and not demonstrations:
+            raise TrainingError("demonstration_weight is set, and there is no demonstration.", next_step="Set demonstration_weight=0.")
         self.policy, self.player, self.tasks, self.algorithm, self.config = policy, player, tasks, algorithm, config
         self.updating = updating
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
         policy.model = add_lora(policy.model, config.lora, seed=seed)
-        self.learner = Learner.everywhere(policy, algorithm, config)
+        self.learner = Learner.everywhere(policy, algorithm, config, demonstrations)
         self._reference = Reference(policy, config.temperature, config.batch_tokens) if config.kl else None
         self.state = LoopState()
         aside = self.learner.trained() if config.interpolation < 1 else {}
@@ -186,7 +193,8 @@ class Loop:
             with self.updating():
                 figures |= self._learnt(self._referred(lessons), number, on_policy=acting is self.policy)
         else:
-            figures |= dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures), math.nan)
+            own = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
+            figures |= dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures, *own), math.nan)
         return figures | {"seconds": time.monotonic() - started}
 
     def _referred(self, lessons: list[Lesson]) -> list[Lesson]:

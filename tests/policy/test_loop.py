@@ -17,12 +17,15 @@ from components.environments.protocol import Step
 from components.errors import ConfigError, TrainingError
 from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
+from components.language.examples import collate
+from components.language.training import token_logprobs
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.learner import LOGPROB_GAP_LIMIT
 from components.policy.loop import BARREN_ITERATIONS, COLLAPSE_WINDOW, EvenTasks, Loop, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
+from components.policy.prompt import render_demonstration
 from components.policy.rollout import play
 from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, RLConfig
 
@@ -65,12 +68,14 @@ def never(row, action):
     return False
 
 
-def make_loop(world, *, tasks=None, policy=None, checkpoint=None, progress=None, max_steps=3, seed=0, **settings):
+def make_loop(
+    world, *, tasks=None, policy=None, checkpoint=None, progress=None, max_steps=3, seed=0, demonstrations=(), **settings
+):
     defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
     defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0, "negative_weight": 1.0, "epochs": 1, "updates": 2}
     policy, config = policy or Policy(make_model(), VOCABULARY), nested({**defaults, **settings})
     return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), make_algorithm(config, policy, progress), config,
-                max_steps=max_steps, seed=seed, checkpoint=checkpoint)  # fmt: skip
+                max_steps=max_steps, seed=seed, checkpoint=checkpoint, demonstrations=demonstrations)  # fmt: skip
 
 
 def nested(settings):
@@ -126,6 +131,35 @@ def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(loss_
     weights = lengths if loss_mean == "token" else [1] * 8
     by_hand = -sum(weight * value for weight, value in zip(weights, advantages, strict=True)) / sum(weights)
     assert sorted(set(lengths)) == [6, 18] and loop.state.series["loss"][0] == pytest.approx(by_hand, abs=1e-4)
+
+
+def shown_once():
+    """A demonstration as the policy reads it."""
+    episode = make_episode(TASKS[0], ("go to desk 1", "At desk 1: nothing. Holding nothing."))
+    return render_demonstration(VOCABULARY, episode, ["a thought"])
+
+
+def test_demonstrations_are_learnt_beside_the_rollouts():
+    mixed = {"demonstration_weight": 1.0, "demonstration_tokens": 64, "learning_rate": 3e-3}
+    loop = make_loop(Rewarding(even_rows), iterations=20, demonstrations=[shown_once()], **mixed)
+    found = loop.run().series["demonstration_loss"]
+    assert found[-1] < 0.8 * found[0]
+    assert "demonstration_loss" not in make_loop(Rewarding(even_rows), iterations=1, demonstrations=[shown_once()]).run().series
+
+
+def test_the_cloning_loss_of_a_step_is_the_mean_over_what_was_demonstrated():
+    example = shown_once()
+    loop = make_loop(Rewarding(even_rows), iterations=1, updates=1, demonstrations=[example], demonstration_weight=0.5)
+    with torch.no_grad():
+        wanted = -token_logprobs(loop.policy.model, collate([example], 0)).logprobs.mean().item()
+    assert loop.run().series["demonstration_loss"][0] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_weight_without_demonstrations_is_refused():
+    with pytest.raises(TrainingError, match="no demonstration.*demonstration_weight=0"):
+        make_loop(Rewarding(even_rows), demonstration_weight=0.1)
+    with pytest.raises(ValueError, match="demonstration_tokens has no effect with demonstration_weight: 0"):
+        RLConfig(demonstration_tokens=100)
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])

@@ -2,7 +2,8 @@
 
 None of them sees the game's hidden state: they act on what the trajectory has told (`knowledge.py`) and on the admissible
 commands. The near-miss policy does on purpose what an eager agent does by mistake: the wrong object to the right place, the
-right object to the wrong place or untreated, moves of what is not held. Its outcomes come from the engine, so the
+right object to the wrong place or untreated, one thing brought twice where two are wanted, moves of what is not held, `nothing` taken
+for the name of a thing. Its outcomes come from the engine, so the
 experience model learns from it when to say no.
 """
 
@@ -239,11 +240,20 @@ class _NearMiss:
             return impossible(known, goal, rng)
         if luck < 0.56 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
             return rng.choice(hot)
+        placed = "" if held else self._placed(known)
+        if placed and luck < 0.80:
+            return f"take {placed} from {known.place}"
         if held and kind(held) != goal.target and luck < 0.80 and goal.parent:
             return self.expert.deliver(known, held)
         if held and kind(held) == goal.target and luck < 0.70:
             return self._spoil(known, held)
         return self.expert.act(known, admissible)
+
+    def _placed(self, known: Knowledge) -> str:
+        """The first of two things where it belongs: taken away and brought again, it is still one."""
+        if self.expert.goal.family != "pick_two_obj_and_place" or kind(known.place) != self.expert.goal.parent:
+            return ""
+        return next((thing for thing in sorted(known.inside(known.place)) if kind(thing) == self.expert.goal.target), "")
 
     def _spoil(self, known: Knowledge, held: str) -> str:
         """The right object untreated to the right place, or to a wrong one, or under no lamp."""
@@ -279,6 +289,7 @@ def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
         f"go to {needed}",
         f"go to {stranger}",
         f"go to {kind(place)} {rng.randint(1, 9)}",
+        rng.choice((f"go to {here}", "go to nothing", f"take nothing from {here}", f"move nothing to {here}", "use nothing")),
         f"move {thing} to {here}",
         f"{verb} {known.holding or wanted} with {STATIONS[verb]} 1",
         f"{goal.verb or verb} {known.holding or wanted} with {here}",

@@ -18,7 +18,7 @@ the open: the last listing, what left, what came, and the result. All comparison
         cd pen want cd: yes, safe want safe: yes. done
     at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want mug: yes, hot want cool: no.
         not done
-    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. book want book: yes, desklamp want desklamp: yes. done
+    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. desklamp want desklamp: yes, book want book: yes. done
 """
 
 from __future__ import annotations
@@ -115,12 +115,13 @@ def _pairs_of_move(goal: Goal, action: str, known: Knowledge) -> list[_Pair]:
 
 
 def _pairs_of_look(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
-    """What is held, and the lamp that is turned on now; or whether one that was stands here, in the words of the state that told it."""
+    """The lamp that is turned on now, and what is held; or what is held, and whether a lamp that was turned on stands here, in the words of
+    the state that told it. Each begins with what the action is about, so that a small model does not begin one and end the other."""
     verb, _, lamp = action.partition(" ")
     if verb not in ("use", "take", "go"):
         return []
     held = _Pair(kind(after.holding) if after.holding else "nothing", goal.target)
     if verb == "use":
-        return [held, _Pair(kind(lamp), goal.lamp)]
+        return [_Pair(kind(lamp), goal.lamp), held]
     lit = next((lamp for lamp in sorted(after.lit) if lamp in after.lamps and kind(lamp) == goal.lamp), "")
     return [held, _Pair(after.lamps[lit], after.place, f"Turned on {lit} at ") if lit else _Pair("nothing", after.place, "Turned on ")]

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from builders import make_episode, make_task
 
-from components.environments.alfworld.behaviours import malformed
+from components.environments.alfworld.behaviours import make_behaviour, malformed
 from components.environments.alfworld.embody import embody
 from components.environments.alfworld.games import FAMILIES, STATIONS, kind
 from components.environments.alfworld.knowledge import RESULT, Goal, Knowledge, learn, read_goal
@@ -121,7 +121,7 @@ def test_going_to_a_lamp_that_shines_may_be_the_last_step(world):
         said.append(reason(episode, action, answer.state, answer.reward).partition(". ")[2])
         made = Transition("t", "e", len(said), "", action, answer.state, answer.reward, answer.done)
         episode = Trajectory(body, (*episode.steps, made))
-    assert said[1] == "a switch, desklamp 1 want desklamp 1: yes. works. nothing want book: no. not done"
+    assert said[1] == "a switch, desklamp 1 want desklamp 1: yes. works. desklamp want desklamp: yes, nothing want book: no. not done"
     taken = "works. book want book: yes, Turned on desklamp 1 at desk 1 want bed 1: no. not done"
     assert said[3] == "hand free, bed 1 want bed 1: yes, book 1 want book 1: yes. " + taken
     dark = "book want book: yes, Turned on desklamp 1 at desk 1 want dresser 1: no. not done"
@@ -338,5 +338,20 @@ def test_random_and_near_miss_play_hold_what_the_dream_must_learn_to_refuse(play
     assert sum(e.success for e in played["expert"]) == 12 > sum(e.success for e in played["random"])
     senseless = {s.action for h, s in moments(played["random"]) if obstacle_of(learn(h), s.action) == "no such command"}
     assert len(senseless) > 4
+    said = {step.action for name in ("random", "near_miss") for _, step in moments(played[name])}
+    assert any("nothing" in action.split() for action in said), "a word that states hold is no name"
     rng = random.Random(0)
     assert any("<success>" in malformed(Knowledge(receptacles=["desk 1"]), rng) for _ in range(200))
+
+
+def test_a_near_miss_brings_one_thing_twice_where_two_are_wanted():
+    room = "Room: bed 1, desk 1. Holding nothing."
+    body = make_task(instruction="put two book in desk", initial_state=room)
+    begun = [("go to bed 1", "At bed 1: book 1, book 2." + H), ("take book 1 from bed 1", "Took book 1 from bed 1. Holding book 1.")]
+    begun += [("go to desk 1", "At desk 1: pen 1. Holding book 1."), ("move book 1 to desk 1", "Moved book 1 to desk 1." + H)]
+    episode = make_episode(body, *begun)
+    acted = Counter(make_behaviour("near_miss", body, seed)(episode, ["go to bed 1"])[1] for seed in range(50))
+    assert acted["take book 1 from desk 1"] > 5
+    again = make_episode(body, *begun, ("take book 1 from desk 1", "Took book 1 from desk 1. Holding book 1."))
+    told = reason(again, "move book 1 to desk 1", "Moved book 1 to desk 1." + H, 0.0)
+    assert told.endswith("there pen 1, pen want book: no. not done"), told
