@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -78,10 +77,9 @@ def _server() -> Iterator[SyncPrefectClient]:
         cure = "Start one (`dreamgym ui`), then in another terminal: export PREFECT_API_URL=http://127.0.0.1:4200/api"
         raise ConfigError(found, "Expected its address in PREFECT_API_URL.", cure)
     with get_client(sync_client=True) as client:
-        try:
-            client.hello()
-        except (httpx.HTTPError, OSError) as error:
-            raise ServiceUnreachable(f"The Prefect server {url} does not answer: {error}.", next_step="Start it: dreamgym ui") from None
+        failure = client.api_healthcheck()
+        if failure is not None:
+            raise ServiceUnreachable(f"The Prefect server {url} does not answer: {failure}.", next_step="Start it: dreamgym ui")
         yield client
 
 

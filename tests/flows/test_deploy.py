@@ -104,6 +104,9 @@ def test_without_a_server_it_says_what_to_type(tmp_path):
     environment["PREFECT_HOME"] = str(tmp_path)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "export PREFECT_API_URL" in done.stderr.replace("\n", " ")
+    environment["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "does not answer" in done.stderr and "dreamgym ui" in done.stderr.replace("\n", " ")
 
 
 def test_a_deploy_brings_all_of_it_and_a_second_changes_nothing(server, deployed):
