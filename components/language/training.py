@@ -292,17 +292,23 @@ class _Run:
         beside.replace(path)
 
 
-def _saved(path: Path, key: str) -> dict[str, Any] | None:
-    """The state at `path`, if there is one; it must be of this very training."""
-    if not path.is_file():
-        return None
-    cure = f"Delete {path} to train from the start."
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The state in `path`: plain values and tensors; nothing in it is executed. Raises TrainingError if it cannot be read."""
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True)
     except Exception as error:
         found = f"The checkpoint {path} cannot be read ({type(error).__name__})."
-        raise TrainingError(found, "Expected a file that training saved.", cure) from error
+        raise TrainingError(found, "Expected a file that training saved.", f"Delete {path} to train from the start.") from error
+    return state
+
+
+def _saved(path: Path, key: str) -> dict[str, Any] | None:
+    """The state at `path`, if there is one; it must be of this very training."""
+    if not path.is_file():
+        return None
+    state = read_checkpoint(path)
     if state["key"] != key:
+        cure = f"Delete {path} to train from the start."
         raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
     return state
 

@@ -21,6 +21,7 @@ import torch
 from components.errors import TrainingError
 from components.language.backbone import add_lora, merge_lora
 from components.language.examples import Example
+from components.language.training import read_checkpoint
 from components.policy.algorithm import Algorithm, Lesson
 from components.policy.learner import DEMONSTRATION_LOSS, Learner
 from components.policy.players import Player
@@ -271,7 +272,7 @@ class Loop:
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():
-            self.load_state_dict(torch.load(self.checkpoint, weights_only=True))
+            self.load_state_dict(read_checkpoint(self.checkpoint))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the loop depends on."""
@@ -286,4 +287,4 @@ class Loop:
 
 def reached(checkpoint: Path) -> int:
     """Iterations that a loop with this checkpoint has behind it."""
-    return int(torch.load(checkpoint, weights_only=True)["state"]["iteration"]) if checkpoint.is_file() else 0
+    return int(read_checkpoint(checkpoint)["state"]["iteration"]) if checkpoint.is_file() else 0
