@@ -183,6 +183,9 @@ class RetrievalConfig(Section):
     index: Literal["exact", "chroma"] = Field(
         "exact", description="Exact search (comes back to the bit) or Chroma (for hundreds of thousands of transitions; approximate)."
     )
+    server: str = Field(
+        "", pattern=r"^$|^[^\s/:]+:\d+$", description="host:port of a Chroma server that holds the index: chroma; empty: in this process."
+    )
     encoder: Literal["hashing", "minilm", "path"] = Field(
         "hashing", description="Encoder of (state, action): hashed n-grams, all-MiniLM-L6-v2 from its package, or the one in encoder_path."
     )
@@ -200,8 +203,10 @@ class RetrievalConfig(Section):
     @model_validator(mode="after")
     def _no_dead_options(self) -> RetrievalConfig:
         if self.k == 0:
-            dead = ["index", "encoder", "encoder_path", "dimensions", "action_weight", "capacity"]
+            dead = ["index", "server", "encoder", "encoder_path", "dimensions", "action_weight", "capacity"]
             self._refuse_dead(dead, "k: 0", "k, for example k: 1")
+        if self.index != "chroma":
+            self._refuse_dead(["server"], f"index: {self.index}", "index: chroma")
         if self.encoder != "hashing":
             self._refuse_dead(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
         if self.encoder != "path":

@@ -58,7 +58,7 @@ def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
         held=buffer.held,
         steps=buffer.steps,
         encoder=buffer.encoder.identity,
-        done=buffer.opened or "Nothing to build: with retrieval.index=exact every run keeps the vectors in memory.",
+        done=buffer.opened or _nothing_to_build(config),
         recall=recall_estimate(buffer, measured),
         size_bytes=size_of(places["stored"]) if buffer.opened else 0,
         seconds=time.monotonic() - began,
@@ -71,3 +71,9 @@ def whole_log(layout: DataLayout) -> tuple[list[Transition], int]:
     """The training transitions and then the dreamed ones, and how many are dreamed. Raises DataError if they are missing or damaged."""
     dreamed = read_log(layout.replay)
     return read_transitions(layout.trajectories("train")) + dreamed, len(dreamed)
+
+
+def _nothing_to_build(config: Config) -> str:
+    if config.retrieval.server:
+        return f"Nothing to keep here: every run makes a collection of its own on {config.retrieval.server}."
+    return "Nothing to build: with retrieval.index=exact every run keeps the vectors in memory."

@@ -194,6 +194,7 @@ class Workspace:
         """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
         values.get("environment", {}).pop("workers", None)
-        values.get("retrieval", {}).pop("encoder_path", None)
+        for place in ("encoder_path", "server"):
+            values.get("retrieval", {}).pop(place, None)
         values.get("experience_model", {}).pop("path", None)
         return values

@@ -19,6 +19,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
+from components.errors import ServiceUnreachable
+
 _BATCH = 5000
 """Chroma takes at most 5,461 vectors a call."""
 _DECIMALS = 5
@@ -100,20 +102,24 @@ class ExactIndex:
 
 
 class ChromaIndex:
-    """One Chroma collection with our own vectors (nothing is downloaded), in memory or in a directory."""
+    """One Chroma collection with our own vectors (nothing is downloaded): in memory, in a directory, or on a server."""
 
-    def __init__(self, directory: Path | None = None) -> None:
-        """Opens what `directory` holds, or makes it.
+    def __init__(self, directory: Path | None = None, server: str = "") -> None:
+        """Opens what `directory` holds, or makes it; on the `server` (host:port) it is a new collection, gone when it is closed.
 
         Raises:
             chromadb.errors.ChromaError: the files there are damaged.
+            ServiceUnreachable: the server does not answer.
         """
         os.environ.setdefault("ANONYMIZED_TELEMETRY", "False")
         import chromadb
         from chromadb.config import Settings
 
         settings, self._lasting = Settings(anonymized_telemetry=False), directory is not None
-        opened = chromadb.PersistentClient(str(directory), settings) if directory else chromadb.EphemeralClient(settings)
+        if server:
+            opened: Any = _connected(server, settings)
+        else:
+            opened = chromadb.PersistentClient(str(directory), settings) if directory else chromadb.EphemeralClient(settings)
         self._client = cast(Any, opened)
         self._name = "steps" if directory else f"replay-{uuid.uuid4().hex[:12]}"
         graph: Any = {"hnsw": {"space": "cosine", "ef_search": 200, "ef_construction": 200, "max_neighbors": 32}}
@@ -164,6 +170,17 @@ class ChromaIndex:
     def _renumber(self, identities: list[int]) -> None:
         self._ids = identities
         self._number = {identity: number for number, identity in enumerate(identities)}
+
+
+def _connected(server: str, settings: Any) -> Any:
+    import chromadb
+
+    host, _, port = server.rpartition(":")
+    try:
+        return chromadb.HttpClient(host, int(port), settings=settings)
+    except Exception as error:  # chromadb raises a bare ValueError for a server that is not there
+        found = f"The Chroma server {server} does not answer: {str(error).splitlines()[0]}"
+        raise ServiceUnreachable(found, next_step="Start it (`chroma run`), or leave retrieval.server empty.") from error
 
 
 def chroma_version() -> str:

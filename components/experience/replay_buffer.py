@@ -61,7 +61,7 @@ class ReplayBuffer:
         self._hidden = frozenset(hidden)
         self._said_full = False
         self._forget_index()
-        if stored and config.index == "chroma" and config.k and log:
+        if stored and config.index == "chroma" and not config.server and config.k and log:
             self._refuse_hidden(log)
             self.transitions += log
             self._arrange(stored, rebuild)
@@ -199,7 +199,9 @@ class ReplayBuffer:
         return index
 
     def _new_index(self) -> VectorIndex:
-        return ChromaIndex() if self.config.index == "chroma" else ExactIndex(2 * self.encoder.dimensions)
+        if self.config.index == "chroma":
+            return ChromaIndex(server=self.config.server)
+        return ExactIndex(2 * self.encoder.dimensions)
 
     def _encode(self, steps: Sequence[Step]) -> np.ndarray:
         return encode_steps(self.encoder, steps, self.config.action_weight)

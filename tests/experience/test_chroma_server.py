@@ -1,0 +1,78 @@
+"""The index on a real Chroma server: it finds what the one in this process finds, leaves nothing behind, and its absence is told."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from builders import make_transition
+
+from components.config import load_config
+from components.errors import ConfigError, ServiceUnreachable
+from components.experience.replay_buffer import ReplayBuffer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """host:port of `chroma run`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    place = tmp_path_factory.mktemp("chroma")
+    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(place), "--host", "127.0.0.1", "--port", port]
+    with (place / "log").open("wb") as log:
+        child = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", int(port))) == 0:
+                break
+        time.sleep(0.2)
+    yield f"127.0.0.1:{port}"
+    child.send_signal(signal.SIGTERM)
+    child.wait(30)
+
+
+def make_log():
+    return [
+        make_transition(step, f"e{episode}", f"t{episode}", state=f"At desk {episode}: mug {step}.", action=f"go to desk {episode + step}")
+        for episode in range(40)
+        for step in range(5)
+    ]
+
+
+def settings(*overrides):
+    return load_config(None, ["retrieval.index=chroma", "retrieval.dimensions=64", "retrieval.k=2", *overrides]).retrieval
+
+
+def test_it_finds_what_the_index_in_this_process_finds(server):
+    import chromadb
+
+    log = make_log()
+    queries, own = [(step.state, step.action) for step in log], [step.episode_id for step in log]
+    near, far = ReplayBuffer(settings(), log), ReplayBuffer(settings(f"retrieval.server={server}"), log)
+    host, _, port = server.partition(":")
+    client = chromadb.HttpClient(host, int(port))
+    assert [collection.count() for collection in client.list_collections()] == [far.steps]
+    pairs = zip(near.retrieve(queries, own), far.retrieve(queries, own), strict=True)
+    assert sum(one == other for one, other in pairs) > 0.95 * len(log)
+    near.close()
+    far.close()
+    assert not client.list_collections(), "a run's collection goes with it"
+
+
+def test_a_server_that_is_not_there_is_told():
+    with pytest.raises(ServiceUnreachable, match=r"127.0.0.1:9 does not answer.*chroma run"):
+        ReplayBuffer(settings("retrieval.server=127.0.0.1:9"), make_log())
+
+
+def test_a_server_without_the_index_is_refused_and_so_is_a_wrong_address():
+    with pytest.raises(ConfigError, match="server has no effect with index: exact"):
+        load_config(None, ["retrieval.server=localhost:8000"])
+    with pytest.raises(ConfigError, match="retrieval.server"):
+        settings("retrieval.server=http://localhost")
