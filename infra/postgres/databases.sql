@@ -1,2 +1,3 @@
--- MLflow's database beside Prefect's, which the image makes; read once, when the volume is new.
+-- MLflow's databases beside Prefect's, which the image makes; read once, when the volume is new.
+CREATE DATABASE mlflow_users;
 CREATE DATABASE mlflow;

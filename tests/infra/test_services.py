@@ -1,0 +1,208 @@
+"""The shared services for real: MLflow and Prefect with login on a PostgreSQL, files and data versions in an S3 server.
+
+Debian's PostgreSQL is started for the test alone, as another user where we are root (it refuses to run as root); moto is the S3 server.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.config import TrackingConfig
+from components.errors import TrackingError
+from components.tracking.mlflow_store import Tracker
+from components.trajectories import snapshots
+
+ROOT = Path(__file__).parents[2]
+BINARIES = next((path for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if (path / "initdb").exists()), None)
+SECRET = "a secret: 100%/@?"  # what has a meaning in a URI
+needs_postgres = pytest.mark.skipif(BINARIES is None, reason="no PostgreSQL server here (apt-get install postgresql)")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(ready: Callable[[], bool], child: subprocess.Popen[bytes], log: Path, seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and child.poll() is None:
+        try:
+            if ready():
+                return
+        except OSError:
+            pass
+        time.sleep(0.3)
+    pytest.fail(f"{child.args} is not there: {log.read_text()[-2000:]}")
+
+
+def answers(url: str) -> bool:
+    urllib.request.urlopen(url, timeout=5).close()
+    return True
+
+
+class Started:
+    """Child processes that end with the test."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.children = place, list[subprocess.Popen[bytes]]()
+
+    def __call__(self, name: str, command: list[str], ready: Callable[[], bool], **environment: str) -> None:
+        log = self.place / f"{name}.log"
+        with log.open("wb") as output:
+            child = subprocess.Popen(command, cwd=self.place, env={**os.environ, **environment}, stdout=output, stderr=output)
+        self.children.append(child)
+        wait_for(ready, child, log)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory) -> Iterator[Started]:
+    found = Started(tmp_path_factory.mktemp("services"))
+    yield found
+    for child in reversed(found.children):
+        child.terminate()
+    for child in reversed(found.children):
+        try:
+            child.wait(20)
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+
+@pytest.fixture(scope="module")
+def postgres(started) -> str:
+    """host:port of a PostgreSQL with the user and the databases of infra/postgres, which asks for the password."""
+    assert BINARIES is not None
+    root = os.geteuid() == 0
+    place = Path("/tmp") / f"dreamgym-postgres-{os.getpid()}"  # a place that the other user may enter
+    place.mkdir(mode=0o700)
+    (place / "password").write_text(SECRET)
+    owner: list[str] = []
+    if root:
+        owner = ["setpriv", f"--reuid={pwd.getpwnam('nobody').pw_uid}", "--clear-groups"]
+        shutil.chown(place, "nobody")
+        shutil.chown(place / "password", "nobody")
+    init = [*owner, str(BINARIES / "initdb"), "-D", str(place / "data"), "-U", "dreamgym", "-A", "scram-sha-256"]
+    subprocess.run([*init, "--pwfile", str(place / "password"), "--no-sync"], cwd=place, check=True, capture_output=True)
+    port = free_port()
+    command = [*owner, str(BINARIES / "postgres"), "-D", str(place / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", str(place)]
+
+    def query(statement: str, database: str = "postgres") -> bool:
+        asked = [str(BINARIES / "psql"), "-h", "127.0.0.1", "-p", str(port), "-U", "dreamgym", "-d", database, "-qc", statement]
+        return subprocess.run(asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True).returncode == 0
+
+    started("postgres", command, lambda: query("select 1"))
+    assert query("create database prefect")
+    for line in (ROOT / "infra" / "postgres" / "databases.sql").read_text().splitlines():
+        assert line.startswith("--") or query(line)
+    yield f"127.0.0.1:{port}"
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def store(started) -> dict[str, str]:
+    """The environment of an S3 server with the buckets of the compose file."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    started("s3", [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], lambda: answers(f"{url}/moto-api/"))
+    found = {"AWS_ENDPOINT_URL": url, "MLFLOW_S3_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
+    found |= {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
+    buckets = yaml.safe_load((ROOT / "infra" / "compose.yaml").read_text())["services"]["buckets"]["command"]
+    for told in ("made", "there"):
+        done = subprocess.run([sys.executable, *buckets[1:]], cwd=ROOT, env={**os.environ, **found}, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout == f"bucket mlflow: {told}\nbucket dvc: {told}\n", done.stderr
+    return found
+
+
+@needs_postgres
+def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(started, postgres, store, tmp_path, monkeypatch):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    server = {"POSTGRES_ADDRESS": postgres, "POSTGRES_PASSWORD": SECRET, "MLFLOW_ARTIFACTS_DESTINATION": "s3://mlflow/artifacts"}
+    server |= {"MLFLOW_AUTH_ADMIN_USERNAME": "runner", "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more"}
+    server |= {"MLFLOW_FLASK_SERVER_SECRET_KEY": "signed", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    command = [sys.executable, str(ROOT / "infra" / "mlflow_server.py"), "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    started("mlflow", command, lambda: answers(f"{url}/health"), **server, **store)
+    settings = TrackingConfig(uri=url, experiment="shared")
+    with pytest.raises(TrackingError, match="could not open"):
+        Tracker(settings, tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "runner")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "twelve letters and more")
+    tracker = Tracker(settings, tmp_path)
+    run = tracker.start_run("a run", {"dreamgym.run_id": "r"}, {"seed": 0})
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "weights").write_bytes(b"w" * 100_000)
+    version = tracker.register_model(run, "policy", tmp_path / "policy", {})
+    tracker.set_alias("policy", "champion", version)
+    tracker.finish(run)
+    found = Tracker(settings, tmp_path).download("policy", tracker.alias("policy", "champion"), tmp_path / "back")
+    assert (found / "weights").read_bytes() == b"w" * 100_000
+
+    import boto3
+
+    kept = boto3.client("s3", endpoint_url=store["AWS_ENDPOINT_URL"], aws_access_key_id="somebody", aws_secret_access_key="something")
+    assert any(entry["Size"] == 100_000 for entry in kept.list_objects_v2(Bucket="mlflow")["Contents"])
+
+
+@needs_postgres
+def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_path):
+    from urllib.parse import quote
+
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    database = f"postgresql+asyncpg://dreamgym:{quote(SECRET, safe='')}@{postgres}/prefect"
+    home = {"PREFECT_HOME": str(tmp_path / "home"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+    server = {"PREFECT_API_DATABASE_CONNECTION_URL": database, "PREFECT_SERVER_API_AUTH_STRING": "runner:secret", **home}
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    started("prefect", command, lambda: answers(f"{url}/health"), **server)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(urllib.request.Request(f"{url}/flow_runs/filter", data=b"{}", method="POST"))
+    code = "from prefect import flow\n@flow\ndef shared(): return 1\nshared()"
+
+    def run(login: str) -> Any:
+        environment = {**os.environ, **home, "PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": login}
+        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200)
+
+    assert run("runner:wrong").returncode != 0
+    done = run("runner:secret")
+    assert done.returncode == 0, done.stderr
+    assert BINARIES is not None
+    host, _, number = postgres.partition(":")
+    asked = [str(BINARIES / "psql"), "-h", host, "-p", number, "-U", "dreamgym", "-d", "prefect", "-Atc", "select state_name from flow_run"]
+    rows = subprocess.run(asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True, text=True).stdout.split()
+    assert rows == ["Completed"]
+
+
+def test_versions_of_the_data_go_through_s3(store, tmp_path, monkeypatch):
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+    first, second = tmp_path / "first", tmp_path / "second"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(first)], check=True)
+    (first / "data").mkdir()
+    (first / "data" / "note.txt").write_text("shared data")
+    dvc = [sys.executable, "-m", "dvc"]
+    for command in (
+        ["remote", "add", "--default", "store", "s3://dvc/data"],
+        ["remote", "modify", "store", "endpointurl", store["AWS_ENDPOINT_URL"]],
+    ):
+        subprocess.run([*dvc, *command], cwd=first, check=True, capture_output=True)
+    made = snapshots.snapshot(first)
+    snapshots.push(first)
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(second)], check=True)
+    for file in ("data.dvc", ".dvc/config"):
+        shutil.copy(first / file, second / file)
+    assert snapshots.pull(second).hash == made.hash
+    assert (second / "data" / "note.txt").read_text() == "shared data"
