@@ -201,7 +201,7 @@ def _numbers(text: str, option: str) -> list[int]:
 @verbs.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="`dream`: against plain generate and the real environment; `train`: against TRL.")
+        str, typer.Argument(metavar="NAME", help="`dream`: against generate and the real environment; `train`: against TRL; `overhead`.")
     ],
     overrides: Overrides = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, as in metrics.json.")] = None,
@@ -222,6 +222,8 @@ def bench(
 
     `train`: optimiser steps on the same recorded episodes, against TRL's GRPOTrainer.
 
+    `overhead`: what of the newest whole run's wall time was not spent in a stage; it runs nothing.
+
     Examples:
 
         dreamgym bench dream --json bench.json
@@ -239,6 +241,14 @@ def bench(
         from flows.preflight import ensure_data
 
         check_name(name)
+        if name == "overhead":
+            from flows.bench_overhead import bench_overhead, print_overhead
+
+            run, figures = bench_overhead(place)
+            print_overhead(out, run, figures)
+            if json_file:
+                write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in figures.items()}))
+            return
         directory = find_model(place, model) if name == "dream" else find_clone(place, policy)
         ensure_data(place, say, backbone=False, versioned=False)
         if name == "dream":

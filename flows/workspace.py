@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 from prefect import get_run_logger, runtime
 from prefect.utilities.timeout import timeout
 
@@ -34,6 +35,9 @@ from components.trajectories.store import DataLayout
 
 BOOKKEEPING = ["components.tracking", "components.config", "components.errors", "flows.progress", "flows.workspace"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
+
+_SINCE = [psutil.Process().create_time()]
+"""When the clock of the run under way began: with the process, or with the end of the run before it, so that starting up counts too."""
 
 
 class StageOverdue(TimeoutError):
@@ -150,7 +154,7 @@ class Workspace:
     def conclude(self) -> None:
         """Write the metrics and a manifest that says finished."""
         write_metrics(self.directory, self.metrics)
-        self.manifest.status = "finished"
+        self.manifest.status, self.manifest.seconds = "finished", round(time.time() - _SINCE[0], 1)
         self.manifest.save(self.directory)
 
     def finish(self, more: Sequence[Path] = ()) -> None:
@@ -160,6 +164,7 @@ class Workspace:
         for path in (*(self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")), *more):
             self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)
+        _SINCE[0] = time.time()
 
     def fail(self, error: BaseException) -> None:
         """Leave a truthful record: manifest and MLflow say failed, with the reason and the metrics so far."""

@@ -67,6 +67,7 @@ class Manifest(Closed):
     flow: str = Field("retrain", description="The job that the run is of: retrain, fidelity, study ...")
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601.")
     status: Literal["running", "finished", "failed"] = "running"
+    seconds: float = Field(0.0, description="Wall time from the start of the process, or from the run before it there, to this run's end.")
     environment: Environment
     config: dict[str, Any] = Field(description="The resolved config.")
     seeds: dict[str, int] = Field(default_factory=dict)

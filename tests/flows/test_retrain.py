@@ -63,6 +63,14 @@ def test_a_fresh_clone_runs_to_a_promoted_policy(clone, first):
     assert "data:image/svg+xml" in (latest / "report.html").read_text()
 
 
+def test_the_time_outside_the_stages_is_told(clone, first):
+    code, output, _ = run(clone, "--json", str(clone / "overhead.json"), verb=("bench", "overhead"), small=False)
+    assert code == 0 and "orchestration, tracking, versioning" in output
+    found = {name: entry["value"] for name, entry in json.loads((clone / "overhead.json").read_text()).items()}
+    stages = sum(value for name, value in found.items() if name.startswith("seconds/"))
+    assert found["seconds"] == pytest.approx(stages + found["overhead"]) and 0 < found["overhead"] < found["seconds"]
+
+
 def test_the_manifest_names_everything(clone, first):
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     assert manifest["status"] == "finished"
