@@ -5,40 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 from chat_server import ChatServer, Say
-
-ROOT = Path(__file__).parents[2]
-SMALL = [
-    *("experience_model.epochs=0.1", "experience_model.transitions=3000", "fidelity.tasks=2", "fidelity.policy_tasks=4"),
-    *("cloning.demonstrations=6", "evaluation.tasks=6"),
-    *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2"),
-    *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
-    *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
-    *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
-]
-
-
-def run(clone, *overrides, verb=("retrain",), small=True):
-    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds)."""
-    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
-    command = [sys.executable, "-c", "from flows.cli import main; main()", *verb, *(SMALL if small else ()), *overrides]
-    began = time.monotonic()
-    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=560)
-    return done.returncode, done.stdout + done.stderr, time.monotonic() - began
+from small_job import SMALL, make_clone, run
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     """A clone without data: the run pulls it from the remote that lies in the repository."""
-    place = tmp_path_factory.mktemp("fresh") / "clone"
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
-    for key, value in (("user.name", "Test"), ("user.email", "test@example.org")):
-        subprocess.run(["git", "config", key, value], cwd=place, check=True)
-    return place
+    return make_clone(tmp_path_factory.mktemp("fresh") / "clone")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,46 @@
+"""The whole main job at its smallest, in a clone of this repository, as a child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SMALL = [
+    *("experience_model.epochs=0.1", "experience_model.transitions=3000", "fidelity.tasks=2", "fidelity.policy_tasks=4"),
+    *("cloning.demonstrations=6", "evaluation.tasks=6"),
+    *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2"),
+    *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
+    *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
+    *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
+]
+
+
+def make_clone(place: Path) -> Path:
+    """A clone with an identity and no data."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
+    for key, value in (("user.name", "Test"), ("user.email", "test@example.org")):
+        subprocess.run(["git", "config", key, value], cwd=place, check=True)
+    return place
+
+
+def environment_of(clone: Path) -> dict[str, str]:
+    """The clone's own code and Prefect database, and lines that do not wrap."""
+    return {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
+
+
+def command_of(*arguments: str) -> list[str]:
+    """The `dreamgym` command of whichever code is on the path."""
+    return [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
+
+
+def run(clone: Path, *overrides: str, verb: Sequence[str] = ("retrain",), small: bool = True) -> tuple[int, str, float]:
+    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds)."""
+    command = command_of(*verb, *(SMALL if small else ()), *overrides)
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, timeout=560)
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - began
