@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.tracking.environment import Git
 from components.tracking.manifest import Manifest
 
 PROMPTS = ("components/experience/prompts.py", "components/experience/annotation.py", "components/policy/prompt.py",
@@ -80,13 +81,19 @@ def _machine(first: Manifest, second: Manifest) -> list[Difference]:
 def _code(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
     one, other = first.environment.git, second.environment.git
     found = changed_fields({"commit": one.commit[:12]}, {"commit": other.commit[:12]})
-    dirt = [git.diff_hash[:12] or ("uncommitted" if git.dirty else "clean") for git in (one, other)]
-    found += changed_fields({"beside the commit": dirt[0]}, {"beside the commit": dirt[1]})
+    found += changed_fields({"beside the commit": _beside(one)}, {"beside the commit": _beside(other)})
     changed = changed_files(one.commit, other.commit, root)
     if changed:
         more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
         found.append(Difference("files changed between the commits", "", ", ".join(changed[:MOST_FILES]) + more))
     return found
+
+
+def _beside(git: Git) -> str:
+    """What the workspace had beside the commit, but for data.dvc: that is the data's version."""
+    if git.code_diff_hash is None:
+        return git.diff_hash[:12] or ("uncommitted" if git.dirty else "clean")
+    return git.code_diff_hash[:12] or ("uncommitted" if git.left_out else "clean")
 
 
 def _prompts(first: Manifest, second: Manifest, root: Path) -> list[Difference]:

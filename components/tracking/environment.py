@@ -6,6 +6,7 @@ touching the index or any branch. New files above 1 MB are not copied into it: t
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shutil
@@ -39,6 +40,7 @@ class Git(Closed):
     branch: str = Field("", description="Branch that was checked out, empty for none.")
     dirty: bool = Field(False, description="True if the workspace differed from the commit.")
     diff_hash: str = Field("", description="sha256 of the saved difference, empty if there was none.")
+    code_diff_hash: str | None = Field(None, description="The same without *.dvc, which a run changes; None in a manifest of before.")
     diff_path: str = Field("", description="Where the difference is saved, relative to the repository.")
     left_out: dict[str, str] = Field(default_factory=dict, description="New files too large for the difference -> their sha256.")
 
@@ -92,14 +94,17 @@ def describe_git(root: Path, run_directory: Path) -> Git:
     diff = _diff(root, [name for name in new if name not in large])
     git = Git(commit=commit, branch=branch, dirty=bool(diff or left_out), left_out=left_out)
     if not diff:
-        return git
+        return git.model_copy(update={"code_diff_hash": ""})
     path = run_directory / DIFF
     try:
         run_directory.mkdir(parents=True, exist_ok=True)
         path.write_bytes(diff)
     except OSError as error:
         raise cannot_write(path, error) from error
-    return git.model_copy(update={"diff_hash": file_hash(path), "diff_path": os.path.relpath(path, root)})
+    # A run leaves a new data.dvc behind: the next one's data are others, its code is not.
+    code = _diff(root, [name for name in new if name not in large], but=":(exclude,glob)**/*.dvc")
+    own = hashlib.sha256(code).hexdigest() if code else ""
+    return git.model_copy(update={"diff_hash": file_hash(path), "code_diff_hash": own, "diff_path": os.path.relpath(path, root)})
 
 
 def installed_packages() -> dict[str, str]:
@@ -115,8 +120,9 @@ def describe_hardware(threads: int = 0, device: str = "") -> Hardware:
     return Hardware(cpu=_cpu(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpus())
 
 
-def _diff(root: Path, new: list[str]) -> bytes:
-    """Difference to HEAD with the `new` files, made with a copy of the index: the real one stays as it is."""
+def _diff(root: Path, new: list[str], but: str = "") -> bytes:
+    """Difference to HEAD with the `new` files, without what the pathspec `but` excludes, made with a copy of the index: the real one
+    stays as it is."""
     index = Path(_git(root, "rev-parse", "--path-format=absolute", "--git-path", "index").decode().strip())
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "index"
@@ -127,7 +133,8 @@ def _diff(root: Path, new: list[str]) -> bytes:
             names = b"\0".join(os.fsencode(name) for name in new)
             arguments = ("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
             _git(root, "--literal-pathspecs", *arguments, stdin=names, environment=environment)
-        return _git(root, "diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", environment=environment)
+        only = ["--", ".", but] if but else []
+        return _git(root, "diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", *only, environment=environment)
 
 
 def _git(root: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> bytes:

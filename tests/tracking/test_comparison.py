@@ -55,6 +55,13 @@ def test_changes_beside_the_commit_are_code(pair):
     assert (entry.name, entry.first) == ("beside the commit", "clean") and len(entry.second) == 12
 
 
+def test_a_new_version_of_the_data_is_no_change_of_the_code(pair):
+    root, first, second = pair
+    (root / "data.dvc").write_text("outs: []\n")
+    second.environment.git = make_manifest(root).environment.git
+    assert second.environment.git.dirty and "code" not in differences(first, second, root)
+
+
 def test_a_commit_of_another_clone_is_no_error(pair):
     root, first, second = pair
     second.environment.git.commit = "f" * 40
