@@ -1,4 +1,4 @@
-"""The scheduled deployment: what Prefect itself reads from prefect.yaml, and that its flow can be loaded."""
+"""The scheduled deployments: what Prefect itself reads from prefect.yaml, that their flows can be loaded, and what is tried again."""
 
 import asyncio
 import inspect
@@ -8,45 +8,62 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.errors import DataError, ServiceUnreachable, TrackingError
 from flows.settings import DEFAULTS
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def deployment():
-    """The one deployment, checked by Prefect's own model of the file."""
+def deployments():
+    """Name -> deployment, checked by Prefect's own model of the file."""
     from prefect.cli.deploy._models import PrefectYamlModel
 
     model = PrefectYamlModel.model_validate(yaml.safe_load((ROOT / "prefect.yaml").read_text()))
     assert model.pull is None, "an explicit pull step would name a machine's path"
-    (found,) = model.deployments
-    return found.model_dump(exclude_unset=True, mode="json")
+    return {found.name: found.model_dump(exclude_unset=True, mode="json") for found in model.deployments}
 
 
-def test_nightly_at_three_utc_and_paused(deployment):
+def test_nightly_at_three_utc_and_all_off(deployments):
     from prefect.server.schemas.schedules import CronSchedule
 
-    (schedule,) = deployment["schedules"]
-    assert schedule["active"] is False
+    assert not any(schedule["active"] for deployment in deployments.values() for schedule in deployment["schedules"])
+    (schedule,) = deployments["retrain"]["schedules"]
     cron = CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
     assert cron.timezone == "UTC"
     nights = asyncio.run(cron.get_dates(2, start=datetime(2026, 3, 28, 12, tzinfo=UTC)))
     assert nights == [datetime(2026, 3, day, 3, tzinfo=UTC) for day in (29, 30)]
 
 
-def test_runs_never_overlap(deployment):
-    assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
-    assert deployment["work_pool"]["name"] == "dreamgym"
+@pytest.fixture
+def set_up(monkeypatch, tmp_path):
+    """What an import of the flows would set for good."""
+    monkeypatch.chdir(ROOT)
+    for name, value in {**DEFAULTS, "PREFECT_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
 
 
-def test_the_flow_loads_and_takes_the_parameters(deployment, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", ["retrain", "study", "watch-data"])
+def test_runs_never_overlap(deployments, name):
+    assert deployments[name]["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+    assert deployments[name]["work_pool"]["name"] == "dreamgym" and deployments[name]["tags"] == ["dreamgym"]
+
+
+@pytest.mark.parametrize("name", ["retrain", "study", "watch-data"])
+def test_the_flow_loads_and_takes_the_parameters(deployments, set_up, name):
     from prefect.flows import Flow, load_flow_from_entrypoint
 
-    monkeypatch.chdir(ROOT)
-    for name, value in {**DEFAULTS, "PREFECT_HOME": str(tmp_path)}.items():  # what its import would set for good
-        monkeypatch.setenv(name, value)
-    flow = load_flow_from_entrypoint(deployment["entrypoint"])
+    flow, given = load_flow_from_entrypoint(deployments[name]["entrypoint"]), deployments[name].get("parameters", {})
     assert isinstance(flow, Flow)
-    inspect.signature(flow.fn).bind(**deployment["parameters"])
-    assert (ROOT / deployment["parameters"]["config_file"]).is_file()
+    inspect.signature(flow.fn).bind(**given)
+    assert (ROOT / given.get("config_file", "configs/quick.yaml")).is_file()
+
+
+def test_only_a_silent_server_is_tried_again(set_up):
+    from prefect.states import Failed
+
+    from flows.deployments import _retrained, _server_is_silent
+
+    for error, again in ((ServiceUnreachable("x"), True), (TrackingError("x"), False), (DataError("x"), False), (ValueError("x"), False)):
+        assert _server_is_silent(_retrained, None, Failed(data=error)) is again
+    assert _retrained.retries == 3 and _retrained.retry_delay_seconds == [30, 60, 120]
