@@ -44,7 +44,7 @@ def deploy(root: Path, *, on: Collection[str], off: Collection[str], stale_days:
     Args: on, off: deployments whose schedules are to be switched. notify: `TYPE/NAME` of a notification block, or empty.
 
     Raises:
-        ConfigError: there is no such deployment or block, or no server is named.
+        ConfigError: there is no such deployment or block, one is named twice, or no server is named.
         ServiceUnreachable: the server does not answer.
         TrackingError: Prefect refused a deployment.
     """
@@ -53,6 +53,8 @@ def deploy(root: Path, *, on: Collection[str], off: Collection[str], stale_days:
     for name in (*on, *off):
         if name not in names:
             raise ConfigError(f"There is no deployment {name!r} in prefect.yaml.", f"Expected some of {', '.join(names)}.")
+    if both := sorted(set(on) & set(off)):
+        raise ConfigError(f"{both[0]} is to be switched on and off.", "Expected one of them.", "Take it out of --on or --off.")
     with _server() as client:
         block = _block(client, notify)
         for pool in sorted({entry["work_pool"]["name"] for entry in wanted}):

@@ -58,9 +58,10 @@ def study_from_file(
     overrides: list[str] | None = None,
     methods: str = "",
     seeds: list[int] | None = None,
-    cells: str = "docs/results/study",
+    cells: str = ".dreamgym/study",
 ) -> list[str]:
-    """A study with a config file of the repository; finished cells are read back. Its JSON file and figures lie beside the cells."""
+    """A study with a config file of the repository; finished cells are read back. Its JSON file and figures lie beside the cells,
+    where git does not look: a schedule leaves the workspace clean."""
     from components.evaluation.study import summarise
     from flows.study import study, write_study
     from flows.study_methods import BASE, chosen_methods
@@ -81,9 +82,9 @@ def watch_data() -> str | State[Any]:
     seen: Any = Variable.get(SEEN, default="")
     if found == seen:
         return Completed(name=SKIPPED, message=f"The trajectories are those of last time ({found[:12]}).")
-    Variable.set(SEEN, found, overwrite=True)
-    if seen:
+    if seen:  # told before it is noted: a watch that is cut off between the two tells twice, not never
         emit_event(DATA_CHANGED, {"prefect.resource.id": DATA_RESOURCE, "prefect.resource.name": "trajectories"}, payload={"hash": found})
+    Variable.set(SEEN, found, overwrite=True)
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_transition
+from ports import free_port
 
 from components.config import load_config
 from components.errors import ConfigError, ServiceUnreachable
@@ -20,9 +21,7 @@ from components.experience.replay_buffer import ReplayBuffer
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """host:port of `chroma run`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     place = tmp_path_factory.mktemp("chroma")
     command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(place), "--host", "127.0.0.1", "--port", port]
     with (place / "log").open("wb") as log:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,10 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
+from ports import free_port
+from small_job import ROOT, command_of, make_clone
 
 from flows.settings import DEFAULTS
 
-ROOT = Path(__file__).parents[2]
 MINUTE = '- cron: "* * * * *"'
 
 
@@ -37,8 +37,7 @@ class Server:
         return answer.json()
 
     def dreamgym(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
-        return subprocess.run(command, cwd=self.clone, env=self.environment, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command_of(*arguments), cwd=self.clone, env=self.environment, capture_output=True, text=True, timeout=300)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         log = (self.clone.parent / f"{arguments[0]}.log").open("wb")
@@ -63,13 +62,10 @@ class Server:
 def server(tmp_path_factory):
     """A server, a worker, and a clone whose data are watched every minute and whose retraining has a config that is refused at once."""
     place = tmp_path_factory.mktemp("deployed")
-    clone = place / "clone"
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    clone = make_clone(place / "clone")
     described = (clone / "prefect.yaml").read_text().replace('- cron: "*/15 * * * *"', MINUTE)
     (clone / "prefect.yaml").write_text(described.replace("overrides: []", "overrides: [seed=x]"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     found = Server(clone, f"http://127.0.0.1:{port}/api", place / "home")
     children = [found.start("server", "start", "--host", "127.0.0.1", "--port", str(port))]
     deadline = time.monotonic() + 240
@@ -100,7 +96,7 @@ def deployed(server):
 
 def test_without_a_server_it_says_what_to_type(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "deploy", "--root", str(ROOT)]
+    command = command_of("deploy", "--root", str(ROOT))
     environment["PREFECT_HOME"] = str(tmp_path)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "export PREFECT_API_URL" in done.stderr.replace("\n", " ")
@@ -125,6 +121,8 @@ def test_a_deploy_brings_all_of_it_and_a_second_changes_nothing(server, deployed
 def test_a_name_that_there_is_not_is_refused(server, deployed):
     done = server.dreamgym("deploy", "--on", "retrian")
     assert done.returncode == 2 and "retrian" in done.stderr and "retrain, study, watch-data" in done.stderr.replace("\n", " ")
+    done = server.dreamgym("deploy", "--on", "retrain", "--off", "retrain")
+    assert done.returncode == 2 and "retrain is to be switched on and off" in done.stderr
     done = server.dreamgym("deploy", "--notify", "slack-webhook/none")
     assert done.returncode == 2 and "no block" in done.stderr
 

@@ -1,14 +1,13 @@
 """The whole main job, small, in a clone of this repository: real data, real engine, real Prefect, MLflow and DVC."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 
 import pytest
 from chat_server import ChatServer, Say
-from small_job import SMALL, make_clone, run
+from small_job import SMALL, environment_of, make_clone, run
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +106,11 @@ def test_a_scheduled_run_is_skipped_while_nothing_has_changed(clone, first):
     """What `retrain_from_file` asks before it starts: the newest finished run of the same data, config and code."""
     code = "from pathlib import Path; from components.config import load_config; from flows.resume import unchanged_since; "
     code += "import sys; print(unchanged_since(load_config('configs/quick.yaml', sys.argv[1:]), Path.cwd()))"
-    environment = {**os.environ, "PYTHONPATH": str(clone), "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
 
     def asked(*overrides: str) -> str:
         command = [sys.executable, "-c", code, *SMALL, *overrides]
-        return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+        done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[-1]
 
     runs = sorted(path.name for path in (clone / "runs").iterdir() if not path.is_symlink())
     found = asked("promotion.threshold=0", "timeout_minutes.stage=7")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ports import free_port
 
 from components.config import TrackingConfig
 from components.errors import TrackingError
@@ -30,12 +30,6 @@ ROOT = Path(__file__).parents[2]
 BINARIES = next((path for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if (path / "initdb").exists()), None)
 SECRET = "a secret: 100%/@?"  # what has a meaning in a URI
 needs_postgres = pytest.mark.skipif(BINARIES is None, reason="no PostgreSQL server here (apt-get install postgresql)")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(ready: Callable[[], bool], child: subprocess.Popen[bytes], log: Path, seconds: float = 240) -> None:
