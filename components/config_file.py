@@ -21,7 +21,7 @@ def read_values(path: Path) -> dict[str, Any]:
         )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not readable YAML: {error}", next_step="Mend the line named above.") from None
     if values is None:
         return {}
@@ -44,7 +44,7 @@ def set_value(values: dict[str, Any], override: str) -> None:
             )
     try:
         values[leaf] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"The value of the override {override!r} is not YAML: {error}", next_step="Quote it, or mend it.") from None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
+from components.atomic import write_json
 from components.config import Config
 from components.errors import ConfigError
 from components.evaluation.ablation import FULL, differences, pooled, variants, varied
@@ -21,7 +22,6 @@ from components.evaluation.ablation_figure import FORMATS, draw_ablation, draw_d
 from components.evaluation.intervals import Estimate
 from components.evaluation.judgements import read_judgements
 from components.evaluation.open_loop import read_rehearsals
-from components.tracking.atomic import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_transitions
 from flows.ablation_cells import Cell, read_cell, write_cell

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from components.atomic import write_json
 from components.errors import DataError
 from components.evaluation.judgements import read_judgements, write_judgements
 from components.evaluation.open_loop import Rehearsal
 from components.experience.fidelity import Judgement
-from components.tracking.atomic import write_json
 from components.tracking.hashes import file_hash
 from flows.cell_origin import Origin, require_origin
 

@@ -17,11 +17,11 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
+from components.atomic import cannot_write, write_json
 from components.config import Config
 from components.environments import make_adapter
 from components.errors import DataError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
-from components.tracking.atomic import cannot_write, write_json
 from components.trajectories.collect import BEHAVIOURS, collect, plan
 from components.trajectories.snapshots import Snapshot, push, snapshot
 from components.trajectories.store import DataLayout, write_tasks, write_transitions

@@ -70,8 +70,8 @@ def pool(
     """
     with reported(debug):
         _, place = begin(None, [], root)
+        from components.atomic import write_json
         from components.evaluation.pooling import pool as pool_games
-        from components.tracking.atomic import write_json
         from components.tracking.runs import find_run, read_games
         from flows.summary import print_pooled
 
@@ -234,7 +234,7 @@ def bench(
     """
     with reported(debug):
         settings, place = begin(config, overrides, root)
-        from components.tracking.atomic import write_json
+        from components.atomic import write_json
         from components.tracking.runs import checked_metrics
         from flows.bench import bench_dream, check_name, print_dream
         from flows.models import find_clone, find_model

@@ -39,7 +39,7 @@ def compare(
     """
     with reported(debug):
         _, place = begin(None, [], root)
-        from components.tracking.atomic import write_json
+        from components.atomic import write_json
         from flows.comparing import compare_runs, print_comparison, to_json
 
         found = compare_runs(place, first, second)

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from components.atomic import write_text
 from components.errors import ConfigError, DataError
-from components.tracking.atomic import write_text
 
 _COLUMNS = 100
 _FORMATS = (".txt", ".md", ".html", ".svg")

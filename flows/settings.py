@@ -57,7 +57,7 @@ def _make(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        from components.tracking.atomic import cannot_write
+        from components.atomic import cannot_write
 
         raise cannot_write(home, error) from error
 

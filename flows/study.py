@@ -18,11 +18,11 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
+from components.atomic import write_json
 from components.config import Config
 from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell
 from components.evaluation.study_figures import draw_study
-from components.tracking.atomic import write_json
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
 from components.trajectories.store import DataLayout, read_tasks

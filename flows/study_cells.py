@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from components.atomic import write_json
 from components.errors import DataError
 from components.evaluation.study import Cell
-from components.tracking.atomic import write_json
 from flows.cell_origin import Origin, require_origin
 
 

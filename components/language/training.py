@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,6 +23,7 @@ from components.errors import ConfigError, DataError, TrainingError
 from components.language import parallel
 from components.language.attention import attention_of, evaluating
 from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
+from components.language.checkpoints import check_key, read_checkpoint, save_checkpoint
 from components.language.compute import Compute
 from components.language.examples import Batch, Example, Segment, batches, collate
 from components.language.optimizers import OptimizerName, make_optimizers
@@ -188,11 +188,11 @@ def _train(
         for group in run.remaining(examples):
             loss = run.step(group)
             if checkpoint is not None and run.record.steps % checkpoint_every == 0:
-                run.save(checkpoint)
+                save_checkpoint(checkpoint, run.state_dict())
             if on_step is not None:
                 on_step(run.record.steps, run.record.tokens, loss)
     if checkpoint is not None:
-        run.save(checkpoint)
+        save_checkpoint(checkpoint, run.state_dict())
     return run.record
 
 
@@ -281,35 +281,13 @@ class _Run:
         torch.set_rng_state(state["random"])
         self.began = time.monotonic() - self.record.seconds
 
-    def save(self, path: Path) -> None:
-        """Write the state to `path`: beside, synced, renamed."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(path.name + ".part")
-        with beside.open("wb") as file:
-            torch.save(self.state_dict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The state in `path`: plain values and tensors; nothing in it is executed. Raises TrainingError if it cannot be read."""
-    try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-    except Exception as error:
-        found = f"The checkpoint {path} cannot be read ({type(error).__name__})."
-        raise TrainingError(found, "Expected a file that training saved.", f"Delete {path} to train from the start.") from error
-    return state
-
 
 def _saved(path: Path, key: str) -> dict[str, Any] | None:
     """The state at `path`, if there is one; it must be of this very training."""
     if not path.is_file():
         return None
     state = read_checkpoint(path)
-    if state["key"] != key:
-        cure = f"Delete {path} to train from the start."
-        raise TrainingError(f"The checkpoint {path} is of another training.", "Expected the same weights, examples and settings.", cure)
+    check_key(path, state, key)
     return state
 
 

@@ -19,6 +19,7 @@ import torch
 
 from components.errors import TrainingError
 from components.language import parallel
+from components.language.checkpoints import check_weights
 from components.language.examples import Example, collate
 from components.language.optimizers import Optimizers, make_optimizers
 from components.language.training import token_logprobs
@@ -79,7 +80,8 @@ class Learner:
         return {"policy": weights, **states, "algorithm": self.algorithm.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Go on from `state`. Raises TrainingError if it is not of this model."""
+        check_weights(state["policy"], self.trained())
         with torch.no_grad():
             for name, weight in self.trained().items():
                 weight.copy_(state["policy"][name])

@@ -8,7 +8,6 @@ stopped goes on where it was with the same numbers.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,8 +19,8 @@ import torch
 
 from components.errors import TrainingError
 from components.language.backbone import add_lora, merge_lora
+from components.language.checkpoints import read_checkpoint, save_checkpoint
 from components.language.examples import Example
-from components.language.training import read_checkpoint
 from components.policy.algorithm import Algorithm, Lesson
 from components.policy.learner import DEMONSTRATION_LOSS, Learner
 from components.policy.players import Player
@@ -37,6 +36,9 @@ COLLAPSE_WINDOW, COLLAPSE_SHARE = 4, 0.5
 """Iterations whose mean success is compared, and the share of the first ones' below which the policy has collapsed."""
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration that had none, so that every curve has a value an iteration."""
+
+PARTS = {"policy", "optimizers", "beside", "algorithm", "tasks", "state"}
+"""What a checkpoint holds."""
 
 
 class TaskSource(Protocol):
@@ -262,17 +264,11 @@ class Loop:
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.checkpoint.with_name(self.checkpoint.name + ".part")
-        with beside.open("wb") as file:
-            torch.save(self.state_dict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.checkpoint)
+        save_checkpoint(self.checkpoint, self.state_dict())
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():
-            self.load_state_dict(read_checkpoint(self.checkpoint))
+            self.load_state_dict(_read(self.checkpoint))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the loop depends on."""
@@ -287,4 +283,12 @@ class Loop:
 
 def reached(checkpoint: Path) -> int:
     """Iterations that a loop with this checkpoint has behind it."""
-    return int(read_checkpoint(checkpoint)["state"]["iteration"]) if checkpoint.is_file() else 0
+    return int(_read(checkpoint)["state"]["iteration"]) if checkpoint.is_file() else 0
+
+
+def _read(checkpoint: Path) -> dict[str, Any]:
+    state = read_checkpoint(checkpoint)
+    if not isinstance(state, dict) or state.keys() != PARTS:
+        found = f"The checkpoint {checkpoint} is not of an RL loop."
+        raise TrainingError(found, f"Expected {', '.join(sorted(PARTS))} in it.", f"Delete {checkpoint} to train from the start.")
+    return state

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.atomic import cannot_write
 from components.errors import DataError
-from components.tracking.atomic import cannot_write
 from components.tracking.hashes import file_hash
 
 DIFF = "git.diff"

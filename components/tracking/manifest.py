@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from components.atomic import write_text
 from components.errors import DataError
-from components.tracking.atomic import write_text
 from components.tracking.environment import Closed, Environment
 from components.tracking.stages import StageResult
 

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from components.atomic import cannot_write, write_json
 from components.errors import DataError, TrackingError
-from components.tracking.atomic import cannot_write, write_json
 
 Metrics = dict[str, dict[str, float | int | None]]
 METRICS = "metrics.json"

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.atomic import cannot_write, sync_directory, sync_tree, write_json
 from components.errors import DataError, TrackingError
-from components.tracking.atomic import cannot_write, sync_directory, sync_tree, write_json
 from components.tracking.hashes import code_hash, file_hash, text_hash, tree_hash
 from components.tracking.runs import Metrics, checked_metrics
 

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -243,12 +244,13 @@ def _pointer(root: Path) -> Snapshot:
         raise DataError(f"There is no {path}.", "It names the version of data/.", "Type `git checkout data.dvc`, or `dreamgym collect`.")
     try:
         out = yaml.safe_load(path.read_text(encoding="utf-8"))["outs"][0]
-        if not str(out["md5"]).endswith(".dir"):
-            raise ValueError(out["md5"])
-        return Snapshot(out["md5"], int(out["nfiles"]), int(out["size"]))
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
-        found = f"{path} is no pointer to a directory's version ({type(error).__name__})."
-        raise DataError(found, next_step="Type `git checkout data.dvc`.") from None
+        found = Snapshot(out["md5"], out["nfiles"], out["size"])
+        if not re.fullmatch(r"[0-9a-f]{32}\.dir", found.hash) or not all(type(n) is int and n >= 0 for n in (found.files, found.size)):
+            raise ValueError(out)
+        return found
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
+        problem = f"{path} is no pointer to a directory's version ({type(error).__name__})."
+        raise DataError(problem, next_step="Type `git checkout data.dvc`.") from None
 
 
 def _listing(root: Path) -> dict[str, str]:

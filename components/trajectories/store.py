@@ -8,10 +8,8 @@ damaged file is an error, not other data. The layout of `data/` is `DataLayout`.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from components.atomic import cannot_write
 from components.errors import DataError
 from components.records import Task, Trajectory, Transition
 
@@ -219,7 +218,7 @@ def _write(path: Path, content: bytes, place: Callable[[Path, Path], None]) -> N
             os.fsync(file.fileno())
         place(temporary, path)
     except OSError as error:
-        raise _cannot_write(path, len(content), error) from error
+        raise cannot_write(path, error, len(content)) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -234,20 +233,6 @@ def _link_new(temporary: Path, path: Path) -> None:
 
 def _shard_exists(shard: Path) -> DataError:
     return DataError(f"The replay log already has {shard}.", "A shard is never rewritten.", "Give the new shard another name.")
-
-
-def _cannot_write(path: Path, needed: int, error: OSError) -> DataError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        free = _free_bytes(path)
-        found = f"The disk is full: {path} needs {needed:,} bytes, {free:,} are free. Nothing that was there before has changed."
-        return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same command again.")
-    found = f"{path} cannot be written: {error.strerror or error}. Nothing that was there before has changed."
-    return DataError(found, next_step=f"Make {path.parent} a directory that you may write to.")
-
-
-def _free_bytes(path: Path) -> int:
-    existing = next(parent for parent in path.absolute().parents if parent.exists())
-    return shutil.disk_usage(existing).free
 
 
 def _rows(path: Path, schema: pa.Schema, may_be_empty: bool = False) -> Iterable[tuple[Any, ...]]:

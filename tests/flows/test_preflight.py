@@ -10,9 +10,9 @@ import pytest
 import torch
 from builders import make_task, make_transition
 
+from components.atomic import write_json
 from components.config import load_config
 from components.errors import ConfigError, DataError
-from components.tracking.atomic import write_json
 from components.trajectories import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.collect import recorded_settings

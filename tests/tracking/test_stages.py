@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from components import atomic
 from components.errors import DataError, TrackingError
-from components.tracking import atomic
 from components.tracking.hashes import with_imports
 from components.tracking.stages import StageStore, code_hash, file_hash, tree_hash
 

@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, cod
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match=r"disk is full: .*a.parquet needs [\d,]+ bytes, [\d,]+ are free. Nothing that was there before"):
+    with pytest.raises(DataError, match=r"disk is full: .*a.parquet needs [\d,]+ bytes, [\d,]+ bytes are free. Nothing that was there"):
         store.write_transitions(path, [make_transition(), make_transition(1)])
     assert store.read_transitions(path) == [make_transition()]
     assert [file.name for file in tmp_path.iterdir()] == ["a.parquet"]

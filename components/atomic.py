@@ -58,12 +58,13 @@ def sync_tree(path: Path) -> None:
         sync_directory(Path(parent))
 
 
-def cannot_write(path: Path, error: OSError) -> DataError:
-    """What to tell the user when the disk refuses to write `path`."""
+def cannot_write(path: Path, error: OSError, needed: int = 0) -> DataError:
+    """What to tell the user when the disk refuses to write `path`. Args: needed: its bytes, if they are known."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         existing = next(parent for parent in path.absolute().parents if parent.exists())
         free = shutil.disk_usage(existing).free
-        found = f"The disk is full: {path} cannot be written, {free:,} bytes are free. Nothing that was there before has changed."
+        what = f"needs {needed:,} bytes" if needed else "cannot be written"
+        found = f"The disk is full: {path} {what}, {free:,} bytes are free. Nothing that was there before has changed."
         return DataError(found, next_step="Free some space and type the same command again: finished stages are reused.")
     found = f"{path} cannot be written: {error.strerror or error}. Nothing that was there before has changed."
     return DataError(found, next_step=f"Make {path.parent} a directory that you may write to.")
