@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 REAL, SYNTHETIC = "real", "synthetic"
 TRAIN, TEST = "train", "test"
+VARIED = "/varied-"
+"""In a generated task's id, what follows the id of the recorded task that it was varied from."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +86,8 @@ class Trajectory:
     def up_to(self, step: int) -> Trajectory:
         """The history before `step`: the trajectory with its first `step` transitions."""
         return replace(self, steps=self.steps[:step])
+
+
+def origin(task_id: str) -> str:
+    """The id of the recorded task that this one is, or was varied from: tasks of one origin share a room."""
+    return task_id.partition(VARIED)[0]

@@ -33,7 +33,7 @@ from components.tracking.stages import StageResult, StageStore
 from components.trajectories.snapshots import data_hash
 from components.trajectories.store import DataLayout
 
-BOOKKEEPING = ["components.tracking", "components.config", "components.errors", "flows.progress", "flows.workspace"]
+BOOKKEEPING = ["components.tracking", "components.atomic", "components.config", "components.errors", "flows.progress", "flows.workspace"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
 
 _SINCE = [psutil.Process().create_time()]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from components.trajectories.store import read_log
 
 ROOT = Path(__file__).parents[1]
 SMALL = [
@@ -18,6 +22,10 @@ SMALL = [
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
     *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
 ]
+ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false"]
+"""So that its end does not hang on what so small a job reaches."""
+CLOCKS = ("second", "wall", "bytes")
+"""What of a metric's name says that it tells of the machine, not of the run."""
 
 
 def make_clone(place: Path) -> Path:
@@ -44,3 +52,21 @@ def run(clone: Path, *overrides: str, verb: Sequence[str] = ("retrain",), small:
     began = time.monotonic()
     done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, timeout=560)
     return done.returncode, done.stdout + done.stderr, time.monotonic() - began
+
+
+def numbers(clone: Path) -> dict[str, Any]:
+    """The latest run's metrics but for those of the clock, to the last bit, and each stage's outputs."""
+    latest = clone / "runs" / "latest"
+    metrics = json.loads((latest / "metrics.json").read_text())
+    manifest = json.loads((latest / "manifest.json").read_text())
+    found = {name: entry for name, entry in metrics.items() if not any(word in name for word in CLOCKS)}
+    for stage in manifest["stages"]:
+        (record,) = (clone / ".dreamgym" / "stages").glob(f"{stage['name']}-{stage['key'][:12]}/stage.json")
+        hashes = json.loads(record.read_text())["output_hashes"]
+        found |= {f"{stage['name']}/{output}": value for output, value in hashes.items()}
+    return found
+
+
+def log_of(clone: Path) -> list[tuple[str, int]]:
+    """Episode and step of each transition of the replay log, in its order."""
+    return [(step.episode_id, step.step) for step in read_log(clone / "data" / "replay")]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from components.records import Task
+from components.records import VARIED, Task
 from components.training_config import CurriculumConfig
 
 Vary = Callable[[Sequence[Task], int], list[str]]
@@ -131,7 +131,7 @@ class Curriculum:
     def _candidate(self, parent: Task, instruction: str) -> Task:
         root = parent.parent or parent.id
         digest = hashlib.sha256(f"{root}\n{instruction}".encode()).hexdigest()[:10]
-        return replace(parent, id=f"{root}/varied-{digest}", instruction=instruction, parent=root, family="")
+        return replace(parent, id=f"{root}{VARIED}{digest}", instruction=instruction, parent=root, family="")
 
     def _flaw(self, task: Task) -> str:
         if not task.instruction:

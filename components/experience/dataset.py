@@ -76,11 +76,11 @@ def drawn_episodes(episodes: Sequence[Trajectory], config: ExperienceModelConfig
 def transition_examples(
     vocabulary: Vocabulary, trajectories: Sequence[Trajectory], buffer: ReplayBuffer, config: ExperienceModelConfig
 ) -> list[Example]:
-    """One example an episode; each step's demonstrations come from other episodes of `buffer`."""
+    """One example an episode; each step's demonstrations come from other tasks in `buffer`."""
     examples = []
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
-        demonstrations = buffer.retrieve(queries, [step.episode_id for step in trajectory.steps])
+        demonstrations = buffer.retrieve(queries, [step.task_id for step in trajectory.steps])
         examples.append(
             render_trajectory(
                 vocabulary, trajectory, demonstrations, history=config.history, recalled=config.recall, reasoning=config.reasoning

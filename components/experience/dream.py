@@ -53,7 +53,7 @@ class Dream:
         asked = {row: action for row, action in enumerate(actions) if action is not None}
         rows = list(asked)
         states = {row: self._episodes[row].states[-1] for row in rows}
-        demos = self._buffer.retrieve([(states[row], asked[row]) for row in rows], [""] * len(rows))
+        demos = self._buffer.retrieve([(states[row], asked[row]) for row in rows], [self._episodes[row].task.id for row in rows])
         queries = {row: Query(states[row], asked[row], found) for row, found in zip(rows, demos, strict=True)}
         answers = self._foresight.predict(queries, self._coherent)
         self.interactions += len(rows)

@@ -70,7 +70,7 @@ def _measure_batch(model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapte
     for step in range(max(len(episode.steps) for episode in episodes)):
         rows = [row for row, episode in enumerate(episodes) if step < len(episode.steps)]
         real = {row: episodes[row].steps[step] for row in rows}
-        demos = buffer.retrieve([(real[row].state, real[row].action) for row in rows], [real[row].episode_id for row in rows])
+        demos = buffer.retrieve([(real[row].state, real[row].action) for row in rows], [real[row].task_id for row in rows])
         answers = foresight.predict({row: Query(real[row].state, real[row].action, found) for row, found in zip(rows, demos, strict=True)})
         judgements += [judge(adapter, episodes[row].up_to(step), real[row], answers[row]) for row in rows]
         foresight.advance({row: (real[row].action, real[row].next_state) for row in rows})

@@ -119,5 +119,5 @@ def under_way(episodes: Sequence[Trajectory], number: int) -> dict[int, Transiti
 
 def _queries(buffer: ReplayBuffer, asked: Mapping[int, Transition]) -> dict[int, Query]:
     steps = list(asked.values())
-    found = buffer.retrieve([(step.state, step.action) for step in steps], [step.episode_id for step in steps])
+    found = buffer.retrieve([(step.state, step.action) for step in steps], [step.task_id for step in steps])
     return {row: Query(step.state, step.action, demos) for (row, step), demos in zip(asked.items(), found, strict=True)}

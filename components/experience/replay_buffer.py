@@ -1,9 +1,14 @@
 """The replay buffer: an append-only log of transitions (the truth) and the index derived from it.
 
-Top-k retrieval by the cosine of phi(state, action) (section 4.1.1). Never retrieved: the query's own transition (its whole
-episode, since a step's neighbours there give the answer away), unparsable answers (they are never added), and held-out
-tasks (the caller never adds them; `hidden` guards against it). What the index holds is a function of the log alone
-(`components/experience/capacity.py`): the same log gives the same answers, in however many parts it was added.
+Top-k retrieval by the cosine of phi(state, action) (section 4.1.1). Never retrieved:
+
+1. Anything of the query's own task: other episodes of it end in the same room with the same answer. A model that learns from such
+   demonstrations learns to copy their verdicts, and finds none like them where tasks are held out; in a dream it would hear its own
+   inventions again.
+2. Unparsable answers, which are never added, and held-out tasks (the caller never adds them; `hidden` guards against it).
+
+What the index holds is a function of the log alone (`components/experience/capacity.py`): the same log gives the same answers, in
+however many parts it was added.
 
 What a buffer is opened with may have its index stored on the disk (`components/experience/stored_index.py`); what is added
 later, such as what a run dreams, never gets there.
@@ -19,15 +24,15 @@ import numpy as np
 
 from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
-from components.experience.capacity import COPIES, held
+from components.experience.capacity import Known, another_copy, held
 from components.experience.encoders import encode_steps, make_encoder
 from components.experience.index import ChromaIndex, ExactIndex, VectorIndex, neighbours_found
 from components.experience.stored_index import IndexCard, open_stored
-from components.records import REAL, Transition
+from components.records import REAL, Transition, origin
 
 _LOG = logging.getLogger(__name__)
-_SPARE = 8
-"""How many neighbours more than k are asked for, so that k remain after those of the own episode are left out."""
+_SPARE, _MORE = 24, 8
+"""How many neighbours more than k are asked for, since those of the own task are left out; how many times as many if k do not remain."""
 Step = tuple[str, str]
 
 
@@ -100,13 +105,21 @@ class ReplayBuffer:
         else:
             self._arrange()
 
-    def retrieve(self, queries: Sequence[Step], episodes: Sequence[str]) -> list[list[Transition]]:
-        """For each (state, action), its k demonstrations, the most similar first; `episodes` names each query's own episode."""
+    def retrieve(self, queries: Sequence[Step], tasks: Sequence[str]) -> list[list[Transition]]:
+        """For each (state, action), its k demonstrations, the most similar first; `tasks` names each query's own task.
+
+        Fewer than k come back where the log has no more of other tasks.
+        """
+        found: list[list[Transition]] = [[] for _ in queries]
         if not self.config.k or self._index is None or not queries:
-            return [[] for _ in queries]
-        vectors = self._encode(queries)
-        rows = self._index.nearest(vectors, self.config.k + _SPARE)
-        return [self._others(row, own) for row, own in zip(rows, episodes, strict=True)]
+            return found
+        vectors, asked, count = self._encode(queries), list(range(len(queries))), self.config.k + _SPARE
+        while asked:
+            for place, row in zip(asked, self._index.nearest(vectors[asked], count), strict=True):
+                found[place] = self._others(row, origin(tasks[place]))
+            asked = [place for place in asked if len(found[place]) < self.config.k and count < self._index.size]
+            count *= _MORE
+        return found
 
     def vectors(self) -> np.ndarray:
         """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index from."""
@@ -135,7 +148,7 @@ class ReplayBuffer:
 
     def _others(self, row: Sequence[int], own: str) -> list[Transition]:
         found = (self.transitions[number] for place in row for number in self._followers[place])
-        return [transition for transition in found if transition.episode_id != own][: self.config.k]
+        return [transition for transition in found if origin(transition.task_id) != own][: self.config.k]
 
     def _forget_index(self) -> None:
         index = getattr(self, "_index", None)
@@ -144,6 +157,7 @@ class ReplayBuffer:
         self._index: VectorIndex | None = None
         self._number_of: dict[Step, int] = {}
         self._followers: list[list[int]] = []
+        self._copies: Known = {}
         self._held = 0
         self._dreamed = False
 
@@ -166,9 +180,8 @@ class ReplayBuffer:
                 self._number_of[asked] = len(self._number_of)
                 self._followers.append([])
                 fresh.append(asked)
-            followers = self._followers[self._number_of[asked]]
-            if sum(self.transitions[other].next_state == transition.next_state for other in followers) < COPIES:
-                followers.append(number)
+            if another_copy(transition, self._copies):
+                self._followers[self._number_of[asked]].append(number)
                 self._held += 1
         index.add(self._encode(fresh))
         self._index = index
@@ -186,7 +199,9 @@ class ReplayBuffer:
         else:
             self._index = self._rearranged(self._index or self._new_index(), list(followers))
         self._number_of = {step: number for number, step in enumerate(followers)}
-        self._followers, self._held = list(followers.values()), len(numbers)
+        self._followers, self._held, self._copies = list(followers.values()), len(numbers), {}
+        for number in numbers:
+            another_copy(self.transitions[number], self._copies)
         self._say_if_full(numbers)
 
     def _rearranged(self, index: VectorIndex, steps: list[Step]) -> VectorIndex:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from builders import make_transition
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,14 +11,18 @@ from hypothesis import strategies as st
 from components.config import RetrievalConfig
 from components.experience.capacity import held
 from components.experience.replay_buffer import ReplayBuffer
-from components.records import REAL, SYNTHETIC
+from components.records import REAL, SYNTHETIC, VARIED, origin
 
 STEPS = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1), st.sampled_from([REAL, SYNTHETIC, SYNTHETIC]))
 
 
 def log_of(entries):
+    """Two episodes of five steps a task, the second one of a task varied from it."""
+    tasks = [f"t{n // 10}" + f"{VARIED}x" * (n // 5 % 2) for n in range(len(entries))]
     return [
-        make_transition(n % 5, f"e{n // 5}", state=f"At shelf {s}.", action=f"look at mug {a}", next_state=f"Seen {f}.", source=source)
+        make_transition(
+            n % 5, f"e{n // 5}", tasks[n], state=f"At shelf {s}.", action=f"look at mug {a}", next_state=f"Seen {f}.", source=source
+        )
         for n, (s, a, f, source) in enumerate(entries)
     ]
 
@@ -32,7 +38,7 @@ def content(buffer):
 
 def answers(buffer):
     queries = [(f"At shelf {s}.", f"look at mug {a}") for s in range(5) for a in range(4)]
-    return buffer.retrieve(queries, [f"e{n % 4}" for n in range(len(queries))])
+    return buffer.retrieve(queries, [f"t{n % 4}" for n in range(len(queries))])
 
 
 @settings(max_examples=150, deadline=None)
@@ -50,14 +56,15 @@ def test_the_same_log_in_any_parts_gives_the_same_content_and_answers(entries, c
 
 
 def by_trying(log, capacity):
-    """The rule word by word: leave out one more of the oldest synthetic ones until the rest, two copies each, fits."""
+    """The rule word by word: leave out one more of the oldest synthetic ones until the rest, two copies of two tasks each, fits."""
     real = [n for n, t in enumerate(log) if t.source == REAL]
     dreamed = [n for n, t in enumerate(log) if t.source == SYNTHETIC]
     for start in range(len(dreamed) + 1):
         copies = {}
         for number in real + dreamed[start:]:
-            copies.setdefault((log[number].state, log[number].action, log[number].next_state), []).append(number)
-        kept = sorted(number for numbers in copies.values() for number in numbers[:2])
+            step = log[number]
+            copies.setdefault((step.state, step.action, step.next_state), {}).setdefault(origin(step.task_id), number)
+        kept = sorted(number for firsts in copies.values() for number in list(firsts.values())[:2])
         if len(kept) <= capacity:
             break
     return kept
@@ -73,15 +80,21 @@ def test_real_ones_stay_and_the_newest_synthetic_ones_that_fit(entries, capacity
     assert {real[place] for place in held([log[n] for n in real], 1)} <= set(kept)
 
 
-def test_at_most_two_of_equal_transitions_are_held_and_real_ones_come_first():
-    log = log_of([(0, 0, 0, SYNTHETIC)] * 3 + [(0, 0, 0, REAL)] + [(0, 0, 0, SYNTHETIC)] * 2)
+def of_other_tasks(log):
+    return [replace(transition, task_id=f"t{n}") for n, transition in enumerate(log)]
+
+
+def test_of_equal_transitions_two_of_two_tasks_are_held_and_real_ones_come_first():
+    log = of_other_tasks(log_of([(0, 0, 0, SYNTHETIC)] * 3 + [(0, 0, 0, REAL)] + [(0, 0, 0, SYNTHETIC)] * 2))
     assert held(log[:3], 100) == [0, 1]
     assert held(log, 100) == [0, 3]
-    assert held(log + log_of([(0, 0, 0, REAL)] * 3), 100) == [3, 6]
+    more = [*log, *log_of([(0, 0, 0, REAL)] * 3)]
+    assert held(of_other_tasks(more), 100) == [3, 6]
+    assert held(log_of([(0, 0, 0, REAL)] * 10), 100) == [0], "all of one room"
 
 
 def test_past_the_capacity_a_step_seen_again_lately_stays():
-    log = log_of([(0, 0, 0, SYNTHETIC), (1, 0, 0, SYNTHETIC), (2, 0, 0, SYNTHETIC), (0, 0, 0, SYNTHETIC)])
+    log = of_other_tasks(log_of([(0, 0, 0, SYNTHETIC), (1, 0, 0, SYNTHETIC), (2, 0, 0, SYNTHETIC), (0, 0, 0, SYNTHETIC)]))
     assert held(log, 4) == [0, 1, 2, 3] and held(log, 2) == [2, 3]
 
 

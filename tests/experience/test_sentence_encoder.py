@@ -73,7 +73,7 @@ def test_a_buffer_retrieves_with_it(bert):
     log = make_log(6)
     buffer = ReplayBuffer(by_path(bert, k=2), log)
     for query, found in zip(log, ask(buffer, log), strict=True):
-        assert len(found) == 2 and all(demo.episode_id != query.episode_id for demo in found)
+        assert len(found) == 2 and all(demo.task_id != query.task_id for demo in found)
 
 
 def test_the_identity_is_that_of_the_content(bert, tmp_path):

@@ -203,7 +203,7 @@ for turn in (1, 2):
     while not (place.parent / f"go-{turn}").exists():
         time.sleep(0.001)
     buffer = ReplayBuffer(config, log, stored=place)
-    found = buffer.retrieve([(t.state, t.action) for t in log], [t.episode_id for t in log])
+    found = buffer.retrieve([(t.state, t.action) for t in log], [t.task_id for t in log])
     print(buffer.opened, [[demo.episode_id for demo in demos] for demos in found], sep="|", flush=True)
     buffer.close()
 """

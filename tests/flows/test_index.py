@@ -110,7 +110,7 @@ def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_its
 
 
 @pytest.mark.parametrize("index", ["exact", "chroma"])
-def test_nothing_held_out_and_nothing_of_the_own_episode_is_ever_retrieved(root, index):
+def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, index):
     """Every step of the fidelity set and of the training set, with the real split of tasks."""
     layout, config = DataLayout(root / "data"), load_config(None, [f"retrieval.index={index}", "retrieval.k=4"])
     hidden, trained = held_out(layout), {task.id for task in read_tasks(layout.tasks("train"))}
@@ -118,11 +118,11 @@ def test_nothing_held_out_and_nothing_of_the_own_episode_is_ever_retrieved(root,
     assert {step.task_id for step in fidelity} <= hidden and not trained & hidden
     buffer = ReplayBuffer(config.retrieval, train, hidden=hidden, **kept_below(root))
     for queries in (fidelity, train):
-        found = buffer.retrieve([(step.state, step.action) for step in queries], [step.episode_id for step in queries])
+        found = buffer.retrieve([(step.state, step.action) for step in queries], [step.task_id for step in queries])
         for query, demonstrations in zip(queries, found, strict=True):
             assert len(demonstrations) == 4
             assert all(demo.task_id in trained and demo.task_id not in hidden for demo in demonstrations)
-            assert all(demo.episode_id != query.episode_id for demo in demonstrations)
+            assert all(demo.task_id != query.task_id for demo in demonstrations)
     with pytest.raises(ExperienceModelError, match="belongs to a held-out task"):
         buffer.add(fidelity[:1])
     buffer.close()
@@ -130,12 +130,12 @@ def test_nothing_held_out_and_nothing_of_the_own_episode_is_ever_retrieved(root,
         ReplayBuffer(config.retrieval, [*train, fidelity[0]], hidden=hidden, **kept_below(root))
 
 
-def test_without_the_guard_the_own_episode_would_be_the_nearest(root):
+def test_without_the_guard_the_own_task_would_be_the_nearest(root):
     """That the test above can fail: asked on behalf of nobody, most training steps find themselves."""
     train = read_transitions(DataLayout(root / "data").trajectories("train"))
     buffer = ReplayBuffer(load_config().retrieval, train)
     found = buffer.retrieve([(step.state, step.action) for step in train], [""] * len(train))
-    assert sum(row[0].episode_id == step.episode_id for row, step in zip(found, train, strict=True)) > len(train) / 2
+    assert sum(row[0].task_id == step.task_id for row, step in zip(found, train, strict=True)) > len(train) / 2
 
 
 def test_recall_is_a_metric_where_the_index_is_approximate(root):

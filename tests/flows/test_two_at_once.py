@@ -1,0 +1,34 @@
+"""Two main jobs at the same time in one workspace: both end well, and what they share is whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, run
+
+from components.trajectories import snapshots
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("second", ["seed=1", "seed=0"], ids=["another run", "the same run"])
+def test_both_end_well(tmp_path, second):
+    clone = make_clone(tmp_path / "clone")
+    jobs = []
+    for number, seed in enumerate(("seed=0", second)):
+        with (tmp_path / f"log-{number}").open("wb") as output:
+            command = command_of("retrain", *SMALL, *ANYHOW, seed)
+            jobs.append(subprocess.Popen(command, cwd=clone, env=environment_of(clone), stdout=output, stderr=output))
+    codes = [job.wait(timeout=1200) for job in jobs]
+    said = "\n".join((tmp_path / f"log-{number}").read_text()[-3000:] for number in range(2))
+    assert codes == [0, 0], said
+    manifests = [json.loads(path.read_text()) for path in (clone / "runs").glob("2*/manifest.json")]
+    assert [manifest["status"] for manifest in manifests] == ["finished"] * 2
+    snapshots.verify(clone)
+    log = log_of(clone)
+    assert log and len(set(log)) == len(log), "no transition twice"
+    assert not list((clone / ".dreamgym" / "stages").glob("*.partial"))
+    code, output, _ = run(clone, *ANYHOW)
+    assert code == 0 and "reused" in output, output[-3000:]
