@@ -55,7 +55,16 @@ class GRPOConfig(Section):
     negative_weight: float = Field(
         0.0, ge=0, description="Weight of advantages below zero; 1: GRPO's own, 0: only what beats its group is learnt."
     )
+    baseline: Literal["group", "none"] = Field(
+        "group", description="What is taken from the return: the group's mean, or nothing, so that all successes are learnt (RAFT)."
+    )
     normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> GRPOConfig:
+        if self.baseline == "none":
+            self._refuse_dead(["normalise"], "baseline: none", "baseline: group")
+        return self
 
 
 class HeroConfig(Section):
@@ -158,7 +167,7 @@ class RLConfig(Section):
     @model_validator(mode="after")
     def _hero_shows(self) -> RLConfig:
         """A weight that is the same for all rollouts of a group cancels when the advantages are divided by their deviation."""
-        if self.reward == "hero" and self.algorithm == "grpo" and self.grpo.normalise:
+        if self.reward == "hero" and self.algorithm == "grpo" and self.grpo.baseline == "group" and self.grpo.normalise:
             raise ValueError("reward: hero has no effect on the weight of a group with grpo.normalise: true; set grpo.normalise: false")
         return self
 
