@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from prefect import flow, get_run_logger
 
@@ -143,8 +142,8 @@ def promote_challenger(run: Workspace) -> Decision:
 
 def _agreement(run: Workspace) -> tuple[Estimate, float]:
     """How the dream stood to reality for the policy that it had trained, and the floor of that."""
-    found: Any = run.results["check_dreamed"].metrics["fidelity/rollout_agreement/dreamed"]
-    return Estimate(**found), run.config.fidelity.min_rollout_agreement
+    found = run.results["check_dreamed"].metrics["fidelity/rollout_agreement/dreamed"]
+    return Estimate.from_json(found), run.config.fidelity.min_rollout_agreement
 
 
 def _register(run: Workspace, name: str, stage: str, output: str, tags: dict[str, str]) -> RegisteredModel:

@@ -16,8 +16,7 @@ from components.config import Config, load_config
 from components.errors import DataError, DreamGymError, FidelityGateClosed
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs
-from components.tracking.stages import StageResult, StageStore
-from components.trajectories.store import DataLayout
+from components.tracking.stages import StageResult
 from flows.retrain import STAGES
 from flows.workspace import Outcome, Workspace
 
@@ -39,9 +38,7 @@ class _Plan(Workspace):
     """A run that only asks the store what it has."""
 
     def __init__(self, config: Config, root: Path) -> None:
-        self.config, self.root = config, root
-        self.data, self.store = DataLayout(root / "data"), StageStore(root / ".dreamgym" / "stages")
-        self.results, self.metrics = {}, {}
+        super().__init__(config, root)
         self.found: list[Planned] = []
 
     def stage(

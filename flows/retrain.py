@@ -98,7 +98,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
 
 def _gate(run: Workspace) -> None:
     metrics = run.results["experience_model"].metrics
-    check_gate({name: Estimate(**entry) for name, entry in metrics.items()}, run.config.fidelity)  # type: ignore[arg-type]
+    check_gate({name: Estimate.from_json(entry) for name, entry in metrics.items()}, run.config.fidelity)
 
 
 @flow(name="snapshot-buffer", validate_parameters=False)

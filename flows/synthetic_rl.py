@@ -15,7 +15,7 @@ from components.environments import make_adapter
 from components.environments.protocol import Adapter
 from components.errors import TrainingError
 from components.evaluation.fidelity import Metrics, check_agreement, policy_metrics
-from components.evaluation.intervals import exact
+from components.evaluation.intervals import Estimate, exact
 from components.evaluation.watch import CHECKS, DreamWatch
 from components.experience.agreement import Replay, replay
 from components.experience.clusters import cluster_tasks
@@ -122,14 +122,8 @@ def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
     config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing() | families_of(run)
     result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
-    check_agreement({name: _estimate(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
+    check_agreement({name: Estimate.from_json(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
     return result
-
-
-def _estimate(entry: dict[str, Any]) -> Any:
-    from components.evaluation.intervals import Estimate
-
-    return Estimate(entry["value"], entry["n"], entry["low"], entry["high"])
 
 
 def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcome:

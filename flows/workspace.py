@@ -68,13 +68,20 @@ class Workspace:
         self.config, self.root = config, root
         self.data = DataLayout(root / "data")
         self.store = StageStore(root / ".dreamgym" / "stages")
-        self.tracker = Tracker(config.tracking, root)
         self.results: dict[str, StageResult] = {}
         self.metrics: dict[str, dict[str, Any]] = {}
 
+    @cached_property
+    def tracker(self) -> Tracker:
+        """MLflow. Raises TrackingError if it cannot be reached."""
+        return Tracker(self.config.tracking, self.root)
+
     def start(self, name: str) -> None:
-        """Make the run's directory, manifest and MLflow parent run. Raises DataError, and makes nothing, without a data.dvc."""
-        run_id, version = new_run_id(), data_hash(self.root)
+        """Make the run's directory, manifest and MLflow parent run.
+
+        Raises DataError without a data.dvc, TrackingError without MLflow, and then makes nothing.
+        """
+        run_id, version, tracker = new_run_id(), data_hash(self.root), self.tracker
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
         environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
@@ -84,9 +91,9 @@ class Workspace:
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
         self.manifest.data.dvc_in = version
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
-        self.parent = self.tracker.start_run(f"{name} {run_id}", tags, self.config.model_dump(mode="json"))
-        self.tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))
-        self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, self.tracker.uri
+        self.parent = tracker.start_run(f"{name} {run_id}", tags, self.config.model_dump(mode="json"))
+        tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))
+        self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, tracker.uri
         self.manifest.save(self.directory)
 
     def stage(

@@ -9,10 +9,11 @@ beyond chance. No random numbers: the same input always gives the same interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from statistics import median as middle
+from typing import Any
 
 from scipy.special import bdtr, stdtrit
 
@@ -29,6 +30,11 @@ class Estimate:
     def to_json(self) -> dict[str, float | int]:
         """The four keys of every entry of metrics.json."""
         return {"value": self.value, "n": self.n, "low": self.low, "high": self.high}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Estimate:
+        """Back from an entry of metrics.json."""
+        return Estimate(entry["value"], int(entry["n"]), entry["low"], entry["high"])
 
     def __str__(self) -> str:
         return f"{self.value:.3f} (n={self.n}, {self.low:.3f} to {self.high:.3f})"
