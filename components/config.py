@@ -167,8 +167,8 @@ class ExperienceModelConfig(Section):
     def _no_dead_options(self) -> ExperienceModelConfig:
         if not self.history:
             self._refuse_dead(["recall"], "history: false", "history: true")
-        if self.behaviours and "near_miss" not in self.behaviours:
-            self._refuse_dead(["near_miss_weight"], f"behaviours: {self.behaviours}", "near_miss among behaviours")
+        if self.behaviours and ("near_miss" not in self.behaviours or set(self.behaviours) == {"near_miss"}):
+            self._refuse_dead(["near_miss_weight"], f"behaviours: {self.behaviours}", "near_miss and others among behaviours")
         if not self.reasoning:
             self._refuse_dead(["teacher"], "reasoning: false", "reasoning: true")
         if self.teacher == "programmatic":

@@ -131,9 +131,8 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     config, adapter, episodes = run.config, make_adapter(run.config.environment), lessons_of(run)
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
-    taught, teaching = teach(config, run.root, work, vocabulary, episodes)
     settings, seed = config.experience_model, config.seed
-    taught = drawn_episodes(taught, settings, seed)
+    taught, teaching = teach(config, run.root, work, vocabulary, drawn_episodes(episodes, settings, seed))
     if settings.premise:
         taught = with_premises(taught, adapter, seed, taught=settings.teacher == "programmatic")
     beside = premise_examples(vocabulary, episodes, adapter) if settings.premise else []

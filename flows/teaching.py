@@ -27,6 +27,7 @@ def teach(config: Config, root: Path, work: Path, vocabulary: Vocabulary, episod
 
     Args:
         root: of the repository, below which the answers are kept; work: the stage's own directory.
+        episodes: in the order of training; one that is there several times is asked about once.
 
     Raises:
         EndpointError: the `llm` teacher cannot be asked, or leaves more than `max_unannotated_share` without an annotation.
@@ -35,7 +36,8 @@ def teach(config: Config, root: Path, work: Path, vocabulary: Vocabulary, episod
     if settings.teacher == "programmatic":
         return episodes, Outcome({})
     left_out = _left_out_before(work)
-    asked = [episode for episode in episodes if episode.steps[0].episode_id not in left_out]
+    single = {episode.steps[0].episode_id: episode for episode in episodes}
+    asked = [episode for name, episode in single.items() if name not in left_out]
     get_run_logger().info("%s annotates %d episodes", config.endpoint.model, len(asked))
 
     def refuse(step: Transition) -> str:
@@ -46,7 +48,9 @@ def teach(config: Config, root: Path, work: Path, vocabulary: Vocabulary, episod
         found = annotate(endpoint, asked, most_left_out=settings.max_unannotated_share, refuse=refuse)
     found.left_out.update(left_out)
     _record(work, config.endpoint.model, found)
-    return found.episodes, Outcome({"annotations": RECORD}, _metrics(found, len(episodes), endpoint.usage), costs=endpoint.usage.costs())
+    annotated = {episode.steps[0].episode_id: episode for episode in found.episodes}
+    taught = [annotated[name] for name in (episode.steps[0].episode_id for episode in episodes) if name in annotated]
+    return taught, Outcome({"annotations": RECORD}, _metrics(found, len(single), endpoint.usage), costs=endpoint.usage.costs())
 
 
 def _left_out_before(work: Path) -> dict[str, str]:

@@ -52,6 +52,7 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
         (["curriculum.enabled=false", "curriculum.share=0.1"], "share has no effect with enabled: false"),
         (["environment.games=official", "environment.objects=3"], "objects has no effect with games: official"),
         (["cloning.lora.alpha=8"], "alpha has no effect with rank: 0"),
+        (["experience_model.behaviours=[near_miss]", "experience_model.near_miss_weight=3"], "near_miss_weight has no effect"),
     ],
 )
 def test_option_without_effect_is_refused(overrides, words):

@@ -25,12 +25,12 @@ def plan(words):
     return Say({"task_tutorial": TUTORIAL, "state_transitions": [{"step_id": 0, "transition_plan": words}]})
 
 
-def teach_with(server, work, **changes):
+def teach_with(server, work, episodes=EPISODES, **changes):
     """What the stage gets from the `llm` teacher at `server`; answers are kept beside the directory `work`."""
     work.mkdir(exist_ok=True)
     config = Config(experience_model={"teacher": "llm", "max_new_tokens": 100, **changes}, endpoint=server.config(corrections=1))
     with disable_run_logger():
-        return teach(config, work.parent, work, VOCABULARY, EPISODES)
+        return teach(config, work.parent, work, VOCABULARY, episodes)
 
 
 def test_the_programmatic_teacher_leaves_the_episodes_as_they_are(tmp_path):
@@ -53,6 +53,15 @@ def test_annotations_are_recorded_counted_and_paid_for_once(tmp_path):
     assert (second.costs["endpoint_calls"], second.costs["endpoint_cached_calls"]) == (0, 2)
     assert outcome.metrics["teacher/prompt_tokens"].value == 22
     assert (outcome.metrics["teacher/unannotated_rate"].value, outcome.metrics["teacher/unannotated_rate"].n) == (0, 2)
+
+
+def test_an_episode_that_is_learnt_from_twice_is_asked_about_once(tmp_path):
+    with ChatServer(plan("works")) as server:
+        taught, outcome = teach_with(server, tmp_path / "one", [*EPISODES, EPISODES[0]])
+        assert len(server.requests) == 2
+    assert [episode.steps[0].episode_id for episode in taught] == ["a", "b", "a"]
+    assert {step.reasoning for episode in taught for step in episode.steps} == {"works"}
+    assert outcome.metrics["teacher/unannotated_rate"].n == 2
 
 
 def test_a_plan_that_the_model_could_never_write_is_refused_with_the_option_to_raise(tmp_path):
