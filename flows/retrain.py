@@ -31,6 +31,9 @@ from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
 from flows.validate import validate_data
 from flows.workspace import Workspace, series_of
 
+EXAMPLES = 6
+"""Dreamed episodes in the report: first those that the real engine denies, then the longest."""
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -136,7 +139,7 @@ def _report(run: Workspace, decision: Decision) -> ReportData:
     for result in run.results.values():
         series |= series_of(result)
     replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
-    examples = sorted(replays, key=lambda replay: replay["confirmed"])[:4]
+    examples = sorted(replays, key=lambda replay: (replay["confirmed"], -len(replay["steps"])))[:EXAMPLES]
     stages = [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages]
     notes = [
         "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores.",

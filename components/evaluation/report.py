@@ -19,7 +19,8 @@ from typing import Any
 from components.errors import DataError
 from components.evaluation import report_charts as charts
 from components.evaluation.curriculum_figure import curriculum_svg, told
-from components.evaluation.report_render import Block, Code, Episode, Figure, Section, Table, Text, to_html, to_markdown
+from components.evaluation.report_episode import episode_of
+from components.evaluation.report_render import Block, Code, Figure, Section, Table, Text, to_html, to_markdown
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
@@ -41,8 +42,9 @@ class ReportData:
         decision: `Decision.to_json()`, empty if the gate was not asked.
         notes: sentences shown under the headline.
         curriculum: one entry an iteration of RL in the dream (`Curriculum.life`), none if tasks were drawn evenly.
-        examples: dreamed episodes, each with `task`, `steps` (dicts with `action` and `state`), `confirmed` (True, False, or
-            None if it was not played in the real engine) and, if known, `note`.
+        examples: dreamed episodes, each with `task`, `steps` (dicts with `action`, `state` and, if they were played, `real`, the
+            real state, and `facts`, see `report_episode.KINDS`), `confirmed` (True, False, or None if it was not played in the real
+            engine) and, if known, `note`.
         confidence: level of the metrics' intervals.
         next_steps: commands or paths to look at next, beside the run's own files.
     """
@@ -199,14 +201,7 @@ def _stages(stages: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 
 def _examples(examples: Sequence[Mapping[str, Any]]) -> list[Block]:
-    verdicts = {True: "confirmed by the real engine", False: "not confirmed by the real engine", None: "not played in the real engine"}
-    blocks: list[Block] = []
-    for example in examples:
-        steps = [(str(step.get("action", "")), str(step.get("state", ""))) for step in example.get("steps", ())]
-        confirmed = example.get("confirmed")
-        known = None if confirmed is None else bool(confirmed)
-        blocks.append(Episode(str(example.get("task", "")), steps, verdicts[known], known, str(example.get("note", ""))))
-    return blocks
+    return [episode_of(example) for example in examples]
 
 
 def _next(data: ReportData, run_directory: Path) -> list[Block]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from components.evaluation.report_episode import Episode, episode_html, episode_lines
 from components.evaluation.report_style import STYLE
 
 
@@ -46,17 +47,6 @@ class Code:
     """Lines to be read or typed as they stand."""
 
     text: str
-
-
-@dataclass(frozen=True)
-class Episode:
-    """A dreamed episode: (action, state) pairs and what the real engine said of its success (None: it was not asked)."""
-
-    task: str
-    steps: Sequence[tuple[str, str]]
-    verdict: str
-    confirmed: bool | None
-    note: str = ""
 
 
 _NAMES = {"metric", "condition", "policy", "stage", "key"}
@@ -107,9 +97,8 @@ def _markdown(block: Block) -> str:
         case Code():
             return _fenced(block.text)
         case Episode():
-            lines = "\n".join(f"> {action}\n{state}" for action, state in block.steps)
             head = f"**{_escape_markdown(block.task)}** ({block.verdict})"
-            return "\n\n".join(part for part in (head, _fenced(lines), _escape_markdown(block.note)) if part)
+            return "\n\n".join(part for part in (head, _fenced(episode_lines(block)), _escape_markdown(block.note)) if part)
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
@@ -129,13 +118,13 @@ def _fenced(text: str) -> str:
 
 
 def _html_section(section: Section) -> str:
-    body = "\n".join(_html(block) for block in section.blocks)
+    body = "\n".join(_html(block, first=block is section.blocks[0]) for block in section.blocks)
     if section.folded:
         return f"<section><details><summary>{escape(section.title)}</summary>\n{body}\n</details></section>"
     return f"<section>\n<h2>{escape(section.title)}</h2>\n{body}\n</section>"
 
 
-def _html(block: Block) -> str:
+def _html(block: Block, *, first: bool) -> str:
     match block:
         case Text():
             return f"<p>{_badge(block.badge, block.good) if block.badge else ''}{escape(block.text)}</p>"
@@ -148,7 +137,7 @@ def _html(block: Block) -> str:
         case Code():
             return f"<pre>{escape(block.text)}</pre>"
         case Episode():
-            return _html_episode(block)
+            return episode_html(block, _badge(block.verdict, block.confirmed), shown=first)
 
 
 def _html_table(table: Table) -> str:
@@ -161,13 +150,6 @@ def _html_table(table: Table) -> str:
 def _cell(cell: str, right: bool) -> str:
     badges = {"pass": True, "fail": False, "computed": None, "reused": True}
     return f"<td{_align(right)}>{_badge(cell, badges[cell]) if cell in badges else escape(cell)}</td>"
-
-
-def _html_episode(episode: Episode) -> str:
-    steps = "\n".join(f"<dt>{escape(action)}</dt><dd>{escape(state)}</dd>" for action, state in episode.steps)
-    note = f"<p>{escape(episode.note)}</p>" if episode.note else ""
-    head = f"<h3>{escape(episode.task)}</h3>\n<p>{_badge(episode.verdict, episode.confirmed)}</p>"
-    return f"<article>\n{head}\n<dl>\n{steps}\n</dl>\n{note}</article>"
 
 
 def _badge(text: str, good: bool | None) -> str:

@@ -23,18 +23,27 @@ figure { margin: 6px 0 14px; }
 figcaption { color: var(--muted); font-size: 12.5px; margin: 0 0 4px; }
 img { display: block; width: 100%; height: auto; }
 pre { background: var(--ground); border: 1px solid var(--line); border-radius: 8px; padding: 10px 12px; margin: 8px 0; overflow-x: auto; }
-pre, dl { font: 12.5px/1.55 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+pre { font: 12.5px/1.55 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .badge { display: inline-block; border-radius: 999px; padding: 1px 9px; font-size: 12px; font-weight: 600; white-space: nowrap; }
 .good { background: #dff3ea; color: #10623f; }
 .bad { background: #fbe3e1; color: #9a2a20; }
 .plain { background: #eaeef4; color: #4a5768; }
 summary { font-size: 17px; font-weight: 700; cursor: pointer; }
-article { border-top: 1px solid var(--line); padding: 14px 0 4px; }
-article:first-of-type { border-top: 0; padding-top: 0; }
-dl { background: var(--ground); border-radius: 8px; padding: 10px 12px; margin: 8px 0; }
-dt { color: #5b43a8; font-weight: 600; white-space: pre-wrap; overflow-wrap: anywhere; }
-dt::before { content: "> "; color: var(--muted); }
-dd { margin: 0 0 8px 0; white-space: pre-wrap; overflow-wrap: anywhere; }
-dd:last-child { margin-bottom: 0; }
+.episode { border-top: 1px solid var(--line); padding: 10px 0; }
+.episode:first-of-type { border-top: 0; }
+.episode summary { font-size: 14.5px; font-weight: 600; overflow-wrap: anywhere; }
+.turn { background: var(--ground); border-radius: 8px; padding: 6px 12px; margin: 6px 0; }
+.turn p { margin: 2px 0; }
+.act, .both, .pair { font: 12.5px/1.55 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.act { color: #5b43a8; font-weight: 600; white-space: pre-wrap; }
+.act::before { content: "> "; color: var(--muted); }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 14px; }
+.pair span { overflow-wrap: anywhere; min-width: 0; }
+.muted { color: var(--muted); }
+mark { background: #ffe9a8; border-radius: 3px; padding: 0 2px; }
+.fact { display: inline-block; font-size: 12px; border-radius: 4px; padding: 0 7px; margin: 2px 4px 2px 0; }
+.denied { background: #fbe3e1; color: #9a2a20; }
+.dream_alone { background: #fdf1d3; color: #7a5607; }
+.real_alone { background: #e1ecfb; color: #1c4a86; }
 @media print { body { background: #fff; } section { break-inside: avoid; } }
 """

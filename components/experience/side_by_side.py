@@ -71,6 +71,13 @@ def compare(adapter: Adapter, dreamed: Trajectory, real: Trajectory) -> Comparis
     return Comparison(last.next_state == real.states[-1], frozenset(claims & truth), denied, unsaid, missing, revealed)
 
 
+def compare_states(adapter: Adapter, dreamed: Trajectory, real_states: Sequence[str]) -> list[Comparison]:
+    """Each step of `dreamed` beside what the real engine answered to the same actions, as far as it played them."""
+    steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, real_states, strict=False))
+    real = Trajectory(dreamed.task, steps)
+    return [compare(adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
+
+
 def _reveals(adapter: Adapter, trajectory: Trajectory) -> bool:
     before, last = _split(trajectory)
     return adapter.revealing(before, last.action, last.next_state)
@@ -206,9 +213,7 @@ class Witness:
         self._engine = self._engine or self._adapter.open()
         before = self._engine.interactions
         found = replay_in(self._engine, {0: dreamed}, {0: world})[0]
-        steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, found.real_states, strict=False))
-        real = Trajectory(dreamed.task, steps)
-        comparisons = [compare(self._adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
+        comparisons = compare_states(self._adapter, dreamed, found.real_states)
         return Confirmation(dreamed, comparisons, found.confirmed, found.reason, self._engine.interactions - before)
 
     def close(self) -> None:

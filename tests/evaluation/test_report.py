@@ -68,6 +68,18 @@ def test_both_hold_every_section_and_number(texts):
         assert "git.diff" not in text
 
 
+def test_a_dream_stands_beside_reality_and_what_differs_is_marked(tmp_path):
+    facts = {"denied": [f"in mug 1 {EVIL}"]}
+    differing = {"action": "open fridge 1", "state": f"In it mug 1 {EVIL}.", "real": "In it cup 2.", "facts": facts}
+    steps = [{"action": "look", "state": "A room.", "real": "A room.", "facts": {}}, differing, {"action": "wait", "state": "Nothing."}]
+    examples = [{"task": "cool it", "confirmed": False, "steps": steps}, {"task": "heat it", "confirmed": True, "steps": steps[:1]}]
+    markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=examples)))
+    assert page.count("A room.") == 2 and page.count("not played</span>") == 1
+    assert "In it <mark>cup 2.</mark>" in page and "denied by reality: in mug 1 &lt;script&gt;" in page and "<script" not in page
+    assert page.count('<details class="episode" open>') == 1 == page.count('<details class="episode">')
+    assert "dream:   In it mug 1" in markdown and "reality: In it cup 2." in markdown and "denied by reality: in mug 1" in markdown
+
+
 def test_policies_stand_in_the_order_of_training(texts):
     assert texts[0].index("| cloned |") < texts[0].index("| refined |")
 

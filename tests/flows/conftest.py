@@ -1,9 +1,16 @@
-"""What the tests of the commands share: a command line run in this process leaves nothing behind in it."""
+"""What the tests of the commands share: a finished run, made once, and a command line that leaves nothing behind in this process."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
+from filelock import FileLock
 from rich.console import Console
+from small_job import make_clone, run
 
 from flows import command
 from flows.settings import DEFAULTS
@@ -16,3 +23,28 @@ def quiet_process(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
     for name, value in DEFAULTS.items():
         monkeypatch.setenv(name, value)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A clone in which `dreamgym retrain` has come to its end, what it said, and a copy of its stages that nobody changes."""
+
+    clone: Path
+    said: str
+    stages: Path
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The first run, in a clone without data; the processes of one test session share it."""
+    own = tmp_path_factory.getbasetemp()
+    place = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    clone, said, stages = (place / name for name in ("finished", "finished.log", "finished-stages"))
+    with FileLock(place / "finished.lock"):
+        if not said.is_file():
+            shutil.rmtree(clone, ignore_errors=True)
+            code, output, _ = run(make_clone(clone), "promotion.threshold=0")
+            assert code == 0, output
+            shutil.copytree(clone / ".dreamgym" / "stages", stages)
+            said.write_text(output)
+    return Finished(clone, said.read_text(), stages)

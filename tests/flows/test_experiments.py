@@ -1,0 +1,134 @@
+"""Ablations, studies and examinations, small, in a clone that has the stages of a finished run: they make only what they lack."""
+
+import json
+import shutil
+
+import pytest
+from chat_server import ChatServer, Say
+from small_job import make_clone, run
+
+
+@pytest.fixture(scope="module")
+def clone(finished, tmp_path_factory):
+    """A clone of its own with the finished run's stages."""
+    place = make_clone(tmp_path_factory.mktemp("experiments") / "clone")
+    shutil.copytree(finished.stages, place / ".dreamgym" / "stages")
+    return place
+
+
+def test_an_ablation_compares_variants_on_the_same_questions(clone):
+    """What the first run made is reused; each variant has a run of its own, and its differences are paired by task."""
+    files = [clone / name for name in ("fidelity.json", "fidelity.png", "curve.svg")]
+    options = ["--seeds=0", "--variants=no-reasoning", "--sizes=500"]
+    options += [f"--{name}={file}" for name, file in zip(("json", "figure", "curve"), files, strict=True)]
+    cells = clone / "ablated"
+    code, output, _ = run(clone, verb=("ablate", "fidelity", f"--cells={cells}", *options))
+    assert code == 0, output
+    found = json.loads(files[0].read_text())
+    assert set(found) == {"full", "no-reasoning", "data-500"}
+    names = {"fidelity/next_state_exact/determined", "fidelity/policy_reward_precision", "fidelity/open_loop_exact/5"}
+    assert all(names <= metrics.keys() for metrics in found.values())
+    assert found["full"]["fidelity/next_state_exact"]["n"] == found["data-500"]["fidelity/next_state_exact"]["n"]
+    assert "difference/next_state_exact/determined" in found["no-reasoning"] and "difference/fact_recall" not in found["full"]
+    assert files[1].stat().st_size > 5000 and files[2].read_text().startswith("<?xml")
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    reused = {stage["name"]: stage["reused"] for stage in manifest["stages"]}
+    assert reused == {
+        "validate": True, "experience_model": False, "clone": True, "synthetic_rl": True, "policy_episodes": True, "fidelity": False
+    }  # fmt: skip
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert {"bound/value", "fidelity/denied_successes", "fidelity/next_state_exact/untrained"} <= metrics.keys()
+    assert metrics["fidelity/open_loop_unanswered"]["n"] == 9  # three policies dream three tasks each
+    assert metrics["fidelity/real_success_rate/held_out/untrained"]["n"] == 3
+    # The cells alone, without any stage, come to the same numbers.
+    assert {file.name for file in cells.glob("*.json")} == {f"{name}-0.json" for name in found}
+    assert sum(file.stat().st_size for file in cells.iterdir()) < 200_000
+    stages = clone / ".dreamgym" / "stages"
+    stages.rename(clone / "aside")
+    code, output, _ = run(clone, verb=("ablate", "fidelity", f"--cells={cells}", *options))
+    shutil.rmtree(stages, ignore_errors=True)
+    (clone / "aside").rename(stages)
+    assert code == 0 and json.loads(files[0].read_text()) == found
+
+
+def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone):
+    code, output, seconds = run(clone, verb=("ablate", "fidelity", "--variants", "no-reasonning"))
+    assert code == 2 and "no-reasonning" in output and "no-reasoning" in output and seconds < 60
+    code, output, seconds = run(clone, verb=("ablate", "fidelity", "--figure=bars.xyz"))
+    assert code == 2 and "bars.xyz" in output and ".png" in output and seconds < 60
+
+
+def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
+    """Four methods, one seed; again, and nothing is made; with one more method, and only that is; of another config, and it is refused."""
+    small = ["real_rl.tasks=2", "real_rl.group=2", "real_rl.budget=900", "real_rl.iterations=2", "promotion.threshold=0"]
+    cells, table, figures = clone / "cells", clone / "study.json", clone / "figures"
+    options = ["--seeds=0", f"--cells={cells}", f"--json={table}", f"--figures={figures}"]
+
+    def study(methods, *overrides):
+        return run(clone, *small, *overrides, verb=("study", f"--methods={methods}", *options))
+
+    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo")
+    assert code == 0, output
+    found = {path.stem: json.loads(path.read_text()) for path in cells.glob("*.json")}
+    assert set(found) == {"clone-0", "grpo-real-0", "dream-ppo-0", "s2r-grpo-0"}
+    spent = {name: (cell["real_interactions"] > 0, cell["dreamed_interactions"] > 0) for name, cell in found.items()}
+    assert spent == {"clone-0": (0, 0), "grpo-real-0": (1, 0), "dream-ppo-0": (0, 1), "s2r-grpo-0": (1, 1)}
+    assert found["s2r-grpo-0"]["real_interactions"] <= 90 and len(found["s2r-grpo-0"]["curve"]) == 2
+    assert all(len(cell["games"]) == 6 and cell["run_id"] and cell["commit"] for cell in found.values())
+    metrics = json.loads(table.read_text())
+    assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6 and "difference/p_value" in metrics["dream-ppo"]
+    assert {path.name for path in figures.iterdir()} == {f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum")}
+
+    written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
+    code, output, _ = study("clone,grpo-real,dream-grpo")
+    assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written and (cells / "dream-grpo-0.json").is_file()
+    code, output, _ = study("clone", "evaluation.tasks=5")
+    assert code == 1
+    assert "clone-0.json was made with something else: evaluation.tasks (6, not 5)" in " ".join(output.split())
+
+
+def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
+    options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
+    code, output, _ = run(clone, "synthetic_rl.learning_rate=1e30", "synthetic_rl.epochs=3", verb=("study", *options))
+    assert code == 1 and "dream-grpo, seed 0 crashed: TrainingError" in output
+    assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]
+
+
+def test_a_language_model_judges_some_steps_of_the_examination(clone):
+    """A real server of the protocol that gives every step the best scores; what was examined before is reused."""
+    best = {"causal_consistency": 2, "diversity": 2, "informativeness": 2, "hallucination": 2}
+    with ChatServer(answer=lambda request: Say({"rubric_scores": best})) as server:
+        code, output, _ = run(clone, "fidelity.judged=6", f"endpoint.url={server.url}", "endpoint.model=judge", verb=("fidelity",))
+    assert code == 0, output
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    asked = metrics["judge/hallucination"]["n"]
+    assert 1 <= asked <= 6 and {f"judge/agreement/{axis}" for axis in ("consistency", "hallucination")} <= metrics.keys()
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    made = {stage["name"] for stage in manifest["stages"] if not stage["reused"]}
+    assert "judge" in made and made <= {"policy_episodes", "fidelity", "judge"}
+    code, output, _ = run(clone, "endpoint.model=judge", verb=("fidelity",))
+    assert code == 2 and "nothing asks an endpoint" in output
+
+
+def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examination(clone):
+    """A real server annotates every episode; the stored index is built once and used by training, dreams and measurement."""
+
+    def annotate(request):
+        steps = json.loads(request["messages"][1]["content"])["steps"]
+        plans = [{"step_id": step["step_id"], "transition_plan": f"after {step['action']}"} for step in steps]
+        return Say({"task_tutorial": {"Overall Plan": "p", "Success Mode": "s", "Failure Mode": "f"}, "state_transitions": plans})
+
+    taken = shutil.copytree(clone / "data" / "backbone", clone.parent / "model")
+    asked = ["experience_model.teacher=llm", "experience_model.transitions=500", "retrieval.index=chroma", "endpoint.model=teacher"]
+    asked += [f"experience_model.path={taken}"]
+    with ChatServer(answer=annotate) as server:
+        code, output, _ = run(clone, *asked, f"endpoint.url={server.url}", verb=("fidelity",))
+        taught = len(server.requests)
+    assert code == 0, output
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert taught > 10 and metrics["teacher/calls"]["value"] == taught and metrics["teacher/unannotated_rate"]["value"] == 0
+    assert metrics["teacher/prompt_tokens"]["value"] == 11 * taught
+    assert 0 < metrics["retrieval/recall"]["value"] <= 1
+    assert list((clone / ".dreamgym" / "index").rglob("*.sqlite3"))
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    assert manifest["costs"]["endpoint_calls"] == taught
