@@ -24,6 +24,12 @@ from components.evaluation.report_render import Block, Code, Figure, Section, Ta
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
+_HEALTH = ("policy_entropy", "zero_variance_groups", "episode_length", "idle_steps", "rollout_agreement", "unparsable_episodes")
+_TRUST = (
+    *("next_state_exact(/determined)?", "hallucination_rate(/determined)?", "inconsistency_rate", "unparsable_rate"),
+    *("reward_precision(/near_miss)?", "reward_recall(/near_miss)?", "policy_reward_precision", "policy_reward_recall"),
+    *("rollout_agreement", "dreamed_success_rate", "real_success_rate", "refused_answers_a_step"),
+)
 _FILES = {
     "metrics.json": "every metric with its n and interval",
     "manifest.json": "code, data, config, versions and hardware that made the run",
@@ -82,10 +88,11 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
         ("Stages", _stages(data.stages)),
         ("Dreamed episodes", _examples(data.examples)),
         ("Where to look next", _next(data, run_directory)),
+        ("All curves", _all_curves(data.series)),
         ("All metrics", _metric_rows(data, ".*")),
     ):
         if blocks:
-            yield Section(title, blocks, folded=title == "All metrics")
+            yield Section(title, blocks, folded=title.startswith("All "))
 
 
 def _headline(data: ReportData) -> list[Block]:
@@ -110,6 +117,9 @@ def _success_bars(metrics: Mapping[str, Mapping[str, Any]]) -> list[charts.Bar]:
 
 
 def _spent(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    training, checks = metrics.get("cost/real_interactions"), metrics.get("cost/check_interactions")
+    if training and checks:
+        return f"Real interactions spent: {_value(training)} for training, {_value(checks)} for checks and evaluation."
     names = [name for name in metrics if re.fullmatch(_INTERACTIONS, name) and metrics[name].get("value") is not None]
     spent = [f"{_value(metrics[name])} ({name})" for name in names]
     return f"Real interactions spent: {', '.join(spent)}." if spent else ""
@@ -130,15 +140,33 @@ def _decision(decision: Mapping[str, Any]) -> list[Block]:
 
 
 def _learning(series: Mapping[str, Sequence[float]]) -> list[Block]:
-    curves = {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items() if len(values)}
+    """The curves that tell whether the policy learns; the others are in a section of their own."""
+    curves = _curves(series)
     rates = {name: values for name, values in curves.items() if name.endswith("success_rate")}
-    others = {name: values for name, values in curves.items() if name not in rates}
+    health = {name: values for name, values in curves.items() if name.rpartition("/")[2] in _HEALTH}
     blocks: list[Block] = []
     if rates:
         blocks.append(Figure(charts.curves_svg(rates, columns=min(2, len(rates)), rate=True), "Success rate by iteration", _sparks(rates)))
-    if others:
-        blocks.append(Figure(charts.curves_svg(others, columns=min(3, len(others))), "Other curves by iteration", _sparks(others)))
+    if health:
+        blocks.append(Figure(charts.curves_svg(health, columns=min(3, len(health))), "Is it still learning?", _sparks(health)))
     return blocks
+
+
+def _all_curves(series: Mapping[str, Sequence[float]]) -> list[Block]:
+    """Every curve that moves, and the values of those that do not."""
+    curves = _curves(series)
+    moving = {name: values for name, values in curves.items() if len({value for value in values if value == value}) > 1}
+    still = {name: next((value for value in values if value == value), math.nan) for name, values in curves.items() if name not in moving}
+    blocks: list[Block] = []
+    if moving:
+        blocks.append(Figure(charts.curves_svg(moving, columns=min(3, len(moving))), "All curves by iteration", _sparks(moving)))
+    if still:
+        blocks.append(Text("The same in every iteration: " + ", ".join(f"{name} {value:.3g}" for name, value in still.items()) + "."))
+    return blocks
+
+
+def _curves(series: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    return {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items() if len(values)}
 
 
 def _sparks(curves: Mapping[str, Sequence[float]]) -> str:
@@ -147,7 +175,7 @@ def _sparks(curves: Mapping[str, Sequence[float]]) -> str:
 
 
 def _fidelity(data: ReportData) -> list[Block]:
-    """The metrics as a table, and exact next states, split in whatever way they were, as bars."""
+    """The metrics that say whether the dream may be trusted as a table, and exact next states, split in whatever way they were, as bars."""
     measured = {name: entry for name, entry in data.metrics.items() if name.startswith("fidelity/") and _measured(entry)}
     bars = []
     for name, entry in measured.items():
@@ -156,7 +184,7 @@ def _fidelity(data: ReportData) -> list[Block]:
             rest = [part for part in parts if part != "next_state_exact"]
             bars.append(_bar(" / ".join(_split(part) for part in rest) or "all transitions", entry))
     caption = "Next state predicted exactly: all transitions, and by how many facts changed and what was known before"
-    rows = _metric_rows(data, "fidelity/.*", prefix="fidelity/")
+    rows = _metric_rows(data, f"fidelity/({'|'.join(_TRUST)})(/(cloned|dreamed))?", prefix="fidelity/")
     return [*([Figure(charts.bars_svg(bars), caption)] if bars else []), *rows]
 
 

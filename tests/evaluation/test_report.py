@@ -116,7 +116,7 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(texts):
     reader = Reader()
     reader.feed(texts[1])
     assert reader.opened == []
-    assert len(reader.links) == 4
+    assert len(reader.links) == 5
     assert all(link.startswith("data:image/svg+xml;base64,") for link in reader.links)
     assert "url(" not in re.sub(r"base64,[^\"]*", "", texts[1])
 
