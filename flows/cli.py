@@ -187,15 +187,22 @@ def ui(
         settings, place = begin(config, overrides, root)
         from flows.services import Service, mlflow_service, prefect_service, require_free_ports, serve
 
+        def show(name: str, address: str, how: str) -> None:
+            out.print(f"{name}: {address}   ({how})", soft_wrap=True)
+            if name == "MLflow":
+                from components.tracking.mlflow_store import Tracker
+
+                out.print(f"  runs side by side: {Tracker(settings.tracking, place).page(address)}", soft_wrap=True)
+
         wanted = {"MLflow": mlflow_service(settings.tracking, place, mlflow_port), "Prefect": prefect_service(prefect_port)}
         services = [service for service in wanted.values() if isinstance(service, Service)]
         require_free_ports(services)
         for name, address in wanted.items():
             if isinstance(address, str):
-                out.print(f"{name}: {address} (a server of your own)", soft_wrap=True)
+                show(name, address, "a server of your own")
         if services:
             say("Starting, which takes about half a minute ...")
-            serve(services, place, lambda service: out.print(f"{service.name}: {service.address}   (Ctrl-C stops it)", soft_wrap=True))
+            serve(services, place, lambda service: show(service.name, service.address, "Ctrl-C stops it"))
 
 
 @app.command()

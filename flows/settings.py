@@ -25,6 +25,8 @@ DEFAULTS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # Half a dozen worker processes for judges and scorers, which nothing here uses.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     # Nothing is downloaded unless the user says so: a backbone by hub name wants HF_HUB_OFFLINE=0.
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",

@@ -29,6 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from components.config import TrackingConfig
 from components.errors import DataError, ServiceUnreachable, TrackingError
+from components.tracking import mlflow_view
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_uri import artifact_location, require_reachable, resolve_uri, without_password
 from components.tracking.runs import Metrics
@@ -63,6 +64,7 @@ class Tracker:
     def start_run(self, name: str, tags: Mapping[str, str] | None = None, params: Mapping[str, Any] | None = None) -> str:
         """Start a parent run and return its id; nested `params` are flattened with dots, over-long values cut."""
         with self._reported("start a run"):
+            mlflow_view.offer(self.client, self.experiment_id)
             run_id = self._create_run(name, tags or {})
             self._log_params(run_id, params or {})
             return run_id
@@ -71,6 +73,12 @@ class Tracker:
         """Start a run nested below `parent` and return its id."""
         with self._reported(f"start the stage {name}"):
             return self._create_run(name, {**(tags or {}), PARENT_TAG: parent})
+
+    def page(self, address: str) -> str:
+        """Where the MLflow server at `address` shows the runs side by side, in the columns of `mlflow_view.py`."""
+        with self._reported("offer a view of the runs"):
+            mlflow_view.offer(self.client, self.experiment_id)
+        return mlflow_view.page(address, self.experiment_id)
 
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Set tags of a run, over-long values cut."""

@@ -60,6 +60,8 @@ def test_the_manifest_names_everything(clone, first):
 def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     from mlflow import MlflowClient
 
+    from components.tracking import mlflow_view
+
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     client = MlflowClient(manifest["mlflow_uri"])
     parent = client.get_run(manifest["mlflow_run_id"])
@@ -68,6 +70,8 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{parent.info.run_id}'")
     assert len(children) == 8
     assert len(client.search_registered_models()) == 2
+    assert set(mlflow_view.METRICS) <= parent.data.metrics.keys() and set(mlflow_view.PARAMS) <= parent.data.params.keys()
+    assert parent.info.run_name == f"retrain {manifest['run_id'][-4:]}, seed 0"
 
 
 def test_a_second_run_reuses_every_stage(clone, first):

@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 
 from components.config import Config, TrackingConfig
 from components.errors import DataError, TrackingError
+from components.tracking import mlflow_view
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_store import GIT_COMMIT_TAG, Tracker
 from components.tracking.mlflow_uri import require_reachable, resolve_uri, without_password
@@ -58,6 +59,16 @@ def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
     assert run.data.tags[GIT_COMMIT_TAG] == "abc"
     assert run.data.params["config.synthetic_rl.group"] == "8"
     assert len(run.data.params["long"]) == 6000
+
+
+def test_the_page_of_runs_opens_in_the_view_that_compares_them(tracker, client):
+    tracker.start_run("viewed")
+    saved = client.get_experiment(tracker.experiment_id).tags[mlflow_view.TAG]
+    assert "metrics.`evaluate/refined/success_rate`" in json.loads(saved)["selectedColumns"]
+    client.set_experiment_tag(tracker.experiment_id, mlflow_view.TAG, "{}")
+    page = tracker.page("http://127.0.0.1:5000")
+    assert page == f"http://127.0.0.1:5000/#/experiments/{tracker.experiment_id}/runs?viewStateShareKey=dreamgym"
+    assert client.get_experiment(tracker.experiment_id).tags[mlflow_view.TAG] == saved
 
 
 def test_metrics_keep_their_names_and_intervals(tracker, client):
