@@ -55,16 +55,7 @@ class GRPOConfig(Section):
     negative_weight: float = Field(
         0.0, ge=0, description="Weight of advantages below zero; 1: GRPO's own, 0: only what beats its group is learnt."
     )
-    baseline: Literal["group", "none"] = Field(
-        "group", description="What is taken from the return: the group's mean, or nothing, so that all successes are learnt (RAFT)."
-    )
     normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
-
-    @model_validator(mode="after")
-    def _no_dead_options(self) -> GRPOConfig:
-        if self.baseline == "none":
-            self._refuse_dead(["normalise"], "baseline: none", "baseline: group")
-        return self
 
 
 class HeroConfig(Section):
@@ -111,13 +102,20 @@ class DPOConfig(Section):
         return self
 
 
+class RFTConfig(Section):
+    """What `algorithm: rft` keeps and how it is learnt."""
+
+    most: int = Field(8, ge=1, description="Different successes of a task that are kept, the newest.")
+    step_tokens: int = Field(4096, ge=64, description="Tokens an optimiser step, of what is kept.")
+
+
 class RLConfig(Section):
     """What all algorithms share: rollouts, updates, the clipped ratio. The paper gives no hyperparameters: all values are our choice."""
 
-    algorithm: Literal["grpo", "ppo", "dpo"] = Field("grpo", description="What turns returns into updates.")
+    algorithm: Literal["grpo", "ppo", "dpo", "rft"] = Field("grpo", description="What turns returns into updates.")
     iterations: int = Field(20, ge=0, description="Iterations of rollouts and an update.")
     tasks: int = Field(8, ge=1, description="Tasks an iteration.")
-    group: int = Field(8, ge=1, description="Rollouts a task, which share a baseline; PPO may do with 1.")
+    group: int = Field(8, ge=1, description="Rollouts a task, which share a baseline; PPO and RFT may do with 1.")
     temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     learning_rate: float = Field(5e-4, gt=0, description="Of the optimiser, at the first iteration.")
@@ -146,28 +144,32 @@ class RLConfig(Section):
     hero: HeroConfig = Field(default_factory=HeroConfig)
     ppo: PPOConfig = Field(default_factory=PPOConfig)
     dpo: DPOConfig = Field(default_factory=DPOConfig)
+    rft: RFTConfig = Field(default_factory=RFTConfig)
     lora: LoraConfig = Field(default_factory=LoraConfig)
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> RLConfig:
-        for name in ("grpo", "ppo", "dpo"):
+        for name in ("grpo", "ppo", "dpo", "rft"):
             if name != self.algorithm:
                 self._refuse_dead([name], f"algorithm: {self.algorithm}", f"algorithm: {name}")
         if self.algorithm == "dpo":
             dead = ["discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward"]
             self._refuse_dead(dead, "algorithm: dpo", "algorithm: grpo")
+        if self.algorithm == "rft":
+            dead = ["discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "updates", "schedule"]
+            self._refuse_dead(dead, "algorithm: rft", "algorithm: grpo")
         if self.reward == "outcome":
             self._refuse_dead(["hero"], "reward: outcome", "reward: hero")
         if not self.demonstration_weight:
             self._refuse_dead(["demonstration_tokens"], "demonstration_weight: 0", "demonstration_weight: 0.1")
-        if self.group == 1 and self.algorithm != "ppo":
+        if self.group == 1 and self.algorithm not in ("ppo", "rft"):
             raise ValueError(f"group: 1 leaves {self.algorithm} nothing to compare a rollout with; expected at least 2")
         return self
 
     @model_validator(mode="after")
     def _hero_shows(self) -> RLConfig:
         """A weight that is the same for all rollouts of a group cancels when the advantages are divided by their deviation."""
-        if self.reward == "hero" and self.algorithm == "grpo" and self.grpo.baseline == "group" and self.grpo.normalise:
+        if self.reward == "hero" and self.algorithm == "grpo" and self.grpo.normalise:
             raise ValueError("reward: hero has no effect on the weight of a group with grpo.normalise: true; set grpo.normalise: false")
         return self
 

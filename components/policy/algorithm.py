@@ -60,6 +60,8 @@ class Algorithm(Protocol):
     """One way to learn from rollouts."""
 
     wants_hidden: bool
+    anew: bool
+    """Whether each iteration trains the first policy anew, on all that its lessons hold, in place of going on with the last one."""
     figures: tuple[str, ...]
     """Names of what its loss tells beside the loss."""
 

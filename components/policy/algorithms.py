@@ -9,6 +9,7 @@ from components.policy.grpo import GRPO
 from components.policy.policy import Policy
 from components.policy.ppo import PPO
 from components.policy.rewards import HybridRewards, Progress, Rewards
+from components.policy.rft import RFT
 from components.training_config import RLConfig
 
 
@@ -23,6 +24,8 @@ def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None =
     rewards = HybridRewards(config.hero, progress) if config.reward == "hero" and progress else Rewards()
     if config.algorithm == "dpo":
         return DPO(config)
+    if config.algorithm == "rft":
+        return RFT(config)
     if config.algorithm == "ppo":
         return PPO(config, rewards, policy.model.config.hidden_size, policy.model.device)
     return GRPO(config, rewards)

@@ -32,6 +32,7 @@ class DPO:
     """See the module."""
 
     wants_hidden = False
+    anew = False
     figures: tuple[str, ...] = ("preferred", "margin")
 
     def __init__(self, config: RLConfig) -> None:

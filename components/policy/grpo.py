@@ -15,8 +15,6 @@ Deviations:
    actions, for a world that does not say which actions are valid), also in groups without variance.
 7. Advantages below zero count `negative_weight` times. At 0 only what went better than its group is learnt, as in RAFT, and an idle
    reply is merely not imitated: pushed away from what it wrote, a small model seems to write more nonsense (docs/experiments.md).
-8. `baseline: none` takes the return itself for the advantage: with 7 every success is learnt, also where the whole group won, as in
-   RAFT (Dong et al. 2023, arXiv 2304.06767) and expert iteration, under the same clip.
 """
 
 from __future__ import annotations
@@ -77,6 +75,7 @@ class GRPO:
     """See the module."""
 
     wants_hidden = False
+    anew = False
     figures: tuple[str, ...] = ("clip_share", "kl")
 
     def __init__(self, config: RLConfig, rewards: Rewards) -> None:
@@ -102,7 +101,7 @@ class GRPO:
             return []
         config, own = self.config, self.config.grpo
         returns, weight = self.rewards.of(group)
-        whole = list(returns) if own.baseline == "none" else group_advantages(returns, normalise=own.normalise)
+        whole = group_advantages(returns, normalise=own.normalise)
         steps = step_advantages(group, returns, discount=config.discount)
         values = [
             [weight * (value + own.step_weight * step) - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]

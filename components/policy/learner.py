@@ -31,6 +31,7 @@ from components.training_config import RLConfig
 LOGPROB_GAP_LIMIT = 0.05
 """Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the same policy."""
 BETAS = (0.9, 0.95)
+WARM_UP = 0.05
 DEMONSTRATION_LOSS = "demonstration_loss"
 """Figure of an update, where demonstrations are mixed in."""
 _numbers = count()
@@ -43,10 +44,14 @@ class Learner:
         self.policy, self.algorithm, self.config = policy, algorithm, config
         self.demonstrations = demonstrations if config.demonstration_weight else ()
         self.name = f"learner {next(_numbers)}"
-        self.optimizers = make_optimizers(policy.model, config.optimizer, config.learning_rate, betas=BETAS, weight_decay=0.0)
+        self.optimizers = self._optimizers()
         # The algorithm's own weights, PPO's value head, have a rate of their own.
         own = algorithm.parameters()
         self.beside = Optimizers([torch.optim.AdamW(own, betas=BETAS, weight_decay=0.0)] if own else [])
+        self._first = {name: weight.detach().clone() for name, weight in self.trained().items()} if algorithm.anew else {}
+
+    def _optimizers(self) -> Optimizers:
+        return make_optimizers(self.policy.model, self.config.optimizer, self.config.learning_rate, betas=BETAS, weight_decay=0.0)
 
     @classmethod
     def everywhere(cls, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()) -> Learner:
@@ -60,7 +65,9 @@ class Learner:
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
     def learn(self, lessons: list[Lesson], seed: int, rate: float, *, on_policy: bool) -> dict[str, float]:
-        """`updates` optimiser steps a pass over the lessons at the learning rate `rate`; their figures.
+        """Optimiser steps over the lessons at the learning rate `rate`; their figures.
+
+        `updates` steps a pass; where an algorithm trains anew, as many as `step_tokens` make, at most at that rate.
 
         Args: on_policy: what played is what is trained, so sampler and trainer must say the same before the first step.
 
@@ -93,16 +100,37 @@ class Learner:
         """This process's part of `learn`: the mean figures of the steps, but the gap before the first."""
         steps: list[dict[str, float]] = []
         generator = torch.Generator().manual_seed(seed)
-        for _ in range(self.config.epochs):
-            order = torch.randperm(len(lessons), generator=generator).tolist()
-            size = math.ceil(len(order) / self.config.updates)
-            for start in range(0, len(order), size):
-                found = self._step([lessons[i] for i in order[start : start + size]], self._shown(generator), rate)
-                if not steps and on_policy:
-                    _check_gap(found["logprob_gap"])
-                steps.append(found)
+        if self.algorithm.anew:
+            self._begin_anew()
+        batches = [batch for _ in range(self.config.epochs) for batch in self._batches(lessons, generator)]
+        for place, batch in enumerate(batches):
+            share = annealed((place + 1) / (len(batches) + 1)) if self.algorithm.anew else 1.0
+            found = self._step(batch, self._shown(generator), rate * share)
+            if not steps and on_policy:
+                _check_gap(found["logprob_gap"])
+            steps.append(found)
         gap = steps[0]["logprob_gap"] if on_policy else math.nan
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {"logprob_gap": gap}
+
+    def _begin_anew(self) -> None:
+        """The policy that training began with, and an optimiser that has seen nothing."""
+        with torch.no_grad():
+            for name, weight in self.trained().items():
+                weight.copy_(self._first[name])
+        self.optimizers = self._optimizers()
+
+    def _batches(self, lessons: Sequence[Lesson], generator: torch.Generator) -> list[list[Lesson]]:
+        """One pass in a random order: the lessons of each step."""
+        order = [lessons[i] for i in torch.randperm(len(lessons), generator=generator).tolist()]
+        if not self.algorithm.anew:
+            size = math.ceil(len(order) / self.config.updates)
+            return [order[start : start + size] for start in range(0, len(order), size)]
+        batches: list[list[Lesson]] = [[]]
+        for lesson in order:
+            if sum(other.length for other in batches[-1]) >= self.config.rft.step_tokens:
+                batches.append([])
+            batches[-1].append(lesson)
+        return batches
 
     def _shown(self, generator: torch.Generator) -> list[Example]:
         """Some demonstrations, drawn anew for each step."""
@@ -158,6 +186,13 @@ class Learner:
         assert scores.entropies is not None
         gap, entropy = (scores.logprobs.detach() - old).abs().sum().item(), scores.entropies.detach().sum().item()
         return figures | {"loss": loss.item(), "logprob_gap": gap / count, "policy_entropy": entropy / count}
+
+
+def annealed(progress: float) -> float:
+    """The share of the learning rate at `progress` (0 to 1) of a training: rising over the first `WARM_UP`, then a cosine to zero."""
+    if progress < WARM_UP:
+        return progress / WARM_UP
+    return 0.5 * (1 + math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP)))
 
 
 def _make(

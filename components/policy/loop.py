@@ -190,11 +190,13 @@ class Loop:
         figures["steps_per_second"] = figures["interactions"] / seconds
         returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
         figures |= self.tasks.report(returns, number)
-        self._count_barren(figures["zero_variance_groups"] < 1)
         lessons = self.algorithm.lessons(groups, self.policy)
+        figures["lessons"] = float(len(lessons))
+        self._count_barren(figures["zero_variance_groups"] < 1 or (self.algorithm.anew and bool(lessons)))
         if lessons:
             with self.updating():
-                figures |= self._learnt(self._referred(lessons), number, on_policy=acting is self.policy)
+                on_policy = acting is self.policy and not self.algorithm.anew
+                figures |= self._learnt(self._referred(lessons), number, on_policy=on_policy)
         else:
             own = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
             figures |= dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures, *own), math.nan)
@@ -257,7 +259,7 @@ class Loop:
 
     def _rate(self) -> float:
         """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""
-        if self.config.schedule == "constant":
+        if self.config.schedule == "constant" or self.algorithm.anew:
             return self.config.learning_rate
         return self.config.learning_rate * (1 - self.state.iteration / self.config.iterations)
 

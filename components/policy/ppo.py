@@ -49,6 +49,7 @@ class PPO:
     """See the module."""
 
     wants_hidden = True
+    anew = False
     figures: tuple[str, ...] = ("clip_share", "kl", "value_loss")
 
     def __init__(self, config: RLConfig, rewards: Rewards, hidden: int, device: torch.device | str = "cpu") -> None:

@@ -83,7 +83,8 @@ def nested(settings):
     own = {name: settings.pop(name) for name in ("step_weight", "negative_weight", "normalise") if name in settings}
     if settings.get("algorithm", "grpo") == "grpo":
         return RLConfig(**settings, grpo=own)
-    return RLConfig(**{name: value for name, value in settings.items() if (settings["algorithm"], name) != ("dpo", "idle_penalty")})
+    dead = {"dpo": {"idle_penalty"}, "rft": {"idle_penalty", "updates", "schedule"}}.get(settings["algorithm"], set())
+    return RLConfig(**{name: value for name, value in settings.items() if name not in dead})
 
 
 def advantages_of(lessons):
@@ -342,6 +343,7 @@ def test_short_episodes_leave_budget_for_more():
     assert state.iteration == 3 and world.interactions == 24 <= 40
 
 
+RFT = {"algorithm": "rft", "rft": {"most": 3, "step_tokens": 64}}
 DPO_SELDOM = {"algorithm": "dpo", "dpo": {"sync_every": 3, "sync_reference": False}}
 
 
@@ -357,7 +359,10 @@ def make_curriculum():
     return Curriculum(TASKS, CurriculumConfig(seeds=2, candidates=1), vary, lambda task: "")
 
 
-@pytest.mark.parametrize("settings", [{}, {"kl": 0.1}, {"reward": "hero", "normalise": False}, {"algorithm": "ppo"}, DPO_SELDOM], ids=str)
+STOPPED = [{}, {"kl": 0.1}, {"reward": "hero", "normalise": False}, {"algorithm": "ppo"}, DPO_SELDOM, RFT]
+
+
+@pytest.mark.parametrize("settings", STOPPED, ids=str)
 def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, settings):
     def run(name, stop=None):
         def stopping(number, values):
@@ -413,6 +418,7 @@ ALGORITHMS = [
     pytest.param({"group": 16, "reward": "hero", "normalise": False}, id="hero"),
     pytest.param({"algorithm": "ppo", "group": 16}, id="ppo"),
     pytest.param({"group": 16, "algorithm": "dpo", "dpo": {"sync_every": 2}}, id="dpo"),
+    pytest.param({"group": 16, "algorithm": "rft", "epochs": 30, "rft": {"step_tokens": 64}}, id="rft"),
 ]
 
 
