@@ -93,6 +93,3 @@ def test_clip_higher_lets_what_was_rare_grow_further():
 def test_the_distance_from_a_reference_is_zero_where_they_agree_and_never_negative():
     new, reference = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-1.0, -2.0, -1.0])
     assert reference_distance(new, reference).tolist() == pytest.approx([0.0, math.exp(-1), math.e - 2], abs=1e-5)
-
-
-OUTCOMES = {"mixed": [True, False], "won": [True, True], "lost": [False, False]}
