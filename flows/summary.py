@@ -84,6 +84,10 @@ def print_fidelity(console: Console, directory: Path) -> None:
     console.print(f"All metrics: {directory / 'metrics.json'}", soft_wrap=True, highlight=False)
 
 
+LABEL_WIDTH, COLUMN_WIDTH = 44, 16
+"""Characters that a row's name and a variant's column take in a table of ablations, its lines included."""
+
+
 def _fidelity_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     classes = [metrics.get(f"fidelity/next_state_exact/determined/changed_{name}", {}) for name in ("0", "1_2", "3_plus")]
     worst = min((entry for entry in classes if entry.get("n")), key=lambda entry: entry["value"], default={})
@@ -91,19 +95,33 @@ def _fidelity_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, 
 
 
 def print_ablation(console: Console, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """One column a variant, one row a metric; a star where the paired difference from the full model has an interval without zero."""
+    """One row a metric, one column a variant, in as many tables beside the full model as the terminal's width asks for.
+
+    A star stands where the interval of the paired difference from the full model leaves out zero.
+    """
+    plain = {name: {metric: entry.to_json() for metric, entry in metrics.items()} for name, metrics in found.items()}
+    first, others = next(iter(plain)), list(plain)[1:]
+    wide = max(1, (console.width - LABEL_WIDTH) // COLUMN_WIDTH - 1)
+    for start in range(0, max(1, len(others)), wide):
+        beside = others[start : start + wide]
+        console.print(_ablation_table({name: plain[name] for name in (first, *beside)}))
+    star = "* the 95 % interval of the paired difference over tasks leaves out zero; it knows nothing of other seeds"
+    console.print(star, highlight=False)
+
+
+def _ablation_table(plain: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(title="Ablations of the experience model", title_justify="left")
     table.add_column("")
-    for name in found:
+    for name in plain:
         table.add_column(name, justify="right")
-    plain = {name: {metric: entry.to_json() for metric, entry in metrics.items()} for name, metrics in found.items()}
     for label, _ in _fidelity_rows({}):
         rows = {name: dict(_fidelity_rows(metrics))[label] for name, metrics in plain.items()}
         table.add_row(label, *(share(entry) for entry in rows.values()))
     for score in dict.fromkeys(metric for metrics in plain.values() for metric in metrics if metric.startswith("difference/")):
-        table.add_row(f"{score.removeprefix('difference/')}, minus full", *(_signed(metrics.get(score)) for metrics in plain.values()))
-    console.print(table)
-    console.print("* the 95 % interval of the paired difference over tasks leaves out zero", highlight=False)
+        name, _, seed = score.removeprefix("difference/").partition("/seed_")
+        label = f"  {name}, seed {seed}" if seed else f"{name}, minus full"
+        table.add_row(label, *(_signed(metrics.get(score)) for metrics in plain.values()))
+    return table
 
 
 def _signed(entry: Mapping[str, Any] | None) -> str:

@@ -66,11 +66,22 @@ SCORES: dict[str, Score] = {
     "hallucination": lambda j: axis_scores(j)["hallucination"],
 }
 """What is compared step by step: name -> score of a judgement, None where it does not apply."""
+HEADLINE = "next_state_exact/determined"
+"""The score that is compared seed by seed too."""
 
 
 def differences(full: Sequence[Judgement], other: Sequence[Judgement]) -> dict[str, Estimate]:
     """`difference/<score>` of `other` minus `full`, paired by task: the mean over tasks of the difference of their means."""
     return {f"difference/{name}": _difference(full, other, score) for name, score in SCORES.items()}
+
+
+def by_seed(pairs: Mapping[int, tuple[Sequence[Judgement], Sequence[Judgement]]]) -> dict[str, Estimate]:
+    """`difference/<HEADLINE>/seed_<n>` for each seed's (full, other).
+
+    The interval of the pooled difference is one over tasks: it does not know that another seed trains another model. Seeds that
+    disagree in sign say that the variant's worth was not shown.
+    """
+    return {f"difference/{HEADLINE}/seed_{seed}": _difference(full, other, SCORES[HEADLINE]) for seed, (full, other) in pairs.items()}
 
 
 def _difference(full: Sequence[Judgement], other: Sequence[Judgement], score: Score) -> Estimate:

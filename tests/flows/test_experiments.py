@@ -29,7 +29,8 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone):
     names = {"fidelity/next_state_exact/determined", "fidelity/policy_reward_precision", "fidelity/open_loop_exact/5"}
     assert all(names <= metrics.keys() for metrics in found.values())
     assert found["full"]["fidelity/next_state_exact"]["n"] == found["data-500"]["fidelity/next_state_exact"]["n"]
-    assert "difference/next_state_exact/determined" in found["no-reasoning"] and "difference/fact_recall" not in found["full"]
+    assert {"difference/next_state_exact/determined", "difference/next_state_exact/determined/seed_0"} <= found["no-reasoning"].keys()
+    assert "difference/fact_recall" not in found["full"]
     assert files[1].stat().st_size > 5000 and files[2].read_text().startswith("<?xml")
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     reused = {stage["name"]: stage["reused"] for stage in manifest["stages"]}
@@ -111,7 +112,7 @@ def test_a_language_model_judges_some_steps_of_the_examination(clone):
 
 
 def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examination(clone):
-    """A real server annotates every episode; the stored index is built once and used by training, dreams and measurement."""
+    """A real server annotates the episodes that are learnt from; the stored index is built once and used by all that retrieves."""
 
     def annotate(request):
         steps = json.loads(request["messages"][1]["content"])["steps"]
@@ -126,7 +127,8 @@ def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examina
         taught = len(server.requests)
     assert code == 0, output
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
-    assert taught > 10 and metrics["teacher/calls"]["value"] == taught and metrics["teacher/unannotated_rate"]["value"] == 0
+    assert 1 < taught < 10, "a tenth of the episodes is learnt from, and no more are paid for"
+    assert metrics["teacher/calls"]["value"] == taught and metrics["teacher/unannotated_rate"]["value"] == 0
     assert metrics["teacher/prompt_tokens"]["value"] == 11 * taught
     assert 0 < metrics["retrieval/recall"]["value"] <= 1
     assert list((clone / ".dreamgym" / "index").rglob("*.sqlite3"))
