@@ -17,7 +17,7 @@ from prefect import flow, get_run_logger
 from components.atomic import write_json
 from components.config import Config
 from components.errors import ConfigError
-from components.evaluation.ablation import FULL, by_seed, differences, pooled, variants, varied
+from components.evaluation.ablation import FULL, differences, pooled, variants, varied
 from components.evaluation.ablation_figure import FORMATS, draw_ablation, draw_data_curve
 from components.evaluation.intervals import Estimate
 from components.evaluation.judgements import read_judgements
@@ -137,7 +137,6 @@ def summarise(cells: dict[str, list[Cell]]) -> dict[str, dict[str, Estimate]]:
     metrics = {name: pooled(judged[name], dreamed[name]) for name in cells}
     for name in cells:
         if FULL in cells and name != FULL:
-            metrics[name] |= differences(judged[FULL], judged[name])
             pairs = zip(cells[FULL], cells[name], strict=True)
-            metrics[name] |= by_seed({full.origin["config"]["seed"]: (full.judgements, other.judgements) for full, other in pairs})
+            metrics[name] |= differences({full.origin["config"]["seed"]: (full.judgements, other.judgements) for full, other in pairs})
     return metrics

@@ -1,7 +1,8 @@
 """Ablations of the experience model: the same measurement of models that lack one thing each, pooled over seeds (Table 2, Figure 4, 5).
 
-Every variant faces the same questions: the same held-out offline steps, and the same real steps of the same policies. A task's outcome is
-first averaged over the seeds, so that a difference is paired by task and its n is the number of tasks.
+Every variant faces the same questions: the same held-out offline steps, and the same real steps of the same policies. A difference is
+paired by task and seed, its n is the number of tasks, and its interval speaks of further tasks and further seeds (`crossed_mean`): another
+seed trains another model. Intervals of a variant's own metrics are those of clusters by task.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from components.config import Config, ExperienceModelConfig
 from components.evaluation.axes import axes_metrics, axis_scores
 from components.evaluation.fidelity import EXAMINED, examined_policies, fidelity_metrics
-from components.evaluation.intervals import Estimate, mean
+from components.evaluation.intervals import Estimate, crossed_mean
 from components.evaluation.open_loop import Rehearsal, open_loop_metrics
 from components.experience.fidelity import Judgement
 
@@ -70,23 +71,23 @@ HEADLINE = "next_state_exact/determined"
 """The score that is compared seed by seed too."""
 
 
-def differences(full: Sequence[Judgement], other: Sequence[Judgement]) -> dict[str, Estimate]:
-    """`difference/<score>` of `other` minus `full`, paired by task: the mean over tasks of the difference of their means."""
-    return {f"difference/{name}": _difference(full, other, score) for name, score in SCORES.items()}
+Pair = tuple[Sequence[Judgement], Sequence[Judgement]]
+"""The judgements of the full model and of another, of one seed."""
 
 
-def by_seed(pairs: Mapping[int, tuple[Sequence[Judgement], Sequence[Judgement]]]) -> dict[str, Estimate]:
-    """`difference/<HEADLINE>/seed_<n>` for each seed's (full, other).
+def differences(pairs: Mapping[int, Pair]) -> dict[str, Estimate]:
+    """`difference/<score>` of the variant minus the full model, seed -> (full, variant): paired by task, over the tasks of all seeds.
 
-    The interval of the pooled difference is one over tasks: it does not know that another seed trains another model. Seeds that
-    disagree in sign say that the variant's worth was not shown.
+    `difference/<HEADLINE>/seed_<n>` is each seed's own.
     """
-    return {f"difference/{HEADLINE}/seed_{seed}": _difference(full, other, SCORES[HEADLINE]) for seed, (full, other) in pairs.items()}
+    found = {f"difference/{name}": _difference(list(pairs.values()), score) for name, score in SCORES.items()}
+    return found | {f"difference/{HEADLINE}/seed_{seed}": _difference([pair], SCORES[HEADLINE]) for seed, pair in pairs.items()}
 
 
-def _difference(full: Sequence[Judgement], other: Sequence[Judgement], score: Score) -> Estimate:
-    sides = [_by_task(judgements, score) for judgements in (full, other)]
-    return mean([sides[1][task] - sides[0][task] for task in sides[0] if task in sides[1]])
+def _difference(pairs: Sequence[Pair], score: Score) -> Estimate:
+    sides = [(_by_task(full, score), _by_task(other, score)) for full, other in pairs]
+    tasks = sorted(set.intersection(*({*full} & {*other} for full, other in sides))) if sides else []
+    return crossed_mean([[other[task] - full[task] for task in tasks] for full, other in sides])
 
 
 def _by_task(judgements: Sequence[Judgement], score: Score) -> dict[str, float]:

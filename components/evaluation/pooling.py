@@ -1,16 +1,14 @@
 """Success of several runs, such as three seeds, on the same held-out games: one number a policy and one a comparison.
 
-A game's outcome is first averaged over the runs, so that n is the number of games and a game counts once however often it is
-played; the interval is Student's t over the games. It speaks of further games for these runs: with three seeds there is no honest
-interval over seeds, so each run's own numbers stand beside it.
+n is the number of games, however often each is played; the interval speaks of further games and further runs (`crossed_mean`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from components.errors import DataError
-from components.evaluation.intervals import Estimate, mean
+from components.evaluation.intervals import Estimate, crossed_mean
 
 Games = Mapping[str, Mapping[str, bool]]
 """Of one run: policy -> task id -> won."""
@@ -33,21 +31,17 @@ def pool(runs: Mapping[str, Games], confidence: float = 0.95) -> dict[str, Estim
     first = runs[names[0]]
     for name in names[1:]:
         _same(names[0], first, name, runs[name])
-    rates = {policy: [_share([run[policy][game] for run in runs.values()]) for game in first[policy]] for policy in first}
-    pooled = {f"evaluate/{policy}/success_rate": _inside(mean(values, confidence), 0.0) for policy, values in rates.items()}
+    won = {policy: [[float(run[policy][game]) for game in first[policy]] for run in runs.values()] for policy in first}
+    pooled = {f"evaluate/{policy}/success_rate": _inside(crossed_mean(rows, confidence), 0.0) for policy, rows in won.items()}
     for later, earlier in COMPARED:
-        if later in rates and earlier in rates:
-            gains = [a - b for a, b in zip(rates[later], rates[earlier], strict=True)]
-            pooled[f"evaluate/{later}_minus_{earlier}"] = _inside(mean(gains, confidence), -1.0)
+        if later in won and earlier in won:
+            gains = [[a - b for a, b in zip(*pair, strict=True)] for pair in zip(won[later], won[earlier], strict=True)]
+            pooled[f"evaluate/{later}_minus_{earlier}"] = _inside(crossed_mean(gains, confidence), -1.0)
     return pooled
 
 
 def _inside(estimate: Estimate, least: float) -> Estimate:
     return Estimate(estimate.value, estimate.n, max(least, estimate.low), min(1.0, estimate.high))
-
-
-def _share(won: Sequence[bool]) -> float:
-    return sum(won) / len(won)
 
 
 def _same(name: str, games: Games, other_name: str, other: Games) -> None:

@@ -1,22 +1,19 @@
 """A study: several methods, each with several seeds, on the same held-out games; cells, their pooling, and what differs.
 
 A cell is one method with one seed, a small file that says everything a table or a figure needs, so that a study may begin on one machine
-and end on another. A game's outcome is averaged over a method's seeds before anything is compared: n is the number of games, the
-comparison is paired by game (Student's t over the games' differences), and the p-values of all comparisons with one method are corrected
-together (Holm 1979). With three seeds there is no honest interval over seeds: each seed's own rate stands beside.
+and end on another. A comparison is paired by game and seed, its interval speaks of further games and further seeds (`crossed_mean`; n is
+the number of games), and the p-values of all comparisons with one method are corrected together (Holm 1979). Each seed's own rate stands
+beside.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scipy.special import stdtr
-
 from components.errors import DataError
-from components.evaluation.intervals import Estimate, exact, mean
+from components.evaluation.intervals import Estimate, crossed_mean, crossed_p_value, exact, mean
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,9 @@ def summarise(cells: Mapping[str, Sequence[Cell]], against: str) -> dict[str, di
     metrics = {name: _of_method(found) if found else {} for name, found in whole.items()}
     base = whole.get(against) or []
     compared = {name: _differences(found, base) for name, found in whole.items() if found and base and name != against}
-    corrected = holm({name: p_value(values) for name, values in compared.items()})
-    for name, values in compared.items():
-        difference, rate = mean(values), metrics[against]["evaluate/success_rate"].value
+    corrected = holm({name: crossed_p_value(rows) for name, rows in compared.items()})
+    for name, rows in compared.items():
+        difference, rate = crossed_mean(rows), metrics[against]["evaluate/success_rate"].value
         metrics[name]["difference/success_rate"] = difference
         metrics[name]["difference/p_value"] = exact(corrected[name])
         if rate:
@@ -72,10 +69,12 @@ def summarise(cells: Mapping[str, Sequence[Cell]], against: str) -> dict[str, di
 
 
 def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
-    rates, families = _by_game(cells), cells[0].families
-    found = {"evaluate/success_rate": _inside(mean(list(rates.values())))}
+    rows, families = _by_seed(cells), cells[0].families
+    found = {"evaluate/success_rate": _rate(rows)}
     for family in sorted(set(families.values())):
-        found[f"evaluate/success_rate/{family}"] = _inside(mean([rate for game, rate in rates.items() if families[game] == family]))
+        found[f"evaluate/success_rate/{family}"] = _rate(
+            [{game: won for game, won in row.items() if families[game] == family} for row in rows]
+        )
     for cell in cells:
         found[f"evaluate/success_rate/seed_{cell.seed}"] = exact(cell.success)
     for cost in ("real_interactions", "dreamed_interactions", "check_interactions"):
@@ -84,8 +83,13 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
     return found
 
 
-def _by_game(cells: Sequence[Cell]) -> dict[str, float]:
-    """Of each game the share of the seeds that won it.
+def _rate(rows: Sequence[Mapping[str, float]]) -> Estimate:
+    found = crossed_mean([list(row.values()) for row in rows])
+    return Estimate(found.value, found.n, max(0.0, found.low), min(1.0, found.high))
+
+
+def _by_seed(cells: Sequence[Cell]) -> list[dict[str, float]]:
+    """Of each cell the games in the order of the first one's, 1.0 where it won.
 
     Raises:
         DataError: the cells played other games.
@@ -93,7 +97,7 @@ def _by_game(cells: Sequence[Cell]) -> dict[str, float]:
     first = cells[0]
     for cell in cells[1:]:
         _same_games(first, cell)
-    return {game: sum(cell.games[game] for cell in cells) / len(cells) for game in first.games}
+    return [{game: float(cell.games[game]) for game in first.games} for cell in cells]
 
 
 def _same_games(one: Cell, other: Cell) -> None:
@@ -104,22 +108,18 @@ def _same_games(one: Cell, other: Cell) -> None:
         raise DataError(found, "Expected the same held-out games.", "Make the cells again with one evaluation.tasks and the same data.")
 
 
-def _differences(cells: Sequence[Cell], base: Sequence[Cell]) -> list[float]:
-    """Game by game; of the seeds that both have, if they have some, so that what a seed shares cancels."""
+def _differences(cells: Sequence[Cell], base: Sequence[Cell]) -> list[list[float]]:
+    """A row a seed, game by game: of the seeds that both have, so that what a seed shares cancels, or, where none is, of their means."""
     _same_games(cells[0], base[0])
-    shared = {cell.seed for cell in cells} & {cell.seed for cell in base}
-    one, other = ([cell for cell in side if cell.seed in shared or not shared] for side in (cells, base))
-    rates, others = _by_game(one), _by_game(other)
-    return [rates[game] - others[game] for game in rates]
+    ours, theirs = ({cell.seed: row for cell, row in zip(side, _by_seed(side), strict=True)} for side in (cells, base))
+    shared = sorted(ours.keys() & theirs.keys())
+    if shared:
+        return [[ours[seed][game] - theirs[seed][game] for game in ours[seed]] for seed in shared]
+    return [[_mean_of(ours, game) - _mean_of(theirs, game) for game in cells[0].games]]
 
 
-def p_value(values: Sequence[float]) -> float:
-    """Two-sided p of Student's t that the mean is 0; 1.0 where all values are 0 or there are fewer than two."""
-    found = mean(values)
-    if found.n < 2 or not any(values):
-        return 1.0
-    deviation = math.sqrt(math.fsum((value - found.value) ** 2 for value in values) / (found.n - 1))
-    return 0.0 if deviation == 0 else 2 * float(stdtr(found.n - 1, -abs(found.value) / (deviation / math.sqrt(found.n))))
+def _mean_of(rows: Mapping[int, Mapping[str, float]], game: str) -> float:
+    return sum(row[game] for row in rows.values()) / len(rows)
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
@@ -137,7 +137,3 @@ def reached_at(cell: Cell, success: float, window: int = 3) -> tuple[float, floa
         if sum(point[3] for point in cell.curve[place - window : place]) / window >= success:
             return cell.curve[place - 1][0], cell.curve[place - 1][2]
     return None
-
-
-def _inside(estimate: Estimate) -> Estimate:
-    return Estimate(estimate.value, estimate.n, max(0.0, estimate.low), min(1.0, estimate.high))

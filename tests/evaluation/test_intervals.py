@@ -4,12 +4,16 @@ import math
 import random
 import statistics
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from components.evaluation.intervals import (
     Estimate,
     clustered_proportion,
     cohen_kappa,
+    crossed_mean,
+    crossed_p_value,
     exact,
     mcnemar,
     mean,
@@ -202,3 +206,33 @@ def test_median_has_the_interval_of_its_bootstrap():
     assert (found.low, found.high) == (drawn[500], drawn[-501]) == (2.0, 8.0)
     assert median([3.0]).to_json() == {"value": 3.0, "n": 1, "low": 3.0, "high": 3.0}
     assert median([]).n == 0
+
+
+def test_a_mean_over_seeds_and_games_by_hand():
+    found = crossed_mean([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    # columns 0.5, 0, 1 and rows 2/3, 1/3 about 0.5: squares 2 * 0.5 / 2 and 3 * (2 / 36), over 6 cells
+    error = ((0.5 + 1 / 6) / 6) ** 0.5
+    freedom = (0.5 + 1 / 6) ** 2 / (0.5**2 / 2 + (1 / 6) ** 2)
+    assert (found.value, found.n) == (0.5, 3)
+    assert found.high - 0.5 == pytest.approx(0.5 - found.low) == pytest.approx(scipy.stats.t.ppf(0.975, freedom) * error)
+    assert crossed_p_value([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]) == pytest.approx(2 * scipy.stats.t.sf(0.5 / error, freedom))
+
+
+def test_one_seed_or_none_is_a_plain_mean():
+    assert crossed_mean([[0.2, 0.4, 0.9]]) == mean([0.2, 0.4, 0.9]) and crossed_mean([]).n == crossed_mean([[], []]).n == 0
+    assert crossed_mean([[0.5], [0.5]]).low == 0.5
+    assert crossed_p_value([[0.0, 0.0]]) == crossed_p_value([[1.0]]) == crossed_p_value([]) == 1.0
+    assert crossed_p_value([[1.0, 1.0]]) == 0.0
+    with pytest.raises(ValueError, match="same games for each seed"):
+        crossed_mean([[1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.1])
+def test_an_interval_over_seeds_covers_what_it_says(spread):
+    draws = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        rows = draws.normal(0, spread, (3, 1)) + draws.normal(0, 0.15, (1, 60)) + draws.normal(0, 0.45, (3, 60))
+        found = crossed_mean(rows.tolist())
+        covered += found.low <= 0 <= found.high
+    assert covered / 400 >= 0.93

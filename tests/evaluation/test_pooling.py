@@ -1,6 +1,7 @@
 """Several runs on the same games become one number, with games as the unit."""
 
 import pytest
+from scipy.stats import t
 
 from components.errors import DataError
 from components.evaluation.pooling import pool
@@ -13,9 +14,11 @@ def games(**policies):
 def test_a_game_counts_once_however_often_it_is_played():
     pooled = pool({"a": games(cloned="1100"), "b": games(cloned="1000")})
     rate = pooled["evaluate/cloned/success_rate"]
-    # per game 1, 0.5, 0, 0: mean 0.375, standard deviation sqrt(0.6875 / 3), t(0.975, 3) = 3.182446
+    # games 1, 0.5, 0, 0 and runs 0.5, 0.25 about 0.375: mean squares 2 * 0.6875 / 3 and 4 * 0.03125, over 8 cells
     assert (rate.value, rate.n) == (0.375, 4)
-    half = 3.182446 * (0.6875 / 3 / 4) ** 0.5
+    games_square, runs_square = 1.375 / 3, 0.125
+    freedom = (games_square + runs_square) ** 2 / (games_square**2 / 3 + runs_square**2)
+    half = t.ppf(0.975, freedom) * ((games_square + runs_square) / 8) ** 0.5
     assert (rate.low, rate.high) == pytest.approx((max(0.0, 0.375 - half), min(1.0, 0.375 + half)), abs=1e-5)
 
 

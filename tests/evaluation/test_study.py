@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from components.errors import DataError
-from components.evaluation.study import Cell, holm, p_value, reached_at, summarise
+from components.evaluation.intervals import crossed_mean
+from components.evaluation.study import Cell, holm, reached_at, summarise
 from components.evaluation.study_figures import draw_study
 
 
@@ -38,10 +39,29 @@ def test_a_difference_is_paired_by_game_over_the_seeds_that_both_have():
     assert found["ratio/success_rate"].value == pytest.approx(1 + 0.25 / (11 / 16))
 
 
+def test_seeds_that_disagree_widen_a_difference():
+    base = [0, 1, 0, 0, 1, 0, 1, 0]
+    better, same, worse = [1, 1, 0, 1, 1, 0, 1, 0], base, [0, 0, 0, 0, 1, 0, 0, 0]
+    cells = {"base": [cell("base", seed, base) for seed in range(3)], "other": [cell("other", 0, better), cell("other", 1, same)]}
+    alike = summarise(cells, "base")["other"]
+    cells["other"].append(cell("other", 2, worse))
+    apart = summarise(cells, "base")["other"]
+    assert alike["difference/success_rate"].value == 0.125 and apart["difference/success_rate"].value == 0.0
+    rows = [[a - b for a, b in zip(row, base, strict=True)] for row in (better, same, worse)]
+    assert apart["difference/success_rate"] == crossed_mean(rows) and apart["difference/p_value"].value == 1.0
+    of_games = crossed_mean([[sum(column) / 3 for column in zip(*rows, strict=True)]])
+    assert apart["difference/success_rate"].low < of_games.low
+
+
+def test_without_a_common_seed_the_means_are_compared():
+    cells = {"base": [cell("base", 0, [1, 0, 0, 0]), cell("base", 1, [1, 1, 0, 0])], "other": [cell("other", 2, [1, 1, 1, 0])]}
+    found = summarise(cells, "base")["other"]
+    assert found["difference/success_rate"].value == pytest.approx(0.375) and found["difference/success_rate"].n == 4
+
+
 def test_p_values_are_corrected_for_their_number():
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0} and holm({}) == {}
-    assert p_value([0.0, 0.0]) == p_value([1.0]) == 1.0 and p_value([1.0, 1.0]) == 0.0
 
 
 def test_a_crashed_cell_leaves_the_others():
