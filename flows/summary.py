@@ -105,7 +105,7 @@ def print_ablation(console: Console, found: Mapping[str, Mapping[str, Any]]) -> 
     for start in range(0, max(1, len(others)), wide):
         beside = others[start : start + wide]
         console.print(_ablation_table({name: plain[name] for name in (first, *beside)}))
-    star = "* the 95 % interval of the paired difference over tasks leaves out zero; it knows nothing of other seeds"
+    star = "* the 95 % interval of the paired difference, for further tasks and seeds, leaves out zero"
     console.print(star, highlight=False)
 
 
