@@ -103,9 +103,11 @@ class DPOConfig(Section):
 
 
 class RFTConfig(Section):
-    """What `algorithm: rft` keeps and how it is learnt."""
+    """What `algorithm: rft` keeps, and the supervised training that learns it."""
 
     most: int = Field(8, ge=1, description="Different successes of a task that are kept, the newest.")
+    epochs: int = Field(3, ge=1, description="Passes over all that is kept.")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     step_tokens: int = Field(4096, ge=64, description="Tokens an optimiser step, of what is kept.")
 
 
@@ -156,7 +158,8 @@ class RLConfig(Section):
             dead = ["discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward"]
             self._refuse_dead(dead, "algorithm: dpo", "algorithm: grpo")
         if self.algorithm == "rft":
-            dead = ["discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "updates", "schedule"]
+            dead = ["discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "updates", "epochs"]
+            dead += ["learning_rate", "schedule"]
             self._refuse_dead(dead, "algorithm: rft", "algorithm: grpo")
         if self.reward == "outcome":
             self._refuse_dead(["hero"], "reward: outcome", "reward: hero")

@@ -102,7 +102,8 @@ class Learner:
         generator = torch.Generator().manual_seed(seed)
         if self.algorithm.anew:
             self._begin_anew()
-        batches = [batch for _ in range(self.config.epochs) for batch in self._batches(lessons, generator)]
+        passes = self.config.rft.epochs if self.algorithm.anew else self.config.epochs
+        batches = [batch for _ in range(passes) for batch in self._batches(lessons, generator)]
         for place, batch in enumerate(batches):
             share = annealed((place + 1) / (len(batches) + 1)) if self.algorithm.anew else 1.0
             found = self._step(batch, self._shown(generator), rate * share)

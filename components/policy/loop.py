@@ -259,7 +259,9 @@ class Loop:
 
     def _rate(self) -> float:
         """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""
-        if self.config.schedule == "constant" or self.algorithm.anew:
+        if self.algorithm.anew:
+            return self.config.rft.learning_rate
+        if self.config.schedule == "constant":
             return self.config.learning_rate
         return self.config.learning_rate * (1 - self.state.iteration / self.config.iterations)
 

@@ -83,7 +83,8 @@ def nested(settings):
     own = {name: settings.pop(name) for name in ("step_weight", "negative_weight", "normalise") if name in settings}
     if settings.get("algorithm", "grpo") == "grpo":
         return RLConfig(**settings, grpo=own)
-    dead = {"dpo": {"idle_penalty"}, "rft": {"idle_penalty", "updates", "schedule"}}.get(settings["algorithm"], set())
+    dead = {"dpo": {"idle_penalty"}, "rft": {"idle_penalty", "updates", "schedule", "learning_rate", "epochs"}}
+    dead = dead.get(settings["algorithm"], set())
     return RLConfig(**{name: value for name, value in settings.items() if name not in dead})
 
 
@@ -418,7 +419,7 @@ ALGORITHMS = [
     pytest.param({"group": 16, "reward": "hero", "normalise": False}, id="hero"),
     pytest.param({"algorithm": "ppo", "group": 16}, id="ppo"),
     pytest.param({"group": 16, "algorithm": "dpo", "dpo": {"sync_every": 2}}, id="dpo"),
-    pytest.param({"group": 16, "algorithm": "rft", "epochs": 30, "rft": {"step_tokens": 64}}, id="rft"),
+    pytest.param({"group": 16, "algorithm": "rft", "rft": {"step_tokens": 64, "epochs": 30, "learning_rate": 3e-3}}, id="rft"),
 ]
 
 

@@ -63,7 +63,7 @@ def test_what_is_kept_survives_a_crash():
 
 
 def test_every_iteration_begins_with_the_first_weights():
-    policy, config = Policy(make_model(), VOCABULARY), RLConfig(algorithm="rft", epochs=2, rft=RFTConfig(step_tokens=64))
+    policy, config = Policy(make_model(), VOCABULARY), RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64, epochs=2))
     learner = Learner(policy, RFT(config), config)
     first = {name: weight.clone() for name, weight in learner.trained().items()}
     lessons = RFT(config).lessons([[make_rollout(number) for number in range(1, 5)]], policy)
