@@ -53,7 +53,7 @@ class GRPOConfig(Section):
         2.0, ge=0, description="Weight of GiGPO's advantage of single steps, among replies to the same state; 0: GRPO alone."
     )
     negative_weight: float = Field(
-        0.0, ge=0, description="Weight of advantages below zero; 1: GRPO's own, 0: only what beats its group is learnt."
+        0.5, ge=0, description="Weight of advantages below zero; 1: GRPO's own, 0: only what beats its group is learnt."
     )
     normalise: bool = Field(True, description="Divide advantages by the group's standard deviation.")
 
@@ -116,7 +116,7 @@ class RLConfig(Section):
 
     algorithm: Literal["grpo", "ppo", "dpo", "rft"] = Field("grpo", description="What turns returns into updates.")
     iterations: int = Field(20, ge=0, description="Iterations of rollouts and an update.")
-    tasks: int = Field(8, ge=1, description="Tasks an iteration.")
+    tasks: int = Field(32, ge=1, description="Tasks an iteration; a small policy drifts on updates of few rollouts.")
     group: int = Field(8, ge=1, description="Rollouts a task, which share a baseline; PPO and RFT may do with 1.")
     temperature: float = Field(1.0, gt=0, description="Of the policy's sampling in rollouts.")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
@@ -132,14 +132,14 @@ class RLConfig(Section):
     clip_high: float = Field(0.2, gt=0, description="How far above 1 it may rise; DAPO's clip-higher is 0.28.")
     kl: float = Field(0.0, ge=0, description="Weight of the KL divergence from the policy that training began with; 0: none.")
     demonstration_weight: float = Field(
-        0.0, ge=0, description="Weight of the cloning loss on the expert demonstrations in each step (InstructGPT's PPO-ptx); 0: none."
+        0.25, ge=0, description="Weight of the cloning loss on the expert demonstrations in each step (InstructGPT's PPO-ptx); 0: none."
     )
     demonstration_tokens: int = Field(2048, ge=64, description="Tokens of demonstrations in a step, drawn anew each time.")
-    epochs: int = Field(3, ge=1, description="Passes over an iteration's rollouts.")
+    epochs: int = Field(1, ge=1, description="Passes over an iteration's rollouts.")
     batch_tokens: int = Field(8192, ge=64, description="Tokens a forward pass; the gradients of an update are summed.")
-    updates: int = Field(8, ge=1, description="Optimiser steps a pass.")
+    updates: int = Field(2, ge=1, description="Optimiser steps a pass.")
     interpolation: float = Field(
-        0.5, gt=0, le=1, description="Weights in the end: this share of the way from those at the start (WiSE-FT); 1: the last ones."
+        1.0, gt=0, le=1, description="Weights in the end: this share of the way from those at the start (WiSE-FT); 1: the last ones."
     )
     max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step, in tokens.")
     grpo: GRPOConfig = Field(default_factory=GRPOConfig)
@@ -181,8 +181,6 @@ class SyntheticRLConfig(RLConfig):
     """RL in the dream."""
 
     iterations: int = Field(8, ge=0, description="Iterations of rollouts and an update.")
-    tasks: int = Field(16, ge=1, description="Tasks an iteration.")
-    updates: int = Field(16, ge=1, description="Optimiser steps a pass.")
     check_every: int = Field(
         4, ge=0, description="Iterations between looks at whether the real engine confirms what the policy wins in the dream; 0: none."
     )
@@ -200,6 +198,7 @@ class SimToRealConfig(RLConfig):
     """RL in the real environment, started from the dreamed policy."""
 
     iterations: int = Field(4, ge=0, description="Most iterations; the budget may end them sooner.")
+    tasks: int = Field(12, ge=1, description="Tasks an iteration: few, since real ones are dear.")
     budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
 
 
@@ -208,7 +207,7 @@ class RealRLConfig(RLConfig):
 
     iterations: int = Field(400, ge=1, description="Most iterations; the budget ends them sooner.")
     schedule: Literal["linear", "constant"] = Field("constant", description="The budget, not the iterations, tells how long it lasts.")
-    budget: int = Field(20_000, ge=1, description="Real interactions (environment steps) that may be spent.")
+    budget: int = Field(25_000, ge=1, description="Real interactions that may be spent; no iteration begins that might exceed it.")
 
 
 class CurriculumConfig(Section):

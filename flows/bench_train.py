@@ -120,7 +120,7 @@ def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
     """Seconds of `steps` iterations, one optimiser step each over all episodes."""
     plain: dict[str, Any] = {"iterations": steps + WARM_UP, "epochs": 1, "updates": 1, "group": batch.group}
     plain |= {"tasks": len(batch.rollouts) // batch.group, "idle_penalty": 0.0, "learning_rate": 1e-6}
-    plain |= {"grpo": {"step_weight": 0.0, "negative_weight": 1.0}}
+    plain |= {"grpo": {"step_weight": 0.0, "negative_weight": 1.0}, "demonstration_weight": 0.0}
     config = RLConfig(**plain, batch_tokens=settings.batch_tokens)
     policy = Policy(copy.deepcopy(batch.policy.model), batch.policy.vocabulary)
     task = batch.rollouts[0].trajectory.task

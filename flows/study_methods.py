@@ -14,12 +14,16 @@ SHARE = 10
 """A method that was trained in the dream first has one of so many of the real interactions of one that was not."""
 BASE = "grpo-real"
 """What all others are compared with."""
+SURROGATE = ("discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "hero")
 IDLE_WITH = {
-    "grpo": ("ppo", "dpo"),
-    "ppo": ("grpo", "dpo"),
-    "dpo": ("grpo", "ppo", "discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "hero"),
+    "grpo": ("ppo", "dpo", "rft"),
+    "ppo": ("grpo", "dpo", "rft"),
+    "dpo": ("grpo", "ppo", "rft", *SURROGATE),
+    "rft": ("grpo", "ppo", "dpo", *SURROGATE, "updates", "epochs", "learning_rate", "schedule"),
 }
 """Options of a section that have no effect with an algorithm."""
+RFT_FEWER = 4
+"""RFT makes do with so many times fewer iterations in the dream, each so many times as large: every one of them trains anew on all."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,13 @@ METHODS: dict[str, Method] = {
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
     "grpo-real": Method("GRPO in reality", real="grpo"),
     "ppo-real": Method("PPO in reality", real="ppo"),
+    "rft-real": Method("RFT in reality", real="rft"),
     "dream-grpo": Method("GRPO in the dream", dream="grpo"),
     "dream-ppo": Method("PPO in the dream", dream="ppo"),
+    "dream-rft": Method("RFT in the dream", dream="rft"),
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
     "s2r-ppo": Method("PPO in the dream, then in reality", dream="ppo", real="ppo"),
+    "s2r-rft": Method("RFT in the dream, then in reality", dream="rft", real="rft"),
     "no-retrieval": Method("GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"]),
     "no-reasoning": Method("GRPO in a dream without reasoning", dream="grpo", changes=VARIANTS["no-reasoning"]),
     "no-history": Method("GRPO in a dream without history", dream="grpo", changes=VARIANTS["no-history"]),
@@ -99,10 +106,15 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
 
 
 def with_algorithm(section: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """An RL section with another algorithm, without the options that this makes idle; PPO plays as many tasks once as others rollouts."""
+    """An RL section with another algorithm, without the options that this makes idle.
+
+    PPO plays as many tasks once as others rollouts; DPO, in a study an offline method, never synchronises; RFT has few large iterations.
+    """
     kept = {name: value for name, value in section.items() if name not in IDLE_WITH[algorithm]} | {"algorithm": algorithm}
     if algorithm == "ppo" and section["algorithm"] != "ppo":
         kept |= {"tasks": section["tasks"] * section["group"], "group": 1}
     if algorithm == "dpo":
         kept["dpo"] = {"beta": section["dpo"]["beta"], "sync_every": 0}
+    if algorithm == "rft" and section["algorithm"] != "rft" and "budget" not in section:
+        kept |= {"tasks": section["tasks"] * RFT_FEWER, "iterations": -(-section["iterations"] // RFT_FEWER)}
     return kept

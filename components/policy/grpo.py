@@ -13,8 +13,8 @@ Deviations:
 5. The probabilities in the ratio are those of the sampler at its temperature.
 6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's penalty for invalid
    actions, for a world that does not say which actions are valid), also in groups without variance.
-7. Advantages below zero count `negative_weight` times. At 0 only what went better than its group is learnt, as in RAFT, and an idle
-   reply is merely not imitated: pushed away from what it wrote, a small model seems to write more nonsense (docs/experiments.md).
+7. Advantages below zero count `negative_weight` times: pushed away from what it wrote a small model soon writes nonsense, unless the
+   steps are few and demonstrations are mixed in (docs/experiments.md). At 0 only what went better than its group is learnt, as in RAFT.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     A_t = sum_l (discount gae_lambda)^l (r_t+l + discount V(s_t+l+1) - V(s_t+l))
 
-    dreamgym retrain synthetic_rl.algorithm=ppo synthetic_rl.group=1 synthetic_rl.tasks=128
+    dreamgym retrain synthetic_rl.algorithm=ppo synthetic_rl.group=1 synthetic_rl.tasks=256
 
 The step t is a reply of the agent, not a token, as the paper's sum runs over interactions: V is read where the reply begins, and each
 token of the reply has its advantage.

@@ -77,6 +77,6 @@ def test_numbers_must_be_finite(override):
 
 
 def test_a_budget_that_allows_no_iteration_is_refused():
-    with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1280 steps"):
+    with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1920 steps"):
         load_config(None, ["sim_to_real.budget=1000"])
     assert load_config(None, ["sim_to_real.budget=0", "sim_to_real.iterations=0"]).sim_to_real.budget == 0

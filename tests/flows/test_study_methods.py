@@ -40,11 +40,11 @@ def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
 
 def test_offline_dpo_never_synchronises():
     section = configured(load_config(None, ["real_rl.clip=0.1"]), "dpo-offline", 0, FAMILIES).real_rl
-    assert section.dpo.sync_every == 0 and section.clip == 0.2 and section.budget == 20_000
+    assert section.dpo.sync_every == 0 and section.clip == 0.2 and section.budget == 25_000
 
 
 def test_a_tenth_without_room_for_an_iteration_is_refused():
-    with pytest.raises(ConfigError, match="A 10th of real_rl.budget is 2000 steps; an iteration of sim_to_real may take 2560"):
+    with pytest.raises(ConfigError, match="A 10th of real_rl.budget is 2500 steps; an iteration of sim_to_real may take 3840"):
         configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
 
 

@@ -44,7 +44,8 @@ class Even:
 
 def make_loop(**settings):
     policy = Policy(make_model(), VOCABULARY)
-    config = RLConfig(iterations=3, tasks=2, group=4, max_new_tokens=6, batch_tokens=200, updates=2, epochs=2, **settings)
+    settings |= {"iterations": 3, "tasks": 2, "group": 4, "updates": 2, "epochs": 2, "demonstration_weight": 0.0}
+    config = RLConfig(max_new_tokens=6, batch_tokens=200, **settings)
     tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
     return Loop(policy, OneProcess(Even()), tasks, make_algorithm(config, policy), config, max_steps=2, seed=0)
 

@@ -68,10 +68,8 @@ def never(row, action):
     return False
 
 
-def make_loop(
-    world, *, tasks=None, policy=None, checkpoint=None, progress=None, max_steps=3, seed=0, demonstrations=(), **settings
-):
-    defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6}
+def make_loop(world, *, tasks=None, policy=None, checkpoint=None, progress=None, max_steps=3, seed=0, demonstrations=(), **settings):
+    defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6, "demonstration_weight": 0.0}
     defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0, "negative_weight": 1.0, "epochs": 1, "updates": 2}
     policy, config = policy or Policy(make_model(), VOCABULARY), nested({**defaults, **settings})
     return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), make_algorithm(config, policy, progress), config,
@@ -161,7 +159,7 @@ def test_a_weight_without_demonstrations_is_refused():
     with pytest.raises(TrainingError, match="no demonstration.*demonstration_weight=0"):
         make_loop(Rewarding(even_rows), demonstration_weight=0.1)
     with pytest.raises(ValueError, match="demonstration_tokens has no effect with demonstration_weight: 0"):
-        RLConfig(demonstration_tokens=100)
+        RLConfig(demonstration_weight=0, demonstration_tokens=100)
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])

@@ -56,7 +56,7 @@ def padded(rows, fill):
 
 def ours(policy, lessons, **settings):
     """Our loss of one update over `lessons`, and the gradient that it leaves."""
-    config = RLConfig(lora={}, **settings)
+    config = RLConfig(lora={}, demonstration_weight=0.0, **settings)
     loop = Loop(policy, OneProcess(None), EvenTasks([make_task()]), make_algorithm(config, policy), config, max_steps=1, seed=0)
     shares = loop.algorithm.shares(lessons)
     with policy.compute.training(policy.model):
