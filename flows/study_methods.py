@@ -22,8 +22,8 @@ IDLE_WITH = {
     "rft": ("grpo", "ppo", "dpo", *SURROGATE, "updates", "epochs", "learning_rate", "schedule"),
 }
 """Options of a section that have no effect with an algorithm."""
-RFT_FEWER = 4
-"""RFT makes do with so many times fewer iterations in the dream, each so many times as large: every one of them trains anew on all."""
+RFT_LARGER = {"synthetic_rl": 4, "real_rl": 2}
+"""RFT's iterations are so many times as large, and in the dream as many times fewer: every one of them trains anew on all that was won."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
     method = METHODS[name]
     values = varied(config, method.changes, seed).model_dump(mode="json")
     if method.dream:
-        values["synthetic_rl"] = with_algorithm(values["synthetic_rl"], method.dream)
+        values["synthetic_rl"] = with_algorithm("synthetic_rl", values["synthetic_rl"], method.dream)
     if method.real:
         stage = method.stages[-1]
-        values[stage] = with_algorithm(values[stage], method.real)
+        values[stage] = with_algorithm(stage, values[stage], method.real)
     if method.dream and method.real:
         budget = min(values["sim_to_real"]["budget"], config.real_rl.budget // SHARE)
         least = values["sim_to_real"]["tasks"] * values["sim_to_real"]["group"] * config.environment.max_steps
@@ -105,8 +105,8 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
     return Config.model_validate(values)
 
 
-def with_algorithm(section: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """An RL section with another algorithm, without the options that this makes idle.
+def with_algorithm(name: str, section: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
+    """The RL section `name` with another algorithm, without the options that this makes idle.
 
     PPO plays as many tasks once as others rollouts; DPO, in a study an offline method, never synchronises; RFT has few large iterations.
     """
@@ -115,6 +115,7 @@ def with_algorithm(section: Mapping[str, Any], algorithm: str) -> dict[str, Any]
         kept |= {"tasks": section["tasks"] * section["group"], "group": 1}
     if algorithm == "dpo":
         kept["dpo"] = {"beta": section["dpo"]["beta"], "sync_every": 0}
-    if algorithm == "rft" and section["algorithm"] != "rft" and "budget" not in section:
-        kept |= {"tasks": section["tasks"] * RFT_FEWER, "iterations": -(-section["iterations"] // RFT_FEWER)}
+    if algorithm == "rft" and section["algorithm"] != "rft":
+        larger = RFT_LARGER.get(name, 1)
+        kept |= {"tasks": section["tasks"] * larger, "iterations": -(-section["iterations"] // larger)}
     return kept

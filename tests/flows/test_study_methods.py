@@ -38,6 +38,12 @@ def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
     assert (section.tasks, section.group) == (128, 1) and section.grpo.step_weight == 2.0, "GRPO's own options are left out"
 
 
+def test_rft_has_few_large_iterations():
+    config = configured(load_config(None, ["synthetic_rl.updates=3"]), "s2r-rft", 0, FAMILIES)
+    assert (config.synthetic_rl.tasks, config.synthetic_rl.iterations, config.synthetic_rl.updates) == (128, 2, 2)
+    assert config.sim_to_real.tasks == 12 and configured(load_config(None), "rft-real", 0, FAMILIES).real_rl.tasks == 64
+
+
 def test_offline_dpo_never_synchronises():
     section = configured(load_config(None, ["real_rl.clip=0.1"]), "dpo-offline", 0, FAMILIES).real_rl
     assert section.dpo.sync_every == 0 and section.clip == 0.2 and section.budget == 25_000
