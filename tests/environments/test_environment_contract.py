@@ -17,7 +17,10 @@ from components.environments.protocol import Adapter, Environment
 from components.errors import EnvironmentFailure
 from components.records import Trajectory, Transition
 
-ADAPTERS = {"alfworld": EnvironmentConfig(name="alfworld", workers=1)}
+ADAPTERS = {
+    "alfworld": EnvironmentConfig(name="alfworld", workers=1),
+    "webshop": EnvironmentConfig(name="webshop", webshop={"catalogue": "generated", "products": 600}),
+}
 LIMIT = 40
 
 
