@@ -154,7 +154,7 @@ class WebshopAdapter:
 
     def feasible(self, task: Task) -> str:
         """See `feasibility.feasible`."""
-        return feasibility.feasible(task.instruction, self.catalogue)
+        return feasibility.feasible(task.instruction, self.catalogue, free=self.source != GENERATED)
 
 
 def _dashed(query: str) -> str:

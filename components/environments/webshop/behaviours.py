@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from components.environments.protocol import NO_ACTION, Behaviour
-from components.environments.webshop.knowledge import NO, YES, Item, Knowledge, learn, missing, page_of, picks, verdict
+from components.environments.webshop.knowledge import NO, UNSEEN, YES, Item, Knowledge, learn, missing, page_of, picks, verdict
 from components.environments.webshop.session import SUB_PAGES
 from components.environments.webshop.stock import COLOURS, KINDS, SIZES
 from components.environments.webshop.thoughts import promise, think
@@ -181,7 +181,8 @@ class _NearMiss:
         if self.mistake not in ("other product", "unread"):
             return []
         lacking = [item for item in known.listed if any(item.attribute(wanted, wants.kind) != YES for wanted in wants.attributes)]
-        return [item for item in lacking if verdict(item, wants) == NO] or lacking
+        looked_for = NO if self.mistake == "other product" else UNSEEN
+        return [item for item in lacking if verdict(item, wants) == looked_for] or lacking
 
     def _on_item(self, known: Knowledge, item: Item, admissible: list[str]) -> str:
         wants, rng = self.expert.wants, self.expert.rng

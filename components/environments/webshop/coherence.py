@@ -4,10 +4,13 @@ worked is not judged here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from components.environments.webshop.knowledge import Item, Knowledge, learn, page_of
 from components.environments.webshop.premise import broken
 from components.environments.webshop.session import PAGE
 from components.environments.webshop.states import Seen, read_state
+from components.environments.webshop.wording import MOST_GROUPS, MOST_OPTIONS
 from components.records import Trajectory
 
 
@@ -68,20 +71,26 @@ def _of_details(known: Knowledge, seen: Seen, item: Item) -> str:
 
 
 def _of_choice(known: Knowledge, seen: Seen) -> str:
-    """At most one option of a group is chosen, one more at a time, and none on arrival or on a sub-page."""
-    groups = dict(seen.groups)
-    placed = [next((name for name, values in groups.items() if value in values), "") for value in seen.chosen]
-    if not all(placed) and not _cut(seen):
+    """What is chosen are options, of one group more or another at a time, and none on arrival or on a sub-page."""
+    if not _whole(seen):
+        return ""
+    before, after = (_by_group(seen, chosen) for chosen in (known.chosen if known.rank else (), seen.chosen))
+    if len(after) < len(seen.chosen) or "" in after:
         return "what is chosen is no option"
-    before = known.chosen if known.rank else ()
-    moved = set(seen.chosen) ^ set(before)
+    moved = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if seen.event != "item" or not known.on_item:
         return "what is chosen changed by itself" if moved else ""
-    return "more than one option was chosen at once" if len(moved) > 2 or len(set(before) - set(seen.chosen)) > 1 else ""
+    return "more than one option was chosen at once" if len(moved) > 1 or before.keys() - after.keys() else ""
 
 
-def _cut(seen: Seen) -> bool:
-    """True if a list of options may have been cut off, so that one can be chosen that is not on it."""
-    from components.environments.webshop.wording import MOST_GROUPS, MOST_OPTIONS
+def _by_group(seen: Seen, chosen: Sequence[str]) -> dict[str, str]:
+    """Group -> chosen value; of a value that several groups have, the last one that has none yet."""
+    found: dict[str, str] = {}
+    for value in reversed(chosen):
+        found[next((name for name, values in reversed(seen.groups) if value in values and name not in found), "")] = value
+    return found
 
-    return len(seen.groups) >= MOST_GROUPS or any(len(values) >= MOST_OPTIONS for _, values in seen.groups)
+
+def _whole(seen: Seen) -> bool:
+    """True if no list of options was cut off, so that all that can be chosen is on it."""
+    return len(seen.groups) < MOST_GROUPS and all(len(values) < MOST_OPTIONS for _, values in seen.groups)

@@ -9,15 +9,15 @@ from components.environments.webshop.wants import Wants, read_wants
 _LEAST_WORDS = 3
 
 
-def feasible(instruction: str, catalogue: Catalogue) -> str:
+def feasible(instruction: str, catalogue: Catalogue, *, free: bool) -> str:
     """Why the task is malformed or hopeless; "" if it is neither.
 
-    In free text one can only look for words: some product must be called by at least three of them.
+    `free` lets free text pass, as official goals are. In it one can only look for words: some product must be called by three of them.
     """
     wants = read_wants(instruction)
     if wants.exact:
         return _flaw(wants)
-    if wants.limit and not wants.limit % 10 and len(wants.words) >= _LEAST_WORDS and _known_words(wants, catalogue):
+    if free and wants.limit and not wants.limit % 10 and len(wants.words) >= _LEAST_WORDS and _known_words(wants, catalogue):
         return ""
     return "follows no wording"
 

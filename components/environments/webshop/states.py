@@ -86,10 +86,12 @@ def _details(session: Session) -> str:
 
 
 def _values(session: Session, values: Sequence[str]) -> list[str]:
-    """The values of a group; of a long one those that the instruction names come first, and the rest is cut off."""
-    if len(values) > MOST_OPTIONS:
-        values = sorted(values, key=lambda value: value not in session.goal.instruction.lower())[:MOST_OPTIONS]
-    return list(dict.fromkeys(map(short_option, values)))
+    """The values of a group; of a long one those whose words the instruction has come first, and the rest is cut off."""
+    shown = list(dict.fromkeys(map(short_option, values)))
+    if len(shown) <= MOST_OPTIONS:
+        return shown
+    said = set(session.goal.instruction.lower().replace(",", " ").replace(".", " ").split())
+    return sorted(shown, key=lambda value: not set(value.split()) <= said)[:MOST_OPTIONS]
 
 
 def _chosen(session: Session) -> str:
