@@ -68,6 +68,7 @@ def test_it_answers_to_the_protocol(subject):
     adapter, environment, _ = subject
     assert isinstance(adapter, Adapter) and isinstance(environment, Environment)
     assert adapter.name in ADAPTERS and environment.interactions >= 0
+    assert isinstance(adapter.notice, str)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

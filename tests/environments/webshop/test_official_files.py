@@ -33,8 +33,8 @@ HUMAN = {"instruction": "i need a navy cotton shirt.", "instruction_attributes":
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Files of 800 generated products in the official form, 2000 goals and more, and the variable set."""
-    sold, attributes, goals = generated.records(800, 7)
+    """Files of 450 generated products in the official form with 1800 goals, and the variable set."""
+    sold, attributes, goals = generated.records(450, 7)
     for name, values in (("items_shuffle_1000", sold), ("items_ins_v2_1000", attributes), ("items_human_ins", goals)):
         (tmp_path / f"{name}.json").write_text(json.dumps(values))
     monkeypatch.setenv(official.VARIABLE, str(tmp_path))
@@ -112,10 +112,10 @@ def test_synthetic_goals_are_one_for_each_combination_of_options():
 
 def test_auto_takes_the_official_files_where_they_are_named(folder):
     adapter = make_adapter(EnvironmentConfig(name="webshop"))
-    assert adapter.source == "official" and len(adapter.catalogue.products) == 800
+    assert adapter.source == "official" and len(adapter.catalogue.products) == 450
     assert "not equal" in adapter.notice
     goals = adapter.catalogue.splits
-    assert len(goals["test"]) == 500 and len(goals["train"]) == 3200 - 1500
+    assert len(goals["test"]) == 500 and len(goals["train"]) == 1800 - 1500
     tasks = adapter.tasks("train", 20, 0)
     assert not {task.id for task in tasks} & {task.id for task in adapter.tasks("test", 500, 0)}
     played = collect(adapter, plan(tasks, {"expert": 1}, 0), 20)
@@ -166,11 +166,11 @@ def test_products_with_long_names_many_options_and_free_text_goals_are_shopped_f
     }
     words = {"instruction": "i am looking for a navy white men's shirt made of cotton in size large.", "instruction_attributes": ["cotton"]}
     goal = words | {"instruction_options": ["navy | white", "large"]}
-    asins = [f"B{number:09d}" for number in range(1600)]
+    asins = [f"B{number:09d}" for number in range(40)]
     for name, values in (
         ("items_shuffle", [record | {"asin": asin} for asin in asins]),
         ("items_ins_v2", {asin: {"attributes": ["cotton"]} for asin in asins}),
-        ("items_human_ins", {asin: [goal] for asin in asins}),
+        ("items_human_ins", {asin: [goal] * 40 for asin in asins}),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(values))
     monkeypatch.setenv(official.VARIABLE, str(tmp_path))
