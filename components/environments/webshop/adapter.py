@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -150,7 +151,11 @@ class WebshopAdapter:
     def unseen(self, task: Task) -> bool:
         """True if no training goal asks for this kind of product."""
         parts = task.id.split("/")
-        return len(parts) > 2 and parts[2] not in map(_dashed, self.catalogue.trained)
+        return len(parts) > 2 and parts[2] not in self._trained
+
+    @functools.cached_property
+    def _trained(self) -> frozenset[str]:
+        return frozenset(map(_dashed, self.catalogue.trained))
 
     def feasible(self, task: Task) -> str:
         """See `feasibility.feasible`."""

@@ -41,6 +41,8 @@ from components.environments.webshop.wording import (
 
 FIRST = "search page."
 """The initial state of every task."""
+NO_WORDS = "?"
+"""The query of a search without a word, which finds nothing."""
 
 
 def describe(session: Session) -> str:
@@ -49,7 +51,7 @@ def describe(session: Session) -> str:
         return FIRST
     if session.page == RESULTS:
         listed = ", ".join(f"item {rank} {_line(session.found[rank - 1])}" for rank in session.shown)
-        return f"results {session.number} of {session.pages} for {session.query or 'nothing'}: {listed or 'nothing'}."
+        return f"results {session.number} of {session.pages} for {session.query or NO_WORDS}: {listed or 'nothing'}."
     if session.page == DONE:
         return f"bought item {session.rank}. {_chosen(session)}"
     return f"{_place(session)}: {_line(session.product)}. {_details(session)}{_chosen(session)}"
@@ -76,13 +78,22 @@ def _line(product: Product) -> str:
 def _details(session: Session) -> str:
     """Options, features if they were read in this search, and what the sub-page shows."""
     product = session.product
-    parts = [f"{short_group(name)}: {', '.join(_values(session, values))}" for name, values in [*product.options.items()][:MOST_GROUPS]]
+    parts = [f"{name}: {', '.join(_values(session, values))}" for name, values in _groups(product).items()]
     if (session.query, session.rank, "features") in session.read:
         parts.append(f"features: {', '.join(map(short_feature, product.bullets[:MOST_FEATURES])) or 'nothing'}")
     if session.page in ("description", "reviews"):
         shown = plain(product.description, LONGEST_DESCRIPTION) if session.page == "description" and product.description else "nothing"
         parts.append(f"{session.page}: {shown}")
     return "".join(f"{part}. " for part in parts)
+
+
+def _groups(product: Product) -> dict[str, Sequence[str]]:
+    """Short name -> values of the groups that are shown; of two with one short name the second has a number behind it."""
+    found: dict[str, Sequence[str]] = {}
+    for number, (name, values) in enumerate([*product.options.items()][:MOST_GROUPS], 1):
+        short = short_group(name)
+        found[f"{short} {number}" if short in found else short] = values
+    return found
 
 
 def _values(session: Session, values: Sequence[str]) -> list[str]:
@@ -126,7 +137,7 @@ class Seen:
 
 
 _PRICE = r"\d+(?: to \d+)?"
-_RESULTS = re.compile(r"^results (\d+) of (\d+) for ([\w ]+): (.+)\.$")
+_RESULTS = re.compile(r"^results (\d+) of (\d+) for ([\w ]+|\?): (.+)\.$")
 _RESULT = re.compile(rf"^item (\d+) (.+) for ({_PRICE})$")
 _LOOK = re.compile(rf"^(?:({'|'.join(SUB_PAGES)}) of )?item (\d+): (.+) for ({_PRICE})$")
 _BOUGHT = re.compile(r"^bought item (\d+)$")

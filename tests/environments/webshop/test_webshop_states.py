@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from shops import make_product, make_session
 
-from components.environments.webshop.states import FIRST, contradicts, read_state, state_facts
+from components.environments.webshop.states import FIRST, contradicts, describe, read_state, state_facts
 
 RESULTS = "results 1 of 5 for oxford shirt: item 1 halden cotton shirt for 25, item 2 gift for 2 men for 10 to 20."
 ITEM = "item 2: gift for 2 men for 31. color: navy, light blue. size: small. features: cotton, slim. chosen: navy, small."
@@ -80,6 +81,15 @@ def test_an_item_is_read_with_options_features_and_what_is_chosen():
 )
 def test_what_is_outside_the_grammar_asserts_nothing_else(text):
     assert read_state(text).event == "" and state_facts(text) == {("unreadable", text)}
+
+
+def test_groups_whose_names_are_short_alike_stay_apart():
+    product = make_product(options={"size of the cup": ("large",), "size of the lid": ("small",), "reviews": ("a", "b")})
+    session = make_session(product)
+    session.act("search[x]")
+    session.act("click[item 1]")
+    seen = read_state(describe(session))
+    assert seen.groups == (("size of the", ("large",)), ("size of the 2", ("small",)), ("reviews option", ("a", "b")))
 
 
 def test_facts_of_the_pages():
