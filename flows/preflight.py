@@ -157,6 +157,8 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
     pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]
     made = {f"{section}.{name}": value for section, name, value in pairs if name not in OF_EVERY_USE}
     asked = {f"{section}.{name}": value for section in sections for name, value in getattr(config, section)}
+    if world := first.get("environment", {}).get("name"):
+        made["environment.name"], asked["environment.name"] = world, config.environment.name
     usual = {f"{section}.{name}": value for section in sections for name, value in getattr(Config(), section)}
     named = [name for name, value in made.items() if asked.get(name, value) != value]
     unnamed = [name for name in asked if name not in made and name.split(".")[1] not in OF_EVERY_USE and asked[name] != usual[name]]
