@@ -6,6 +6,7 @@ a schema of its own). The original asks Lucene through Pyserini, whose k1 and b 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ import bm25s
 import numpy as np
 import snowballstemmer
 
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it tells at DEBUG of every index that it builds
 K1, B = 0.9, 0.4
 FOUND = 50
 """Most products that a search finds."""
