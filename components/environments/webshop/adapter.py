@@ -18,6 +18,7 @@ from components.environments.webshop.knowledge import learn
 from components.environments.webshop.products import Goal
 from components.environments.webshop.session import Session, parse
 from components.environments.webshop.states import FIRST, contradicts, read_state, state_facts
+from components.environments.webshop.stock import UNSEEN
 from components.environments.webshop.wants import read_wants
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
@@ -158,8 +159,9 @@ class WebshopAdapter:
         return frozenset(map(_dashed, self.catalogue.trained))
 
     def feasible(self, task: Task) -> str:
-        """See `feasibility.feasible`."""
-        return feasibility.feasible(task.instruction, self.catalogue, free=self.source != GENERATED)
+        """See `feasibility.feasible`; a training task may not ask for a kind of product that is held out."""
+        barred = UNSEEN if self.source == GENERATED and task.split == TRAIN else frozenset[str]()
+        return feasibility.feasible(task.instruction, self.catalogue, free=self.source != GENERATED, barred=barred)
 
 
 def _dashed(query: str) -> str:

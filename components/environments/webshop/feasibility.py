@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from components.environments.webshop.catalogue import Catalogue
 from components.environments.webshop.stock import BY_NAME
 from components.environments.webshop.wants import Wants, read_wants
@@ -9,14 +11,15 @@ from components.environments.webshop.wants import Wants, read_wants
 _LEAST_WORDS = 3
 
 
-def feasible(instruction: str, catalogue: Catalogue, *, free: bool) -> str:
+def feasible(instruction: str, catalogue: Catalogue, *, free: bool, barred: Collection[str] = ()) -> str:
     """Why the task is malformed or hopeless; "" if it is neither.
 
     `free` lets free text pass, as official goals are. In it one can only look for words: some product must be called by three of them.
+    `barred` are the kinds that may not be asked for.
     """
     wants = read_wants(instruction)
     if wants.exact:
-        return _flaw(wants)
+        return "kind held out" if wants.kind in barred else _flaw(wants)
     if free and wants.limit and not wants.limit % 10 and len(wants.words) >= _LEAST_WORDS and _known_words(wants, catalogue):
         return ""
     return "follows no wording"

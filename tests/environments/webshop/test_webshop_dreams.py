@@ -232,9 +232,11 @@ def test_progress_rises_towards_the_purchase(shop, shopped):
         ("i want a cotton slim oxford shirt", "no such price"),
         ("i want a cotton wool oxford shirt, and price lower than 30.00 dollars", "follows no wording"),
         ("i want a cotton item 3 oxford shirt, and price lower than 30.00 dollars", "follows no wording"),
+        ("i want an organic hand soap, and price lower than 30.00 dollars", "kind held out"),
         ("put a mug in desk", "follows no wording"),
         ("", "follows no wording"),
     ],
 )
 def test_feasible_tasks(shop, instruction, why):
     assert shop.feasible(replace(make_history().task, instruction=instruction)) == why
+    assert not any(map(shop.feasible, [*shop.tasks("test", 30, 0), *shop.tasks("train", 30, 0)]))
