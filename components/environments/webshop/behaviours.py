@@ -70,7 +70,7 @@ class _Expert:
 
     def examine(self, known: Knowledge, item: Item) -> str:
         """On a result's page: leave it, go on looking, choose, buy."""
-        if verdict(item, self.wants) == NO and self.others(known):
+        if verdict(item, self.wants) == NO and (self.others(known) or self.elsewhere(known)):
             return self.back(known)
         if not known.on_item:
             return "click[< prev]"
@@ -85,14 +85,17 @@ class _Expert:
 
     def choose(self, known: Knowledge) -> str:
         """On the results: the best one that nothing speaks against; else another page, another search, the least bad one."""
-        open_ones = self.others(known)
-        if not open_ones:
-            if known.number < min(known.pages, _DEEPEST):
-                return "click[next >]"
-            if known.query != self.plainest:
-                return f"search[{self.plainest}]"
-            return self.open(known, self.best(list(known.results()))) if known.items else f"search[{self.wants.query}]"
-        return self.open(known, self.best(open_ones))
+        found = self.others(known)
+        if not found and (elsewhere := self.elsewhere(known)):
+            return elsewhere
+        candidates = found or list(known.results())
+        return self.open(known, self.best(candidates)) if candidates else f"search[{self.wants.query}]"
+
+    def elsewhere(self, known: Knowledge) -> str:
+        """Where else to look: the next page, or a plainer search; "" if that was done."""
+        if known.number < min(known.pages, _DEEPEST) and (known.query, known.number + 1) not in known.listings:
+            return "click[next >]"
+        return "" if (self.plainest, 1) in known.listings else f"search[{self.plainest}]"
 
     def open(self, known: Knowledge, item: Item) -> str:
         """Click a result, or go to the page that shows it."""
