@@ -46,7 +46,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Note: there is no $$tool on this machine; ALFWorld's engine may have to be built with it (apt-get install gcc g++ make cmake)."; done
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(TORCH) -c constraints.txt
-	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,webshop,dev]'
 	@touch $(STAMP)
 
 clean:  ## Remove .venv and the tools' caches; data, runs, stages and the MLflow store stay

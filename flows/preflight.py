@@ -157,6 +157,8 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
     pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]
     made = {f"{section}.{name}": value for section, name, value in pairs if name not in OF_EVERY_USE}
     asked = {f"{section}.{name}": value for section in sections for name, value in getattr(config, section)}
+    if world := first.get("environment", {}).get("name"):
+        made["environment.name"], asked["environment.name"] = world, config.environment.name
     usual = {f"{section}.{name}": value for section in sections for name, value in getattr(Config(), section)}
     named = [name for name, value in made.items() if asked.get(name, value) != value]
     unnamed = [name for name in asked if name not in made and name.split(".")[1] not in OF_EVERY_USE and asked[name] != usual[name]]
@@ -179,11 +181,12 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
         recorded = [(section, *entry) for section, values in json.loads(path.read_text()).items() for entry in values.items()]
     except (ValueError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
+    values = config.model_dump(mode="json")
     differing = {
         f"{section}.{name}": (value, asked)
         for section, name, value in recorded
         if section in sections
-        and (asked := getattr(getattr(config, section, None), name, value)) != value
+        and (asked := values.get(section, {}).get(name, value)) != value
         and (section, name) != ("environment", "max_steps")
     }
     if differing:

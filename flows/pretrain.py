@@ -84,7 +84,7 @@ def _whole(value: T) -> T:
 @task(cache_policy=NO_CACHE)
 def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     """Play the pretraining games, or read them back if they have been played before with the same settings."""
-    settings = config.environment.model_dump(include={"name", "games"}) | {"games_seed": config.environment.seed}
+    settings = _worlds(config) | {"games_seed": config.environment.seed}
     settings |= config.pretrain.model_dump(include={"tasks", "sizes", "max_steps", "seed"})
     settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
     settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
@@ -101,11 +101,17 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     return episodes
 
 
+def _worlds(config: Config) -> dict[str, Any]:
+    """What of the environment decides which tasks there are, but for its seed and the sizes, which pretraining chooses itself."""
+    return config.environment.model_dump(exclude={"seed", "max_steps", "workers", "receptacles", "objects"})
+
+
 def choose_tasks(config: Config) -> list[Task]:
     """The pretraining games, an equal part of each size."""
     settings, chosen = config.pretrain, []
     for number, size in enumerate(settings.sizes):
-        sizes = {"receptacles": size, "objects": size} if config.environment.games == "generated" else {}
+        sized = config.environment.model_dump().get("games") == "generated"
+        sizes = {"receptacles": size, "objects": size} if sized else {}
         adapter = make_adapter(config.environment.model_copy(update=sizes))
         part = len(range(number, settings.tasks, len(settings.sizes)))
         chosen += adapter.tasks(TRAIN, part, settings.seed + SEED_OFFSET + number) if part else []
@@ -210,7 +216,7 @@ def _card(config: Config, model: Any, examples: list[Example], record: TrainingR
         "command": "dreamgym pretrain",
         "backbone": config.backbone.model_dump(exclude={"path"}),
         "pretrain": config.pretrain.model_dump(),
-        "environment": config.environment.model_dump(include={"name", "games", "seed"}),
+        "environment": _worlds(config) | {"seed": config.environment.seed},
         "threads": config.threads,
         "device": compute_of(config).device,
         "precision": config.precision,

@@ -16,6 +16,7 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
 from components.config import Config
+from components.environments import make_adapter
 from components.evaluation.fidelity import check_gate
 from components.evaluation.intervals import Estimate
 from components.evaluation.promotion import Decision
@@ -141,9 +142,7 @@ def _report(run: Workspace, decision: Decision) -> ReportData:
     replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
     examples = sorted(replays, key=lambda replay: (replay["confirmed"], -len(replay["steps"])))[:EXAMPLES]
     stages = [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages]
-    notes = [
-        "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores.",
-    ]
+    notes = [make_adapter(run.config.environment).notice]
     steps = (
         [f"dvc exp show --only-changed  # or: git show {run.manifest.data.experiment_commit[:12]}"]
         if run.manifest.data.experiment_commit

@@ -13,6 +13,8 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
     """
+    if config.name == "webshop":
+        return _webshop(config)
     try:
         from components.environments.alfworld.adapter import AlfworldAdapter
     except ImportError as error:
@@ -21,3 +23,14 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
             next_step="pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake).",
         ) from None
     return AlfworldAdapter(config)
+
+
+def _webshop(config: EnvironmentConfig) -> Adapter:
+    try:
+        from components.environments.webshop.adapter import WebshopAdapter
+    except ImportError as error:
+        raise EnvironmentFailure(
+            f"What WebShop's search and reward need is not installed ({error}).",
+            next_step="pip install -c constraints.txt -e '.[webshop]'",
+        ) from None
+    return WebshopAdapter(config)

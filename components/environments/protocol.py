@@ -73,6 +73,11 @@ class Adapter(Protocol):
 
     name: str
 
+    @property
+    def notice(self) -> str:
+        """What must be said wherever its scores are shown (that they are not those of a benchmark, for example); empty if nothing."""
+        ...
+
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """`count` different tasks of `split` (`train` or `test`), the same for the same arguments."""
         ...

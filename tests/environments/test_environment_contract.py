@@ -13,11 +13,14 @@ import pytest
 
 from components.config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.protocol import Adapter, Environment
+from components.environments.protocol import Adapter, Environment, Forkable
 from components.errors import EnvironmentFailure
 from components.records import Trajectory, Transition
 
-ADAPTERS = {"alfworld": EnvironmentConfig(name="alfworld", workers=1)}
+ADAPTERS = {
+    "alfworld": EnvironmentConfig(name="alfworld", workers=1),
+    "webshop": EnvironmentConfig(name="webshop", webshop={"catalogue": "generated", "products": 600}),
+}
 LIMIT = 40
 
 
@@ -65,6 +68,7 @@ def test_it_answers_to_the_protocol(subject):
     adapter, environment, _ = subject
     assert isinstance(adapter, Adapter) and isinstance(environment, Environment)
     assert adapter.name in ADAPTERS and environment.interactions >= 0
+    assert isinstance(adapter.notice, str)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -210,3 +214,65 @@ def test_real_tasks_are_feasible_and_nonsense_is_not(subject):
     adapter, _, tasks = subject
     assert [adapter.feasible(task) for task in tasks] == [""] * 4
     assert adapter.feasible(replace(tasks[0], instruction="be happy"))
+
+
+@pytest.fixture(scope="module")
+def erring(subject):
+    """Short episodes of those that err, of the four tasks, with the premise that each turned out to have."""
+    adapter, environment, tasks = subject
+    played = [episode for name in ("noisy", "near_miss", "random") for episode in play(adapter, environment, tasks, name, 12)[0]]
+    return [replace(episode, premise=adapter.premise(episode)) for episode in played]
+
+
+def test_no_real_state_is_objected_to(subject, expert, erring):
+    adapter, *_ = subject
+    for episode in [*expert, *erring, *(replace(e, premise=adapter.premise(e)) for e in expert)]:
+        for step in episode.steps:
+            assert adapter.contradiction(episode.up_to(step.step), step.next_state) == "", (step.state, step.action, step.next_state)
+
+
+def test_a_premise_that_came_true_can_be_decided(subject, expert):
+    adapter, *_ = subject
+    for episode in expert:
+        told = adapter.premise(episode)
+        assert not told or adapter.objection(episode.task, told) == ""
+
+
+def test_progress_is_whole_for_a_success_alone(subject, expert, erring):
+    adapter, *_ = subject
+    for episode in [*expert, *erring]:
+        assert adapter.progress(episode) == 1.0 if episode.success else 0.0 <= adapter.progress(episode) < 1.0
+        assert 0.0 <= adapter.progress(episode.up_to(0)) < 1.0
+
+
+def test_training_plays_in_no_unseen_world_and_testing_in_some(subject):
+    adapter, *_ = subject
+    assert not any(map(adapter.unseen, adapter.tasks("train", 40, 0)))
+    assert 0 < sum(map(adapter.unseen, adapter.tasks("test", 40, 0))) < 40
+
+
+def test_an_action_of_no_form_is_malformed_and_refused(subject, expert):
+    adapter, environment, tasks = subject
+    environment.reset(tasks[:1])
+    assert adapter.refused(environment.step(["?"])[0].state) and not adapter.well_formed("?")
+    assert all(adapter.well_formed(step.action) and not adapter.refused(step.next_state) for e in expert for step in e.steps)
+
+
+def test_a_reflection_holds_the_thought_and_the_alternatives(subject, expert):
+    adapter, *_ = subject
+    for episode in expert:
+        for step in episode.steps[:3]:
+            before = episode.up_to(step.step)
+            said = adapter.reflect(before, step.action, [("?", before.states[-1])])
+            assert adapter.think(before, step.action) in said and said != adapter.think(before, step.action)
+
+
+def test_a_probe_leaves_the_row_where_it_is_and_is_counted(subject, expert):
+    _, environment, tasks = subject
+    if not isinstance(environment, Forkable):
+        pytest.skip("this environment cannot be forked")
+    environment.reset(tasks[:1])
+    before, first = environment.interactions, expert[0].steps[0]
+    found = environment.probe([[first.action, "?", first.action]])[0]
+    assert [step.state for step in found[::2]] == [first.next_state] * 2 and environment.interactions == before + 3
+    assert environment.step([first.action])[0].state == first.next_state

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
-def test_the_three_configs_are_there():
-    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick"]
+def test_the_configs_are_there():
+    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick-webshop", "quick"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -39,6 +39,14 @@ def test_quick_fits_the_versioned_data():
     assert quick.data == default.data and quick.backbone == default.backbone
 
 
+def test_a_record_holds_no_options_of_other_environments():
+    """So that a new adapter changes no key and no hash of an old one's stages and data."""
+    assert set(Config().environment.model_dump()) == {"name", "games", "receptacles", "objects", "max_steps", "workers", "seed"}
+    other = load_config(None, ["environment.name=webshop"])
+    assert set(other.environment.model_dump(mode="json")) == {"name", "max_steps", "seed", "webshop"}
+    assert load_config(None, []).model_validate_json(dump_config(other)) == other
+
+
 def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("curriculum:\n  sead: 3\n")
@@ -51,6 +59,13 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
     [
         (["curriculum.enabled=false", "curriculum.share=0.1"], "share has no effect with enabled: false"),
         (["environment.games=official", "environment.objects=3"], "objects has no effect with games: official"),
+        (["environment.webshop.products=300"], "webshop has no effect with name: alfworld"),
+        (["environment.name=webshop", "environment.objects=3"], "objects has no effect with name: webshop"),
+        (["environment.name=webshop", "environment.webshop.catalogue=official", "environment.seed=3"], "seed has no effect with webshop"),
+        (
+            ["environment.name=webshop", "environment.webshop.catalogue=generated", "environment.webshop.goals=synthetic"],
+            "goals has no effect",
+        ),
         (["cloning.lora.alpha=8"], "alpha has no effect with rank: 0"),
         (["experience_model.behaviours=[near_miss]", "experience_model.near_miss_weight=3"], "near_miss_weight has no effect"),
     ],

@@ -147,9 +147,26 @@ def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     went_on = load_config(None, ["pretrain.tokens=7"]).pretrain.model_dump()
     card.write_text(json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [json.loads(card.read_text())]}))
     check_settings(tmp_path, made)
+    other = {"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump(), "environment": {"name": "webshop"}}
+    card.write_text(json.dumps(other))
+    check_settings(tmp_path, load_config(None, ["pretrain.tokens=5", "environment.name=webshop"]))
+    with pytest.raises(ConfigError, match="made with environment.name=webshop; this config asks for environment.name=alfworld"):
+        check_settings(tmp_path, made)
     card.write_text("{}")
     with pytest.raises(DataError, match=r"card.json cannot be read.*dvc checkout"):
         check_settings(tmp_path, made)
+
+
+def test_another_shop_than_the_recorded_one_is_refused(tmp_path):
+    """Sections of one environment are compared as values: after a round through JSON they are mappings."""
+    (tmp_path / "data").mkdir()
+    config = load_config(None, ["environment.name=webshop"])
+    write_json(tmp_path / "data" / "settings.json", recorded_settings(config))
+    check_settings(tmp_path, config)
+    with pytest.raises(ConfigError, match="recorded with environment.webshop=.*'products': 3000.*this config asks for .*'products': 900"):
+        check_settings(tmp_path, load_config(None, ["environment.name=webshop", "environment.webshop.products=900"]))
+    with pytest.raises(ConfigError, match="recorded with environment.name=webshop; this config asks for environment.name=alfworld"):
+        check_settings(tmp_path, load_config())
 
 
 def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):

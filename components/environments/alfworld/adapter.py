@@ -51,6 +51,13 @@ class AlfworldAdapter:
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
 
+    @property
+    def notice(self) -> str:
+        """That generated games are none of the benchmark's."""
+        if self.config.games == "official":
+            return ""
+        return "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores."
+
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """`count` different tasks, families in turn; in the test split every other game has an unseen floor plan.
 

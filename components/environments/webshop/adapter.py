@@ -1,0 +1,179 @@
+"""WebShop as one environment of the pipeline: everything that the stages need to know of it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from components.config import EnvironmentConfig
+from components.environments.protocol import Behaviour, Environment, Fact
+from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, reasoning, thoughts
+from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of, source_of
+from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
+from components.environments.webshop.environment import WebshopEnvironment
+from components.environments.webshop.knowledge import learn
+from components.environments.webshop.products import Goal
+from components.environments.webshop.session import Session, parse
+from components.environments.webshop.states import FIRST, contradicts, read_state, state_facts
+from components.environments.webshop.stock import UNSEEN
+from components.environments.webshop.wants import read_wants
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task, Trajectory
+
+
+class WebshopAdapter:
+    """The adapter of design's environment contract (`components/environments/protocol.py`) for WebShop in text mode."""
+
+    name = "webshop"
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        """Raises EnvironmentFailure if the official files are asked for and cannot be read."""
+        self.config = config
+        self.source = source_of(config)
+        self.catalogue: Catalogue = catalogue_of(config)
+
+    @property
+    def notice(self) -> str:
+        """What must be said wherever a score is shown."""
+        if self.source == GENERATED:
+            return "Products and goals are generated: scores are not WebShop benchmark scores."
+        return "WebShop's own products and goals, but another search engine and noun tagger: scores are near the benchmark's, not equal."
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """`count` different goals, families in turn; in the test split every other one asks for a kind of product that training never does.
+
+        Raises:
+            EnvironmentFailure: an unknown split, or fewer goals than asked for.
+        """
+        if split not in (TRAIN, TEST):
+            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        goals = self.catalogue.splits[split]
+        if len(goals) < count:
+            raise EnvironmentFailure(
+                f"The {self.source} catalogue has {len(goals)} goals of the split {split}.",
+                f"Expected at least {count}.",
+                "Raise environment.webshop.products." if self.source == GENERATED else "Use the larger product files, or ask for fewer.",
+            )
+        drawn = random.Random(f"{split}/{seed}").sample(goals, len(goals))
+        known = _in_turn((goal for goal in drawn if goal.query in self.catalogue.trained), lambda goal: goal.category)
+        strange = _in_turn((goal for goal in drawn if goal.query not in self.catalogue.trained), lambda goal: goal.category)
+        mixed = _in_turn([*known, *strange], lambda goal: goal.query in self.catalogue.trained)
+        return [self._task(goal, split) for goal in mixed[:count]]
+
+    def _task(self, goal: Goal, split: str) -> Task:
+        name = f"{self.name}/{goal.category}/{_dashed(goal.query)}/{goal.key.replace('/', '-')}"
+        spec = json.dumps(self._shop | {"goal": goal.key}, sort_keys=True)
+        return Task(name, self.name, split, goal.instruction, FIRST, goal.category, spec)
+
+    @property
+    def _shop(self) -> dict[str, Any]:
+        """What names the catalogue in a task's spec."""
+        sizes = {"products": self.config.webshop.products, "seed": self.config.seed} if self.source == GENERATED else {}
+        return {"catalogue": self.source, **sizes}
+
+    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+        """The shop, in this process whatever `workers` says: it is fast. There is nothing that `stock` would leave out."""
+        return WebshopEnvironment(self._session, budget)
+
+    def _session(self, task: Task) -> Session:
+        spec = read_spec(task)
+        if spec["catalogue"] == DESCRIBED:
+            shop = DescribedShop.from_spec(spec)
+            return Session(shop, shop.goal)
+        told = {name: value for name, value in spec.items() if name != "goal"}
+        goal = self.catalogue.goals.get(str(spec.get("goal")))
+        if told != self._shop or goal is None or goal.instruction != task.instruction:
+            raise EnvironmentFailure(
+                f"The task {task.id} is goal {spec.get('goal')} of a catalogue with {told}.",
+                f"This config opens one with {self._shop}" + (", where that goal says the same." if told == self._shop else "."),
+                "Record the data anew with this config (dreamgym collect), or give the config that it was recorded with.",
+            )
+        return Session(self.catalogue, goal)
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """See `behaviours.make_behaviour`."""
+        return behaviours.make_behaviour(name, task, seed)
+
+    def think(self, trajectory: Trajectory, action: str) -> str:
+        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see `thoughts.think`."""
+        return thoughts.think(read_wants(trajectory.task.instruction), learn(trajectory))
+
+    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+        """See `thoughts.reflect`."""
+        return thoughts.reflect(trajectory, alternatives, self.think(trajectory, action))
+
+    def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
+        """See `reasoning.reason`."""
+        return reasoning.reason(trajectory, action, next_state, reward)
+
+    def facts(self, trajectory: Trajectory) -> set[Fact]:
+        """What the last state asserts by itself."""
+        return state_facts(trajectory.states[-1])
+
+    def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
+        """See `states.contradicts`."""
+        return contradicts(claim, truth)
+
+    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
+        """See `reasoning.revealing`."""
+        return reasoning.revealing(trajectory, next_state)
+
+    def well_formed(self, action: str) -> bool:
+        """True if `action` is `search[...]` or `click[...]`."""
+        return bool(parse(action)[0])
+
+    def refused(self, next_state: str) -> bool:
+        """True if the shop says that nothing happens."""
+        return read_state(next_state).event == "failed"
+
+    def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
+        """See `coherence.contradiction`."""
+        return coherence.contradiction(trajectory, next_state)
+
+    def premise(self, trajectory: Trajectory) -> str:
+        """See `premise.premise`."""
+        return premise.premise(trajectory)
+
+    def objection(self, task: Task, premise_text: str) -> str:
+        """See `premise.objection`."""
+        return premise.objection(task, premise_text)
+
+    def progress(self, trajectory: Trajectory) -> float:
+        """See `progress.progress`."""
+        return progress.progress(trajectory)
+
+    def embody(self, dreamed: Trajectory) -> Task:
+        """See `embody.embody`."""
+        return embody(dreamed, self.catalogue.goals)
+
+    def unseen(self, task: Task) -> bool:
+        """True if no training goal asks for this kind of product."""
+        parts = task.id.split("/")
+        return len(parts) > 2 and parts[2] not in self._trained
+
+    @functools.cached_property
+    def _trained(self) -> frozenset[str]:
+        return frozenset(map(_dashed, self.catalogue.trained))
+
+    def feasible(self, task: Task) -> str:
+        """See `feasibility.feasible`; a training task may not ask for a kind of product that is held out."""
+        barred = UNSEEN if self.source == GENERATED and task.split == TRAIN else frozenset[str]()
+        return feasibility.feasible(task.instruction, self.catalogue, free=self.source != GENERATED, barred=barred)
+
+
+def _dashed(query: str) -> str:
+    """A query as part of a task's id."""
+    return query.replace("/", " ").replace(" ", "-")
+
+
+def _in_turn(goals: Iterable[Goal], group: Callable[[Goal], Hashable]) -> list[Goal]:
+    """The same goals, one of each group after the other as long as they last."""
+    groups: dict[Hashable, list[Goal]] = {}
+    for goal in goals:
+        groups.setdefault(group(goal), []).append(goal)
+    order = sorted(groups, key=str)
+    longest = max(map(len, groups.values()), default=0)
+    return [groups[name][place] for place in range(longest) for name in order if place < len(groups[name])]

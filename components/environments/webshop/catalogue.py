@@ -1,0 +1,84 @@
+"""A shop: its products, its search engine, and the goals of each split. One is kept for each setting, since several worlds share it.
+
+The official goals are shuffled with seed 233 and cut as the benchmark cuts them: the first 500 are the test split, from number 1500 on they
+are the training split (the 1000 between are the benchmark's evaluation split, which no split here uses). Of a generated catalogue the test
+split has the goals of the kinds that no training goal asks for, and of every eighth product.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from components.config import EnvironmentConfig
+from components.environments.webshop import generated, official
+from components.environments.webshop.products import Goal, Product, human_goals, read_product
+from components.environments.webshop.search import SearchEngine
+from components.environments.webshop.stock import UNSEEN
+from components.records import TEST, TRAIN
+
+GENERATED, OFFICIAL = "generated", "official"
+_SHUFFLE_SEED, _TEST_END, _TRAIN_BEGIN = 233, 500, 1500
+_HELD_OUT = 8
+"""Of a generated catalogue every so many-th product has test goals only."""
+
+
+class Catalogue:
+    """Products and goals. `splits` maps a split to its goals in the benchmark's order."""
+
+    def __init__(self, products: Sequence[Product], splits: dict[str, list[Goal]]) -> None:
+        self.products = list(products)
+        self.by_asin = {product.asin: product for product in products}
+        self.splits = splits
+        self._engine = SearchEngine([product.indexed for product in products])
+
+    def search(self, query: str) -> list[Product]:
+        """At most 50 products, the best match first."""
+        return [self.products[place] for place in self._engine(query)]
+
+    @functools.cached_property
+    def goals(self) -> dict[str, Goal]:
+        """All goals by key."""
+        return {goal.key: goal for goals in self.splits.values() for goal in goals}
+
+    @functools.cached_property
+    def trained(self) -> frozenset[str]:
+        """The queries that training goals come from: what a shopper was asked for in training."""
+        return frozenset(goal.query for goal in self.splits[TRAIN])
+
+
+def source_of(config: EnvironmentConfig) -> str:
+    """`generated` or `official`: what the config asks for, on this machine."""
+    if config.webshop.catalogue != "auto":
+        return config.webshop.catalogue
+    return OFFICIAL if official.folder() else GENERATED
+
+
+def catalogue_of(config: EnvironmentConfig) -> Catalogue:
+    """The shop that the config asks for. Raises EnvironmentFailure if its files cannot be read."""
+    if source_of(config) == OFFICIAL:
+        return _official(official.folder(), config.webshop.goals)
+    return _generated(config.webshop.products, config.seed)
+
+
+@functools.lru_cache(maxsize=4)
+def _generated(products: int, seed: int) -> Catalogue:
+    sold, attributes, written = generated.records(products, seed)
+    stock = [read_product(record, attributes, "the generated catalogue") for record in sold]
+    goals = [goal for product in stock for goal in human_goals(product, written[product.asin], "the generated catalogue")]
+    random.Random(_SHUFFLE_SEED).shuffle(goals)
+    held = {True: list[Goal](), False: list[Goal]()}
+    for goal in goals:
+        held[goal.query in UNSEEN or zlib.crc32(goal.asin.encode()) % _HELD_OUT == 0].append(goal)
+    return Catalogue(stock, {TRAIN: held[False], TEST: held[True]})
+
+
+@functools.lru_cache(maxsize=2)
+def _official(root: Path | None, chosen: Literal["human", "synthetic"]) -> Catalogue:
+    products, goals = official.read(root, chosen)
+    random.Random(_SHUFFLE_SEED).shuffle(goals)
+    return Catalogue(products, {TEST: goals[:_TEST_END], TRAIN: goals[_TRAIN_BEGIN:]})

@@ -1,0 +1,31 @@
+"""The section `environment.webshop` of the configuration: which products are sold, and which goals are set."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from components.section import Section
+
+
+class WebshopConfig(Section):
+    """Which shop the WebShop adapter opens."""
+
+    catalogue: Literal["auto", "generated", "official"] = Field(
+        "auto", description="Generate the products, or read the official files under $WEBSHOP_DATA; auto: official where that is set."
+    )
+    products: int = Field(
+        3000, ge=200, le=50_000, description="Products of the generated catalogue; official files are taken whole whatever it says."
+    )
+    goals: Literal["human", "synthetic"] = Field(
+        "human", description="Of official files: the goals that people wrote, or those made of attributes and options."
+    )
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> WebshopConfig:
+        if self.catalogue == "official":
+            self._refuse_dead(["products"], "catalogue: official", "catalogue: generated")
+        if self.catalogue == "generated":
+            self._refuse_dead(["goals"], "catalogue: generated", "catalogue: official")
+        return self

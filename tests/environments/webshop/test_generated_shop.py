@@ -1,0 +1,122 @@
+"""The generated catalogue: the same for a seed, varied, with goals that can be met and kinds that the reward tells apart."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from shops import settings
+
+from components.environments import make_adapter
+from components.environments.webshop import generated
+from components.environments.webshop.catalogue import catalogue_of
+from components.environments.webshop.nouns import nouns
+from components.environments.webshop.products import human_goals, read_product
+from components.environments.webshop.reward import same_option, score
+from components.environments.webshop.stock import KINDS, UNSEEN
+from components.environments.webshop.wants import read_wants
+
+
+@pytest.fixture(scope="module")
+def stock():
+    """Products and goals of a catalogue of 1000."""
+    sold, attributes, written = generated.records(1000, 0)
+    products = [read_product(record, attributes, "f") for record in sold]
+    return products, [goal for product in products for goal in human_goals(product, written[product.asin], "f")]
+
+
+def test_a_catalogue_hangs_on_its_seed_alone():
+    assert generated.records(300, 1) == generated.records(300, 1) != generated.records(300, 2)
+
+
+def test_the_shop_opens_in_well_under_a_second_of_processor_time_and_is_kept():
+    config = settings(products=3000)
+    began = time.process_time()
+    first = catalogue_of(config)
+    assert time.process_time() - began < 2  # 0.4 s on an idle core; busy ones count other things too
+    assert catalogue_of(config) is first and len(first.products) == 3000
+
+
+def test_products_are_varied(stock):
+    products, _ = stock
+    assert len({product.asin for product in products}) == 1000 and all(len(product.asin) == 10 for product in products)
+    assert len({product.query for product in products}) == 48 and len({product.category for product in products}) == 8
+    assert len({product.name.split()[0] for product in products}) > 150
+    assert len({value for product in products for values in product.options.values() for value in values}) > 45
+    assert min(product.price for product in products) < 6 and max(product.price for product in products) > 150
+
+
+def test_some_products_differ_from_another_in_one_attribute_alone(stock):
+    products, _ = stock
+    known: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for product in products:
+        known.setdefault((product.name.split()[0], product.query), []).append(product.attributes)
+    pairs = [(a, b) for same in known.values() for place, a in enumerate(same) for b in same[:place]]
+    twins = sum(sum(x != y for x, y in zip(a, b, strict=True)) == 1 for a, b in pairs)
+    assert twins > 200
+
+
+def test_every_goal_is_met_by_its_own_product(stock):
+    products, goals = stock
+    own = {product.asin: product for product in products}
+    assert len(goals) == 4000
+    assert all(score(own[goal.asin], goal, goal.options).r == 1.0 for goal in goals)
+
+
+def test_another_kind_of_product_never_earns_the_whole_reward(stock):
+    products, goals = stock
+    for goal in goals[::80]:
+        for product in products[::5]:
+            if product.query != goal.query:
+                found = score(product, goal, goal.options)
+                assert found.r_type <= 0.5 and found.title_score <= 0.2
+
+
+def test_a_product_has_no_attribute_but_its_own(stock):
+    products, goals = stock
+    for goal in goals[::25]:
+        for product in products:
+            if product.query == goal.query:
+                found = score(product, goal, ())
+                assert found.attributes == len(set(goal.attributes) & set(product.attributes)), (goal, product)
+
+
+def test_the_words_of_the_kinds_are_their_own_and_their_options_differ():
+    words = [word for kind in KINDS for word in nouns(f"{kind.name} {kind.tail}")]
+    assert len(words) == len(set(words))
+    for kind in KINDS:
+        assert len(kind.groups) >= 3 and sum(any(map(nouns, group)) for group in kind.groups) <= 1
+        for _, values in kind.options:
+            assert not any(same_option(one, other) for one in values for other in values if one != other)
+
+
+def test_every_instruction_is_read_for_what_it_asks(stock):
+    _, goals = stock
+    for goal in goals:
+        wants = read_wants(goal.instruction)
+        assert (wants.kind, wants.attributes, wants.options, wants.limit) == (goal.query, goal.attributes, goal.options, goal.price_upper)
+
+
+def test_the_splits_share_no_product_and_the_test_split_has_kinds_of_its_own():
+    splits = catalogue_of(settings()).splits
+    assert not {goal.asin for goal in splits["train"]} & {goal.asin for goal in splits["test"]}
+    assert {goal.query for goal in splits["test"]} - {goal.query for goal in splits["train"]} == UNSEEN
+
+
+def test_tasks_take_turns_and_half_of_the_test_asks_for_unseen_kinds(shop):
+    tasks = shop.tasks("test", 32, 0)
+    assert [shop.unseen(task) for task in tasks] == [True, False] * 16
+    assert len({task.family for task in tasks}) == 8 and not any(map(shop.unseen, shop.tasks("train", 200, 0)))
+    assert shop.notice == "Products and goals are generated: scores are not WebShop benchmark scores."
+
+
+def test_a_task_of_another_catalogue_is_refused(shop):
+    from components.errors import EnvironmentFailure
+
+    other = make_adapter(settings(products=700)).tasks("train", 1, 0)
+    with pytest.raises(EnvironmentFailure, match="'products': 700.*This config opens one with .*'products': 600.*dreamgym collect"):
+        shop.open().reset(other)
+    with pytest.raises(EnvironmentFailure, match="has the spec 'nonsense'"):
+        shop.open().reset([type(other[0])(**{**other[0].__dict__, "spec": "nonsense"})])
+    with pytest.raises(EnvironmentFailure, match="has 1760 goals of the split train.*at least 9999.*environment.webshop.products"):
+        shop.tasks("train", 9999, 0)
