@@ -14,6 +14,9 @@ from components.policy.policy import Policy
 from components.policy.prompt import observed, opening, parse_reply, turn
 from components.records import REAL, Task, Trajectory, Transition
 
+ROWS = 512
+"""Most episodes side by side: each holds a cache of some megabytes in the policy, and one in a dream."""
+
 
 @dataclass
 class Rollout:
@@ -66,17 +69,30 @@ class Stamp:
 def play(
     policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
 ) -> list[Rollout]:
-    """Play each task once, all side by side; rollouts in the order of `tasks`.
+    """Play each task once, up to ROWS side by side; rollouts in the order of `tasks`.
 
     Raises:
         DataError: the policy's longest sequence has no room for the first turn.
     """
+    engine, rollouts = policy.engine(seed), list[Rollout]()
+    for start in range(0, len(tasks), ROWS):
+        part = tasks[start : start + ROWS]
+        names = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(part)]
+        rollouts += _side_by_side(
+            policy, engine.open(len(part)), world, part, names, max_steps=max_steps, temperature=temperature, stamp=stamp
+        )
+    return rollouts
+
+
+def _side_by_side(
+    policy: Policy, session: Session, world: Environment, tasks: Sequence[Task], names: Sequence[str], *, max_steps: int,
+    temperature: float, stamp: Stamp,
+) -> list[Rollout]:  # fmt: skip
+    """One episode a task, of the names given, in a session with as many rows."""
     states = world.reset(tasks)
-    rollouts = [Rollout(Trajectory(task), Example([])) for task in tasks]
-    session, encode = policy.engine(seed).open(len(tasks)), policy.vocabulary.encode
+    rollouts, encode = [Rollout(Trajectory(task), Example([])) for task in tasks], policy.vocabulary.encode
     waiting = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
     assert all(state == task.initial_state for state, task in zip(states, tasks, strict=True)), "a task's world starts elsewhere"
-    names = [f"{stamp.prefix}-{seed}-{row}/{task.id}" for row, task in enumerate(tasks)]
     for _ in range(max_steps):
         written = _write(policy, session, rollouts, waiting, temperature)
         actions = {row: _act(policy, rollouts[row], generation) for row, generation in written.items()}

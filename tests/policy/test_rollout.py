@@ -15,6 +15,7 @@ from components.experience.dream import Dream
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.examples import collate
 from components.language.training import token_logprobs
+from components.policy import rollout as rollout_module
 from components.policy.cloning import clone
 from components.policy.policy import Policy
 from components.policy.prompt import observed, opening, parse_reply, turn
@@ -152,6 +153,19 @@ def test_a_broken_row_is_recorded_and_stepped_no_more():
     assert {action for asked in world.asked for action in asked if action} <= {"?"} | {
         s.action for r in rollouts for s in r.trajectory.steps
     }
+
+
+def test_more_episodes_than_fit_side_by_side_are_played_one_part_after_the_other(monkeypatch):
+    monkeypatch.setattr(rollout_module, "ROWS", 3)
+    world, policy = Breaking(), Policy(make_model(), VOCABULARY, max_new_tokens=6)
+    tasks = [make_task(n) for n in (0, 1, 2, 0, 1)]
+    rollouts = play(policy, world, tasks, max_steps=4, temperature=1.0, seed=0)
+    assert [r.trajectory.task for r in rollouts] == tasks and [r.broken for r in rollouts] == [False, True, False, False, True]
+    assert [len(asked) for asked in world.asked] == [2] * 4
+    names = [r.trajectory.steps[0].episode_id for r in rollouts]
+    assert [name.split("/")[0] for name in names] == [f"rollout-0-{row}" for row in range(5)]
+    replies = [r.example.segments[1].tokens for r in rollouts]
+    assert replies[0] != replies[3] or replies[1] != replies[4], "another part has another random stream"
 
 
 def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_counted():

@@ -1,4 +1,4 @@
-"""One game in the real engine, with caches that change the time it takes and nothing else.
+"""One game in the real engine, with caches that change the time it takes (and the disk) and nothing else.
 
 The engine re-parses its grammar, re-translates the PDDL and derives every admissible command anew at each step. The caches
 keep the parses, the translation, and the command text of each ground action (constant within a game, since the templates
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from components.environments.alfworld.games import World, game_data
+from components.environments.alfworld.planner_library import small_copy
 from components.errors import EnvironmentFailure
 
 
@@ -31,7 +32,7 @@ class Observation:
 
 @functools.cache
 def install_caches() -> None:
-    """Memoise the engine's grammar parse, query parse and PDDL translation in this process."""
+    """Memoise the engine's grammar parse, query parse and PDDL translation in this process; seats copy a small planner library."""
     import fast_downward
     import textworld.envs.pddl.logic as logic
     import textworld.envs.pddl.textgen as textgen
@@ -63,6 +64,7 @@ def install_caches() -> None:
     # The second translation (optimize=True) serves the planner alone, which nothing here asks for.
     fast_downward.pddl2sas = logic.fast_downward.pddl2sas = lambda domain, problem, **_: translated(domain, problem)
     logic._parse_and_convert = functools.lru_cache(64)(logic._parse_and_convert)
+    fast_downward.interface.DOWNWARD_LIB_PATH = small_copy(str(fast_downward.interface.DOWNWARD_LIB_PATH))
 
 
 class Game:
