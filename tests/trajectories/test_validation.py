@@ -24,7 +24,7 @@ def _task(name: str, environment: str = "alfworld") -> Task:
     return Task(name, environment, "train", "put the mug on the desk", "s0")
 
 
-TASKS = {"train": [_task("t"), _task("foreign", "webshop")], "fidelity": [_task("f")], "test": [_task("x")]}
+TASKS = {"train": [_task("t"), _task("foreign", "chess")], "fidelity": [_task("f")], "test": [_task("x")]}
 
 
 def make_episode(name: str, **changes: Any) -> list[dict]:
