@@ -33,6 +33,8 @@ from flows.workspace import Workspace
 
 BORROWED = ("clone", "synthetic_rl", "policy_episodes")
 """Stages that every variant of a seed takes from the full model: the policies, and what they did in reality."""
+IDLE = ("sim_to_real", "real_rl", "evaluation")
+"""Sections of the config that an examination of an experience model never reads."""
 
 
 @flow(name="ablate-fidelity", validate_parameters=False)
@@ -52,7 +54,7 @@ def ablate_fidelity(
         full: list[Workspace] = []
         for name, changes in wanted.items():
             own = varied(config, changes, seed)
-            origin = origin_of(own, root)
+            origin = origin_of(own, root, IDLE)
             found = read_cell(directory, f"{name}-{seed}", origin) if directory else None
             get_run_logger().info("%s, seed %d%s", name, seed, ", already there" if found else "")
             if found is None:

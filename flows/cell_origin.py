@@ -5,7 +5,7 @@ The whole config is kept, not its hash: a key that was added since counts with i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,12 @@ IDLE = ("threads", "tracking", "promotion", "timeout_minutes")
 MOST_NAMED = 5
 
 
-def origin_of(config: Config, root: Path) -> Origin:
-    """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine."""
-    values = config.model_dump(mode="json", exclude=set(IDLE))
+def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
+    """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine.
+
+    Args: idle: further sections that change no number of such a cell.
+    """
+    values = config.model_dump(mode="json", exclude={*IDLE, *idle})
     values["environment"].pop("workers")
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
