@@ -86,3 +86,11 @@ def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
     require_origin(tmp_path / "cell", origin, now[0], "")
     with pytest.raises(DataError, match=r"evaluation.temperature \(1.0, not 0.0\)"):
         require_origin(tmp_path / "cell", origin, now[1], "")
+
+
+def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
+    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    made, now = (load_config(None, more) for more in ([], ["sim_to_real.budget=9000"]))
+    require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), "")
+    with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
+        require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
