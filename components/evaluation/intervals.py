@@ -127,7 +127,7 @@ def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> E
 
     The variance is that of two-way clustering without the term that takes the cells' own noise back, which few seeds cannot carry:
     (MS_games + MS_seeds) / cells, mean squares of the two-way table, with Satterthwaite's degrees of freedom. With three seeds and 60 to
-    128 games it covers 0.94 to 0.98 where an interval over games alone covers 0.94 (seeds alike) down to 0.58 (seeds that differ by 0.1
+    128 games it covers 0.94 to 0.99 where an interval over games alone covers 0.94 (seeds alike) down to 0.58 (seeds that differ by 0.1
     beside 0.5 within them). One row has no spread of seeds: Student's t over its games, which knows nothing of other seeds.
 
     Raises:
