@@ -62,7 +62,7 @@ def pool(
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Success of several runs on the same held-out games, each for itself and all together, with intervals over the games.
+    """Success of several runs on the same held-out games, each for itself and all together, with intervals for further games and runs.
 
     Example:
 

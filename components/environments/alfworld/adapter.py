@@ -31,6 +31,7 @@ from components.environments.alfworld.premise import objection
 from components.environments.alfworld.progress import progress
 from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
 from components.environments.alfworld.workers import Workers
+from components.environments.budget import spend
 from components.environments.protocol import Behaviour, Environment, Fact, Step
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
@@ -259,7 +260,7 @@ class AlfworldEnvironment:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
         commands = {row: action for row, action in enumerate(actions) if action is not None}
-        self._spend(len(commands))
+        self.interactions = spend(self.interactions, len(commands), self.budget)
         answers = self._workers.step(commands)
         return [self._answer(row, answers[row]) if row in answers else None for row in range(len(actions))]
 
@@ -269,7 +270,7 @@ class AlfworldEnvironment:
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
-        self._spend(sum(map(len, actions)))
+        self.interactions = spend(self.interactions, sum(map(len, actions)), self.budget)
         answers = self._workers.probe({row: list(tried) for row, tried in enumerate(actions) if tried})
         return [[self._alternative(row, seen) for seen in answers.get(row, [])] for row in range(len(actions))]
 
@@ -277,15 +278,6 @@ class AlfworldEnvironment:
         if isinstance(seen, str):
             return Step(self._states[row], 0.0, True, {"failed": seen})
         return Step(copy.deepcopy(self._mappers[row])(seen.text), float(seen.won), bool(seen.won), {"observation": seen.text})
-
-    def _spend(self, steps: int) -> None:
-        if self.budget is not None and self.interactions + steps > self.budget:
-            raise EnvironmentFailure(
-                f"{self.interactions} real interactions are spent and {steps} more were asked for.",
-                f"The budget is {self.budget}.",
-                "Raise sim_to_real.budget.",
-            )
-        self.interactions += steps
 
     def _answer(self, row: int, seen: object) -> Step:
         if isinstance(seen, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.environments.webshop.pages import observation
 from components.environments.webshop.session import Session
@@ -47,7 +48,7 @@ class WebshopEnvironment:
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
-        self._spend(sum(action is not None for action in actions))
+        self.interactions = spend(self.interactions, sum(action is not None for action in actions), self.budget)
         return [None if action is None else self._answer(row, action) for row, action in enumerate(actions)]
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
@@ -56,22 +57,13 @@ class WebshopEnvironment:
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
-        self._spend(sum(map(len, actions)))
+        self.interactions = spend(self.interactions, sum(map(len, actions)), self.budget)
         return [[_played(self._sessions[row].fork(), action) for action in tried] for row, tried in enumerate(actions)]
 
     def _answer(self, row: int, action: str) -> Step:
         answer = _played(self._sessions[row], action)
         self.admissible[row] = answer.info["admissible"]
         return answer
-
-    def _spend(self, steps: int) -> None:
-        if self.budget is not None and self.interactions + steps > self.budget:
-            raise EnvironmentFailure(
-                f"{self.interactions} real interactions are spent and {steps} more were asked for.",
-                f"The budget is {self.budget}.",
-                "Raise sim_to_real.budget.",
-            )
-        self.interactions += steps
 
     def close(self) -> None:
         """Nothing is held: the catalogue is shared and stays."""
