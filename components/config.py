@@ -179,7 +179,7 @@ class ExperienceModelConfig(Section):
     )
     premise: bool = Field(True, description="A dream decides before its first step where the things lie that its goal needs (our choice).")
     temperature: float = Field(
-        0.0, ge=0, description="Of the states that the dream imagines, behind a reasoning that is greedy; 0: always the likeliest state."
+        1.0, ge=0, description="Of states that the history leaves open, such as what a box contains; all else is greedy. 0: the likeliest."
     )
     lora: LoraConfig = Field(default_factory=LoraConfig)
 

@@ -26,9 +26,14 @@ class LoraConfig(Section):
 
 
 class CloningConfig(Section):
-    """Behaviour cloning on a few expert demonstrations."""
+    """Behaviour cloning on a few expert demonstrations, or on what the logs hold."""
 
-    demonstrations: int = Field(100, ge=1, description="Expert episodes cloned.")
+    demonstrations: int = Field(100, ge=1, description="Episodes cloned, the first of those that `behaviours` allows.")
+    behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
+        ["expert"],
+        min_length=1,
+        description="Whose episodes: an expert's that won; all of the others, mistakes included, which leaves RL more to unlearn.",
+    )
     early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
         "none", description="A warm start from alternatives that are really executed beside the expert's steps (arXiv 2510.08558)."
     )
@@ -43,6 +48,9 @@ class CloningConfig(Section):
     def _no_dead_options(self) -> CloningConfig:
         if self.early_experience == "none":
             self._refuse_dead(["alternatives"], "early_experience: none", "early_experience: self_reflection")
+        elif self.behaviours != ["expert"]:
+            found = f"early_experience: {self.early_experience} holds an expert's steps against others; behaviours: {self.behaviours}"
+            raise ValueError(f"{found} has steps that are none. Expected behaviours: [expert]")
         return self
 
 

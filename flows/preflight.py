@@ -205,10 +205,11 @@ def _no_more_than_recorded(root: Path, config: Config, training: bool) -> None:
     layout = DataLayout(root / "data")
     asked = [("evaluation.tasks", config.evaluation.tasks, _tasks(layout.tasks("test")), "held-out tasks")]
     if training:
+        there = _demonstrations(layout, config.cloning.behaviours)
         asked += [
             ("fidelity.tasks", config.fidelity.tasks, _tasks(layout.tasks("fidelity")), "tasks to measure fidelity on"),
             ("fidelity.policy_tasks", config.fidelity.policy_tasks, _tasks(layout.tasks("train")), "training tasks"),
-            ("cloning.demonstrations", config.cloning.demonstrations, _demonstrations(layout.trajectories("train")), "won expert episodes"),
+            ("cloning.demonstrations", config.cloning.demonstrations, there, "episodes to clone"),
         ]
     more = [(key, wanted, there, what) for key, wanted, there, what in asked if wanted > there]
     if more:
@@ -224,12 +225,15 @@ def _tasks(path: Path) -> int:
     return len(read_tasks(path)) if path.is_file() else sys.maxsize
 
 
-def _demonstrations(path: Path) -> int:
-    """Successful expert episodes; no limit where the file or a column is missing, which the validation judges."""
+def _demonstrations(layout: DataLayout, behaviours: Sequence[str]) -> int:
+    """Episodes of these behaviours, an expert's only where it won; no limit where a file or column is missing (validation judges it)."""
+    path = layout.trajectories("train")
     steps = read_frame(path) if path.is_file() else None
     if steps is None or not {"episode_id", "behaviour", "reward"} <= set(steps.columns):
         return sys.maxsize
-    return int(steps.loc[(steps["behaviour"] == "expert") & (steps["reward"] == 1), "episode_id"].nunique())
+    episodes = steps.groupby("episode_id").agg(behaviour=("behaviour", "first"), reward=("reward", "max"))
+    wanted = episodes["behaviour"].isin(list(behaviours)) & ((episodes["behaviour"] != "expert") | (episodes["reward"] == 1))
+    return int(wanted.sum())
 
 
 def missing_data(root: Path, backbone: bool = True) -> list[str]:

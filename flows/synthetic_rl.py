@@ -59,7 +59,7 @@ CODE = ["flows.synthetic_rl"]
 
 @flow(name="clone", validate_parameters=False)
 def clone_policy(run: Workspace) -> StageResult:
-    """Behaviour cloning on the first expert demonstrations."""
+    """Behaviour cloning on the first expert demonstrations, or on whatever `cloning.behaviours` names."""
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": run.results["validate"].output_hashes["train"]}
     config = run.slice("cloning", "environment") | run.computing(training=True) | families_of(run)
     config |= {"chat_template": run.config.backbone.chat_template}
@@ -68,35 +68,36 @@ def clone_policy(run: Workspace) -> StageResult:
 
 def _clone(run: Workspace, work: Path) -> Outcome:
     config, adapter = run.config, make_adapter(run.config.environment)
-    experts = _experts(run)
+    shown = _episodes_by(run, config.cloning.behaviours)
     policy = Policy.load(backbone_of(run), compute=run.compute, chat_template=config.backbone.chat_template)
-    shown = experts[: config.cloning.demonstrations]
     warmth, spent = _early_experience(config, adapter, policy, shown)
     with training(config):
         record = clone(policy, shown, adapter.think, config.cloning, config.seed, work / "checkpoint.pt", **warmth)
     policy.save(work / "policy")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
-    metrics = {"clone/loss": exact(record.final_loss), "clone/demonstrations": exact(min(len(experts), config.cloning.demonstrations))}
+    metrics = {"clone/loss": exact(record.final_loss), "clone/demonstrations": exact(len(shown))}
     metrics["clone/real_interactions"] = exact(spent)
     costs = {"tokens_trained": record.tokens, "real_interactions": spent}
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
 
 
-def _experts(run: Workspace) -> list[Trajectory]:
-    experts = [e for e in taught_episodes(run) if e.steps[0].behaviour == "expert" and e.success]
-    if not experts:
+def _episodes_by(run: Workspace, behaviours: Sequence[str]) -> list[Trajectory]:
+    """The first `cloning.demonstrations` episodes of these behaviours; an expert's only where it won."""
+    found = [e for e in taught_episodes(run) if e.steps[0].behaviour in behaviours and (e.success or e.steps[0].behaviour != "expert")]
+    if not found:
         raise TrainingError(
-            "The offline data holds no successful expert episode.", "Cloning needs some.", "Set data.expert=1 and run `dreamgym collect`."
-        )
-    return experts
+            f"The offline data holds no episode of {' or '.join(behaviours)} (of an expert: none that won).", "Cloning needs some.",
+            "Set data.expert=1 and run `dreamgym collect`.",
+        )  # fmt: skip
+    return found[: run.config.cloning.demonstrations]
 
 
 def demonstrations_of(run: Workspace, policy: Policy, settings: RLConfig) -> list[Example]:
-    """The demonstrations that the clone has learnt from, as the policy reads them; none for RL that does not mix them in."""
+    """The first expert demonstrations, as the policy reads them; none for RL that does not mix them in."""
     if not settings.demonstration_weight:
         return []
-    adapter, shown = make_adapter(run.config.environment), _experts(run)[: run.config.cloning.demonstrations]
+    adapter, shown = make_adapter(run.config.environment), _episodes_by(run, ["expert"])
     thoughts = ([adapter.think(episode.up_to(step.step), step.action) for step in episode.steps] for episode in shown)
     return [render_demonstration(policy.vocabulary, episode, said) for episode, said in zip(shown, thoughts, strict=True)]
 
@@ -181,7 +182,8 @@ def _model_of(config: Config, directory: Path) -> ExperienceModel:
 
 def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
     adapter, settings = make_adapter(config.environment), config.experience_model
-    return Dream(model, buffer, adapter.contradiction if settings.coherent else None, adapter.objection if settings.premise else None)
+    contradiction = adapter.contradiction if settings.coherent else None
+    return Dream(model, buffer, contradiction, adapter.objection if settings.premise else None, adapter.revealing)
 
 
 @flow(name="synthetic-rl", validate_parameters=False)

@@ -27,14 +27,16 @@ class Dream:
         buffer: ReplayBuffer,
         contradiction: Callable[[Trajectory, str], str] | None = None,
         objection: Callable[[Task, str], str] | None = None,
+        revealing: Callable[[Trajectory, str, str], bool] | None = None,
     ) -> None:
         """Args:
         contradiction: the adapter's, which says what in a next state the episode so far denies; None: all is believed.
         objection: the adapter's, which says why a premise cannot be; None: dreams begin without one.
+        revealing: the adapter's, which says which steps show what the history could not determine: they are sampled; None: none is.
         """
         self.interactions = 0
-        self._objection = objection
-        self._model, self._buffer, self._contradiction = model, buffer, contradiction
+        self._model, self._buffer = model, buffer
+        self._contradiction, self._objection, self._revealing = contradiction, objection, revealing
         self._foresight: Foresight | None = None
         self._episodes: list[Trajectory] = []
         self.seed = 0
@@ -55,7 +57,12 @@ class Dream:
         states = {row: self._episodes[row].states[-1] for row in rows}
         demos = self._buffer.retrieve([(states[row], asked[row]) for row in rows], [self._episodes[row].task.id for row in rows])
         queries = {row: Query(states[row], asked[row], found) for row, found in zip(rows, demos, strict=True)}
-        answers = self._foresight.predict(queries, self._coherent)
+        revealing = self._revealing
+
+        def leaves_open(row: int, answer: Answer) -> bool:
+            return revealing is not None and revealing(self._episodes[row], asked[row], answer.state)
+
+        answers = self._foresight.predict(queries, self._coherent, leaves_open)
         self.interactions += len(rows)
         steps: list[Step | None] = [None] * len(actions)
         for row, answer in answers.items():

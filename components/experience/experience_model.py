@@ -1,10 +1,11 @@
 """The experience model M: (task, history, demonstrations, state, action) -> (reasoning, next state, reward, done) (Eq. 4).
 
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
-What follows from the history is reasoned out, greedily; what no history tells, such as what lies in a cupboard that no one has
-opened, is imagined: state and outcome are sampled at `temperature` (0: the likeliest, which for a cupboard is an empty one).
-An answer that does not parse, or that the caller does not accept, is written again at most `resamples` times, reasoning and
-all at temperature 1.0, side by side, and then given up: None. Differs from the paper: M is a small model fine-tuned for one
+What follows from the history is written greedily; what no history tells, such as what lies in a cupboard that no one has opened,
+is imagined: its state and outcome are sampled at `temperature` (0: the likeliest, which makes every room an easy one).
+An answer that does not parse, or that the caller does not accept, is written again at most `resamples` times side by side: what
+is imagined behind the same reasoning, and where none will do the likeliest is taken; the rest reasoning and all, at temperature
+1.0, and then given up: None. Differs from the paper: M is a small model fine-tuned for one
 environment, its weights are never shared with the policy.
 """
 
@@ -50,6 +51,10 @@ def _check_form(directory: Path, config: ExperienceModelConfig) -> None:
         words = ", ".join(f"{name}={str(value).lower()}" for name, value in other.items())
         found = f"The experience model in {directory} was trained with {words}; this config asks for the opposite."
         raise ExperienceModelError(found, next_step="Add " + " ".join(f"experience_model.{word}" for word in words.split(", ")) + ".")
+
+
+Check = Callable[[int, Answer], bool]
+"""Says of a row's answer whether something holds."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,8 @@ class ExperienceModel:
 class Foresight:
     """A batch of episodes under way: predict steps, and say which of them came true.
 
-    `written` holds each row's first answer in the last `predict` as it was generated, readable or not. The session's rows behind
-    those of the episodes are spare: further tries of an answer are written there.
+    `written` holds each row's first answer in the last `predict` as it was generated, readable or not; where it was sampled, the first
+    sample. The session's rows behind those of the episodes are spare: further tries of an answer are written there.
     """
 
     def __init__(self, model: ExperienceModel, tasks: Sequence[Task], premises: Sequence[str], session: Session) -> None:
@@ -136,20 +141,28 @@ class Foresight:
         self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
         self.written: dict[int, Generation] = {}
 
-    def predict(self, queries: Mapping[int, Query], accept: Callable[[int, Answer], bool] | None = None) -> dict[int, Answer | None]:
+    def predict(
+        self, queries: Mapping[int, Query], accept: Check | None = None, leaves_open: Check | None = None
+    ) -> dict[int, Answer | None]:
         """The answer for each row asked, None where no try could be parsed and was accepted. The trunks stay as they were.
 
-        Args: accept: asked with (row, answer); an answer that it refuses is sampled again like one that cannot be parsed.
+        Args (each asked with (row, answer)):
+            accept: an answer that it refuses is sampled again like one that cannot be parsed.
+            leaves_open: true of a greedy answer that the history does not determine; behind its reasoning it is sampled at the config's
+                temperature instead. None: everything is greedy.
         """
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
-        first = {row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}
-        self.written = self._write(first, 0.0, self._model.config.temperature)
-        found = self._read(self.written)
-        found = {row: self._accepted(row, answer, accept) for row, answer in found.items()}
+        ends = {row: trunks[row] + len(prompt) for row, prompt in prompts.items()}
+        self.written = self._write({row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}, 0.0)
+        likeliest = self._read(self.written)
+        imagined: dict[int, Answer | None] = {}
+        if leaves_open is not None and self._model.config.temperature > 0:
+            imagined = self._imagine({row: ends[row] for row, it in likeliest.items() if it and leaves_open(row, it)}, accept)
+        found = {row: imagined.get(row) or self._accepted(row, answer, accept) for row, answer in likeliest.items()}
         failed = [row for row, answer in found.items() if answer is None]
-        self._session.rewind({row: trunks[row] + len(prompts[row]) - 1 for row in failed})
-        found |= self._try_again({row: prompts[row][-1] for row in failed}, accept)
+        self._session.rewind({row: ends[row] - 1 for row in failed})
+        found |= self._try_again({row: prompts[row][-1:] for row in failed}, RETRY_TEMPERATURE, accept)
         self._session.rewind(trunks)
         self._pending |= {row: [] for row in queries}
         self._model.unparsable += sum(answer is None for answer in found.values())
@@ -172,15 +185,35 @@ class Foresight:
         pieces = turn(self._tasks[row], query.state, query.action, query.demonstrations, memories, self._premises[row])
         return self._model.vocabulary.encode(pieces)
 
-    def _try_again(self, last: Mapping[int, int], accept: Callable[[int, Answer], bool] | None) -> dict[int, Answer | None]:
-        """Up to `resamples` further answers of each row, whose prompt but its last token stands in the session; the first accepted."""
+    def _imagine(self, ends: Mapping[int, int], accept: Check | None) -> dict[int, Answer | None]:
+        """Of rows whose answers begin behind `ends` tokens of the session: their reasoning, with state and outcome sampled behind it."""
+        thought, temperature = self._model.vocabulary.marker_id(STATE), self._model.config.temperature
+        begun = {row: _until(self.written[row], thought) for row in ends}
+        starts = {row: end + len(begun[row].tokens) - 1 for row, end in ends.items()}
+        self._session.rewind(starts)
+        self.written |= self._write(dict.fromkeys(ends, [thought]), temperature, begun)
+        answers = self._read({row: self.written[row] for row in ends})
+        found = {row: self._accepted(row, answer, accept) for row, answer in answers.items()}
+        failed = [row for row, answer in found.items() if answer is None]
+        self._session.rewind({row: starts[row] for row in failed})
+        return found | self._try_again(dict.fromkeys(failed, [thought]), temperature, accept, begun)
+
+    def _try_again(
+        self, last: Mapping[int, list[int]], temperature: float, accept: Check | None, begun: Mapping[int, Generation] | None = None
+    ) -> dict[int, Answer | None]:
+        """Up to `resamples` further answers of each row; the first accepted.
+
+        Args:
+            last: of each row the one token to go on behind; all before it stands in the session.
+            begun: what the answer of a row begins with, up to that token; default: nothing.
+        """
         found: dict[int, Answer | None] = dict.fromkeys(last)
         tries = [row for _ in range(self._model.config.resamples) for row in last]
-        temperature = max(self._model.config.temperature, RETRY_TEMPERATURE)
         while tries:
             spare = dict(zip(range(len(self._tasks), self._session.rows), tries, strict=False))
             self._session.copy(spare)
-            written = self._write({place: [last[row]] for place, row in spare.items()}, temperature, temperature)
+            heads = {place: begun[row] for place, row in spare.items()} if begun else None
+            written = self._write({place: last[row] for place, row in spare.items()}, temperature, heads)
             for place, answer in self._read(written).items():
                 row = spare[place]
                 if found[row] is None:
@@ -189,24 +222,30 @@ class Foresight:
             tries = [row for row in tries[len(spare) :] if found[row] is None]
         return found
 
-    def _accepted(self, row: int, answer: Answer | None, accept: Callable[[int, Answer], bool] | None) -> Answer | None:
+    def _accepted(self, row: int, answer: Answer | None, accept: Check | None) -> Answer | None:
         if answer is None or accept is None or accept(row, answer):
             return answer
         self._model.refused += 1
         return None
 
-    def _write(self, prompts: Mapping[int, list[int]], thinking: float, imagining: float) -> dict[int, Generation]:
-        """Answers to the prompts: the reasoning at temperature `thinking`, state and outcome behind it at `imagining`."""
-        limit, thought = self._model.config.max_new_tokens, self._model.vocabulary.marker_id(STATE)
-        stop = self._stop if thinking == imagining else self._stop | {thought}
-        written = self._session.generate(prompts, stop=stop, max_new_tokens=limit, temperature=thinking)
-        begun: dict[int, list[int]] = {row: [] for row, it in written.items() if it.tokens[-1] == thought and self._session.room(row)}
-        for row, rest in self._session.generate(begun, stop=self._stop, max_new_tokens=limit, temperature=imagining).items():
-            tokens, logprobs = written[row].tokens + rest.tokens, written[row].logprobs + rest.logprobs
-            written[row] = Generation(tokens[:limit], logprobs[:limit], rest.stopped and len(tokens) <= limit)
+    def _write(
+        self, prompts: Mapping[int, list[int]], temperature: float, begun: Mapping[int, Generation] | None = None
+    ) -> dict[int, Generation]:
+        """Answers behind the prompts. Args: begun: what the answer of a row begins with, where its prompt does not end before it."""
+        limit = self._model.config.max_new_tokens
+        written = self._session.generate(prompts, stop=self._stop, max_new_tokens=limit, temperature=temperature)
         self._model.tokens += sum(len(generation.tokens) for generation in written.values())
+        for row, head in (begun or {}).items():
+            tokens, logprobs = head.tokens + written[row].tokens, head.logprobs + written[row].logprobs
+            written[row] = Generation(tokens[:limit], logprobs[:limit], written[row].stopped and len(tokens) <= limit)
         return written
 
     def _read(self, written: Mapping[int, Generation]) -> dict[int, Answer | None]:
         vocabulary, reasoning = self._model.vocabulary, self._model.config.reasoning
         return {row: parse_answer(vocabulary.pieces(generation.tokens), reasoning=reasoning) for row, generation in written.items()}
+
+
+def _until(generation: Generation, marker: int) -> Generation:
+    """What it wrote up to the first `marker`, which is kept."""
+    end = generation.tokens.index(marker) + 1
+    return Generation(generation.tokens[:end], generation.logprobs[:end])

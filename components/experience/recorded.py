@@ -37,7 +37,7 @@ class Dreamer(Protocol):
 
 def once_greedily(config: ExperienceModelConfig) -> ExperienceModelConfig:
     """`config` with one greedy try an answer, so that what is written depends on the prompt alone."""
-    return config.model_copy(update={"temperature": 0.0, "resamples": 0})
+    return config.model_copy(update={"resamples": 0})
 
 
 class KeptDreamer:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import make_episode, make_task, make_transition
+from builders import VOCABULARY, make_episode, make_task, make_transition
 
-from components.config import RetrievalConfig
+from components.config import ExperienceModelConfig, RetrievalConfig
 from components.environments.protocol import Environment
 from components.experience.dream import Dream
-from components.experience.experience_model import PREMISE_TRIES
+from components.experience.experience_model import PREMISE_TRIES, ExperienceModel
 from components.experience.replay_buffer import ReplayBuffer
 
 
@@ -127,3 +127,19 @@ def test_a_dream_begins_with_a_premise_that_nobody_objects_to(learnt, lessons):
     assert len(asked) == 2 * PREMISE_TRIES and "mug 1 shelf 1" in asked
     (answer, _) = refusing.step([lessons[0].steps[0].action, None])
     assert answer.state == lessons[0].steps[0].next_state, "it dreams on without one"
+
+
+def test_which_steps_are_imagined_is_asked_of_the_adapter_with_the_dreamed_history(learnt, lessons):
+    first = lessons[0]
+    asked: list[tuple[list[str], str, str]] = []
+
+    def revealing(episode, action, state):
+        asked.append((episode.states, action, state))
+        return False
+
+    model = ExperienceModel(learnt.model, VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=1.0))
+    dream = Dream(model, ReplayBuffer(RetrievalConfig(k=0)), revealing=revealing)
+    dream.reset([first.task])
+    steps = [dream.step([step.action])[0] for step in first.steps]
+    assert [step.state for step in steps] == first.states[1:]
+    assert asked == [(first.states[: n + 1], step.action, step.next_state) for n, step in enumerate(first.steps)]

@@ -191,31 +191,77 @@ def undecided():
     return model
 
 
+def opened(row, answer) -> bool:
+    """The test's rule: rows below 30 ask what no history tells."""
+    return row < 30
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_states_are_imagined_at_the_temperature_and_the_reasoning_is_greedy(undecided, temperature):
-    def say(seed):
+def test_only_what_the_history_leaves_open_is_sampled_behind_a_greedy_reasoning(undecided, temperature):
+    def say(seed, leaves_open=opened):
         config = ExperienceModelConfig(max_new_tokens=40, temperature=temperature)
         foresight = ExperienceModel(undecided, VOCABULARY, config, seed=seed).begin([make_task()] * 40)
-        return foresight.predict({row: Query(ROOM, "look") for row in range(40)}), foresight.written
+        answers = foresight.predict({row: Query(ROOM, "look") for row in range(40)}, None, leaves_open)
+        return answers, foresight.written
 
     answers, written = say(0)
-    found = [answer for answer in answers.values() if answer]
-    assert len(found) > 30 and {answer.reasoning for answer in found} == {"works, new"}
-    states, learnt = {answer.state for answer in found}, {"At desk 1: mug 1." + H, "At desk 1: nothing." + H}
-    assert learnt <= states if temperature else len(states) == 1 and states < learnt
+    found = {row: answer for row, answer in answers.items() if answer}
+    assert len(found) > 30 and {answer.reasoning for answer in found.values()} == {"works, new"}
+    likeliest, learnt = {found[39].state}, {"At desk 1: mug 1." + H, "At desk 1: nothing." + H}
+    assert {answer.state for row, answer in found.items() if row >= 30} == likeliest < learnt
+    states = {answer.state for row, answer in found.items() if row < 30}
+    assert learnt <= states if temperature else states == likeliest
     assert say(0)[0] == answers and (say(1)[0] != answers) == (temperature > 0)
+    assert {answer.state for answer in say(0, None)[0].values()} == likeliest
     assert all(len(w.tokens) == len(w.logprobs) <= 40 and w.stopped for w in written.values())
 
 
-def test_an_answer_is_no_longer_than_allowed_in_both_parts_together(undecided):
-    whole = ExperienceModel(undecided, VOCABULARY, ExperienceModelConfig(max_new_tokens=40)).begin([make_task()])
-    whole.predict({0: Query(ROOM, "look")})
-    length = len(whole.written[0].tokens)
-    for limit, readable in ((length, True), (length - 1, False)):
+def test_what_is_imagined_and_not_accepted_is_imagined_again_and_the_likeliest_comes_last(undecided):
+    config = ExperienceModelConfig(max_new_tokens=40, temperature=1.0)
+    model = ExperienceModel(undecided, VOCABULARY, config)
+
+    def say(accept):
+        before, foresight = model.refused, model.begin([make_task()] * 40)
+        answers = foresight.predict({row: Query(ROOM, "look") for row in range(40)}, accept, lambda *_: True)
+        return [answer.state if answer else None for answer in answers.values()], model.refused - before
+
+    likeliest = model.begin([make_task()]).predict({0: Query(ROOM, "look")})[0].state
+    rare = ({"At desk 1: mug 1." + H, "At desk 1: nothing." + H} - {likeliest}).pop()
+    states, refused = say(lambda _, answer: answer.state == rare)
+    assert states.count(rare) > 35 and refused > 10, "seven tries of an even chance"
+    states, refused = say(lambda _, answer: answer.state == likeliest)
+    assert states == [likeliest] * 40
+    asked: list[str] = []
+    states, _ = say(lambda row, answer: asked.append(answer.reasoning) or len(asked) > 500)
+    assert {"works, new", "fails"} < set(asked), "where the likeliest will not do either, the reasoning is sampled too"
+
+
+def test_what_is_imagined_has_the_probability_that_the_model_gives_it(undecided):
+    """Written behind a rewound reasoning, its tokens have the log-probabilities of one pass over the whole text."""
+    config = ExperienceModelConfig(max_new_tokens=40, temperature=1.0)
+    foresight = ExperienceModel(undecided, VOCABULARY, config).begin([make_task()] * 6)
+    foresight.predict({row: Query(ROOM, "look") for row in range(6)}, None, lambda *_: True)
+    assert foresight._session.lengths[:6] == [len(VOCABULARY.encode(opening(make_task())))] * 6
+    for row, generation in foresight.written.items():
+        prompt = VOCABULARY.encode(opening(make_task())) + VOCABULARY.encode(turn(make_task(), ROOM, "look", []))
+        with torch.no_grad():
+            logits = undecided(torch.tensor([prompt + generation.tokens])).logits[0].log_softmax(-1)
+        plain = [float(logits[len(prompt) + n - 1, token]) for n, token in enumerate(generation.tokens)]
+        assert generation.logprobs == pytest.approx(plain, abs=1e-3), row
+
+
+@pytest.mark.parametrize("leaves_open", [None, opened])
+def test_an_answer_is_no_longer_than_allowed_in_both_parts_together(undecided, leaves_open):
+    def say(limit):
         config = ExperienceModelConfig(max_new_tokens=limit, resamples=0)
-        cut = ExperienceModel(undecided, VOCABULARY, config).begin([make_task()])
-        assert (cut.predict({0: Query(ROOM, "look")})[0] is not None) == readable
-        assert len(cut.written[0].tokens) == limit and cut.written[0].stopped == readable
+        foresight = ExperienceModel(undecided, VOCABULARY, config).begin([make_task()])
+        return foresight.predict({0: Query(ROOM, "look")}, None, leaves_open)[0], foresight.written[0]
+
+    length = len(say(40)[1].tokens)
+    for limit, readable in ((length, True), (length - 1, False)):
+        answer, written = say(limit)
+        assert (answer is not None) == readable
+        assert len(written.tokens) == limit and written.stopped == readable
 
 
 def test_variations_are_instructions_that_ended(learnt, untrained):

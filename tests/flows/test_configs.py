@@ -13,7 +13,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def test_the_configs_are_there():
-    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick-webshop", "quick"]
+    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick-webshop", "quick", "study"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -67,6 +67,7 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
             "goals has no effect",
         ),
         (["cloning.lora.alpha=8"], "alpha has no effect with rank: 0"),
+        (["cloning.behaviours=[noisy]", "cloning.early_experience=self_reflection"], "Expected behaviours: .expert."),
         (["experience_model.behaviours=[near_miss]", "experience_model.near_miss_weight=3"], "near_miss_weight has no effect"),
     ],
 )

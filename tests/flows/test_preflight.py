@@ -77,6 +77,13 @@ def test_more_tasks_or_demonstrations_than_there_are_are_refused(few, key):
         check_settings(few, load_config(None, asked))
 
 
+def test_what_is_cloned_is_counted_by_behaviour(few):
+    rest = [f"{key}={most}" for key, most in FEW.items() if key != "cloning.demonstrations"]
+    check_settings(few, load_config(None, [*rest, "cloning.behaviours=[expert,noisy]", "cloning.demonstrations=3"]))
+    with pytest.raises(ConfigError, match=r"cloning.demonstrations=2\. data/ has 1 episodes to clone"):
+        check_settings(few, load_config(None, [*rest, "cloning.behaviours=[noisy]", "cloning.demonstrations=2"]))
+
+
 def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
     with pytest.raises(ConfigError, match="asks for evaluation.tasks=64. data/ has 1 held-out tasks"):
         check_settings(few, load_config(), training=False)

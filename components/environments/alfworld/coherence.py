@@ -1,10 +1,10 @@
 """What a state contradicts in the states before it: the same thing in two places, a listing that changed by itself, a full hand
-that is empty, a goal that would have been reached before anyone acted. Nothing hidden is asked, and no rule of the game: whether
-an action should have worked is not judged here."""
+that is empty, a goal that would have been reached before anyone acted; and lists that the engine never writes, with a place among
+the things or out of order. Nothing hidden is asked, and no rule of the game: whether an action should have worked is not judged here."""
 
 from __future__ import annotations
 
-from components.environments.alfworld.games import kind
+from components.environments.alfworld.games import PLACES, kind
 from components.environments.alfworld.knowledge import Goal, Knowledge, learn, read_goal
 from components.environments.alfworld.premise import homes
 from components.environments.alfworld.states import Seen, read_state
@@ -47,6 +47,11 @@ def _of_a_listing(known: Knowledge, seen: Seen, decided: dict[str, str]) -> str:
         return "a thing is listed twice"
     elsewhere = {thing: place for place, things in known.contents.items() if place != seen.place for thing in things}
     if seen.place not in known.contents and seen.door != "closed":
+        if list(seen.contents) != sorted(seen.contents):
+            return "what lies there from the start is listed in the order of its names"
+        place = next((thing for thing in seen.contents if kind(thing) in PLACES), "")
+        if place:
+            return f"{place} is a place and lies in none"
         unseen = {thing: place for thing, place in decided.items() if place not in known.contents}
         absent = next((thing for thing, place in unseen.items() if place == seen.place and thing not in seen.contents), "")
         if absent:

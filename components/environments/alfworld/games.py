@@ -55,6 +55,8 @@ OPENABLE = frozenset(kind.lower() for kind in constants.OPENABLE_CLASS_LIST)
 NAMES = {name.lower(): name for name in [*constants.OBJECTS, *constants.RECEPTACLES, "SinkBasin", "BathtubBasin"]}
 """Kind as the player sees it -> the package's own spelling."""
 _MOVABLE_RECEPTACLES = frozenset(kind.lower() for kind in constants.MOVABLE_RECEPTACLES)
+PLACES = frozenset(HOLDS) - _MOVABLE_RECEPTACLES
+"""Kinds of receptacles that lie in no other."""
 PORTABLE = frozenset().union(*HOLDS.values()) & NAMES.keys()
 """Kinds of objects that lie in some receptacle and that the engine has a name for."""
 
@@ -120,7 +122,7 @@ def _plan(floor: int) -> tuple[dict[str, int], frozenset[str], str]:
     for point in points:
         name = point.split("|")[0].lower()
         name += "basin" if "Basin" in point and "basin" not in name else ""
-        if name in HOLDS and name not in _MOVABLE_RECEPTACLES:
+        if name in PLACES:
             counts[name] = counts.get(name, 0) + 1
     present = {thing.lower() for thing in things}
     portable = {t for t in present if t in NAMES and any(t in HOLDS[r] for r in counts) and t not in LAMPS}

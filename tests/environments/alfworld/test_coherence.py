@@ -39,6 +39,8 @@ def test_the_real_engine_never_contradicts_itself(played):
         (HELD, "Moved pen 1 to desk 1." + H, "in the hand is pen 1"),
         (HELD, "Moved mug 1 to desk 1. Holding mug 1.", "in the hand is mug 1"),
         (SEEN, "At shelf 1: mug 2." + H, "mug is there from the start"),
+        (SEEN, "At drawer 1: open, pencil 1, book 1." + H, "in the order of its names"),
+        (SEEN, "At drawer 1: open, book 1, safe 3." + H, "safe 3 is a place"),
     ],
 )
 def test_a_lie_is_named(history, lie, reason):
@@ -51,6 +53,11 @@ def test_a_lie_is_named(history, lie, reason):
         (SEEN, "Nothing happens at desk 1." + H),
         (SEEN, "At drawer 1: closed." + H),
         (SEEN, "At shelf 1: nothing." + H),
+        (SEEN, "At shelf 1: bowl 1, box 10, box 2." + H),
+        (
+            make_episode(BODY, ("go to desk 1", "At desk 1: mug 1." + H), ("move pen 1 to desk 1", "Moved pen 1 to desk 1." + H)),
+            "At desk 1: pen 1, mug 1." + H,
+        ),
         (SEEN, "Took pen 1 from desk 1. Holding pen 1."),
         (HELD, "At desk 1: pen 1. Holding mug 1."),
         (HELD, "Heated mug 1 with desk 1. Holding hot mug 1."),
