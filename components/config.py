@@ -259,6 +259,14 @@ class EvaluationConfig(Section):
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
 
 
+class StudyConfig(Section):
+    """What `dreamgym study` looks at beside the last policies; `dreamgym retrain` has no use for it."""
+
+    curve_every: int = Field(
+        0, ge=0, description="Iterations of RL between policies that play the held-out games for the learning curves; 0: rollouts alone."
+    )
+
+
 class PromotionConfig(Section):
     """When a challenger replaces the champion (vocabulary of MLflow's model validation)."""
 
@@ -315,6 +323,7 @@ class Config(Section):
     sim_to_real: SimToRealConfig = Field(default_factory=SimToRealConfig)
     real_rl: RealRLConfig = Field(default_factory=RealRLConfig)
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    study: StudyConfig = Field(default_factory=StudyConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
     timeout_minutes: TimeoutConfig = Field(default_factory=TimeoutConfig)

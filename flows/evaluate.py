@@ -21,6 +21,7 @@ from components.tracking.manifest import RegisteredModel
 from components.tracking.mlflow_store import Tracker
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
+from flows.synthetic_rl import SNAPSHOTS
 from flows.threads import decoding
 from flows.workspace import Outcome, Workspace
 
@@ -54,6 +55,23 @@ def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
     won, spent = play_games(run, {"policy": run.results[stage].outputs["policy"]}, tasks)
     (work / "games.json").write_text(json.dumps(won["policy"], indent=1))
     return Outcome({"games": "games.json"}, _success(won["policy"], tasks, "evaluate", settings), costs={"check_interactions": spent})
+
+
+@flow(name="evaluate-snapshots", validate_parameters=False)
+def evaluate_snapshots(run: Workspace, stage: str) -> StageResult:
+    """Each policy that `stage` kept on its way plays the held-out games as `evaluate_policy` has them played: its learning curve."""
+    inputs = {"policies": run.results[stage].output_hashes[SNAPSHOTS], "tasks": file_hash(run.data.tasks("test"))}
+    config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
+    return run.stage(f"snapshots_{stage}", lambda work: _evaluate_snapshots(run, work, stage), inputs=inputs, config=config, code=CODE)
+
+
+def _evaluate_snapshots(run: Workspace, work: Path, stage: str) -> Outcome:
+    tasks = held_out_tasks(run.data.tasks("test"), run.config.evaluation.tasks)
+    policies = {directory.name: directory for directory in sorted(run.results[stage].outputs[SNAPSHOTS].iterdir())}
+    won, spent = play_games(run, policies, tasks)
+    (work / "snapshots.json").write_text(json.dumps(won, indent=1))
+    rates = [sum(games.values()) / len(tasks) for games in won.values()]
+    return Outcome({"games": "snapshots.json"}, {}, {f"{stage}/held_out_success": rates}, costs={"check_interactions": spent})
 
 
 def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:

@@ -18,7 +18,7 @@ from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
 from components.training_config import RealRLConfig, SimToRealConfig
 from flows.experience_model import families_of, taught_tasks
-from flows.synthetic_rl import demonstrations_of, rl_outcome, run_loop
+from flows.synthetic_rl import demonstrations_of, rl_outcome, run_loop, snapshots_in, snapshots_made, snapshots_of
 from flows.threads import training
 from flows.workspace import Outcome, Workspace
 
@@ -39,7 +39,7 @@ def train_in_reality(run: Workspace) -> StageResult:
 
 def _in_reality(run: Workspace, name: str, start: str, settings: SimToRealConfig | RealRLConfig) -> StageResult:
     inputs = {"policy": run.results[start].output_hashes["policy"], "tasks": file_hash(run.data.tasks("train"))}
-    config = run.slice("environment", name) | run.computing(training=True) | families_of(run)
+    config = run.slice("environment", name) | run.computing(training=True) | families_of(run) | snapshots_of(run)
     return run.stage(name, lambda work: _learn(run, work, name, start, settings), inputs=inputs, config=config, code=CODE)
 
 
@@ -53,7 +53,7 @@ def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRea
         policy, OneProcess(world), EvenTasks(taught_tasks(run)), algorithm, settings,
         max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
-        demonstrations=demonstrations_of(run, policy, settings),
+        demonstrations=demonstrations_of(run, policy, settings), snapshots=snapshots_in(run, work),
     )  # fmt: skip
     try:
         state = run_loop(config, loop, budget=settings.budget)
@@ -62,7 +62,7 @@ def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRea
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
     outcome = rl_outcome(name, state, {})
-    outcome.outputs["policy"] = "policy"
+    outcome.outputs |= {"policy": "policy"} | snapshots_made(work)
     outcome.metrics[f"{name}/real_interactions"] = exact(state.interactions)
     outcome.costs = {"real_interactions": state.interactions, "tokens_generated": policy.tokens}
     return outcome

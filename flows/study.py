@@ -27,12 +27,12 @@ from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
 from components.trajectories.store import DataLayout, read_tasks
 from flows.cell_origin import Origin, origin_of
-from flows.evaluate import evaluate_policy
+from flows.evaluate import evaluate_policy, evaluate_snapshots
 from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality, train_in_reality
 from flows.study_cells import read_cell, write_cell
 from flows.study_methods import BASE, METHODS, configured
-from flows.synthetic_rl import clone_policy, train_in_dream
+from flows.synthetic_rl import SNAPSHOTS, clone_policy, train_in_dream
 from flows.validate import validate_data
 from flows.workspace import Workspace, series_of
 
@@ -83,6 +83,10 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin) -> Cell:
             train_in_reality(run)
         # 4. Held-out real games.
         evaluate_policy(run, (method.stages or ["clone"])[-1])
+        # 5. How policies on the way would have played them, for the learning curves.
+        for stage in method.stages if config.study.curve_every else []:
+            if SNAPSHOTS in run.results[stage].outputs:
+                evaluate_snapshots(run, stage)
         run.finish()
     except BaseException as error:
         run.fail(error)
@@ -97,11 +101,23 @@ def _cell(run: Workspace, name: str, origin: Origin) -> Cell:
     stages = [run.results[stage] for stage in METHODS[name].stages]
     costs = run.manifest.costs
     dreamed = sum(_interactions(result)[-1] for result in stages if result.name == "synthetic_rl" and _interactions(result))
+    curve = _curve(stages, seconds.get("experience_model", 0.0))
     return Cell(
         name, run.config.seed, origin, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
-        costs.check_interactions, seconds, _curve(stages, seconds.get("experience_model", 0.0)), _curriculum(stages),
+        costs.check_interactions, seconds, curve, _held_out(run, stages, curve), _curriculum(stages),
         run.manifest.run_id, run.manifest.environment.git.commit,
     )  # fmt: skip
+
+
+def _held_out(run: Workspace, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]) -> list[list[float]]:
+    """See `Cell.held_out`."""
+    points, before = [], 0
+    for stage in stages:
+        played = run.results.get(f"snapshots_{stage.name}")
+        won = json.loads(played.outputs["games"].read_text()) if played else {}
+        points += [[*curve[before + int(name) - 1][:3], sum(games.values()) / len(games)] for name, games in won.items()]
+        before += len(_interactions(stage))
+    return points
 
 
 def _interactions(result: StageResult) -> list[float]:

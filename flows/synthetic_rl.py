@@ -31,7 +31,7 @@ from components.language.examples import Example
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
-from components.policy.loop import EvenTasks, Loop, LoopState, TaskSource, reached
+from components.policy.loop import EvenTasks, Loop, LoopState, Snapshots, TaskSource, reached
 from components.policy.players import Processes
 from components.policy.policy import Policy
 from components.policy.prompt import render_demonstration
@@ -55,6 +55,8 @@ from flows.threads import decoding, training
 from flows.workspace import Outcome, Workspace
 
 CODE = ["flows.synthetic_rl"]
+SNAPSHOTS = "snapshots"
+"""Output of an RL stage: policies on the way, a directory an iteration."""
 
 
 @flow(name="clone", validate_parameters=False)
@@ -194,6 +196,7 @@ def train_in_dream(run: Workspace) -> StageResult:
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl") | run.computing(training=True)
     config |= families_of(run)
     config |= {"floor": run.config.fidelity.min_rollout_agreement} if run.config.synthetic_rl.check_every else {}
+    config |= snapshots_of(run)
     return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
 
 
@@ -226,7 +229,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
         policy, dreams, source, algorithm, config.synthetic_rl,
         max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
-        demonstrations=demonstrations_of(run, policy, config.synthetic_rl),
+        demonstrations=demonstrations_of(run, policy, config.synthetic_rl), snapshots=snapshots_in(run, work),
     )  # fmt: skip
 
     settings = config.synthetic_rl
@@ -246,7 +249,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     outcome = rl_outcome("synthetic_rl", state, details)
     outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
-    outcome.outputs |= {"policy": "policy", "replay": "replay"}
+    outcome.outputs |= {"policy": "policy", "replay": "replay"} | snapshots_made(work)
     spent = int(sum(state.series.get(CHECKS, [])))
     outcome.metrics[f"synthetic_rl/{CHECKS}"], outcome.costs[CHECKS] = exact(spent), spent
     outcome.costs["tokens_generated"] = model.tokens + dreams.tokens + policy.tokens
@@ -268,6 +271,21 @@ def _keep_shard(log_dir: Path, iteration: int, transitions: list[Transition]) ->
 
 def _described(task: Task) -> str:
     return f"{task.instruction} (varied from {task.parent})"
+
+
+def snapshots_of(run: Workspace) -> dict[str, int]:
+    """What a key must know of `study.curve_every`: nothing where no snapshot is asked for."""
+    return {"snapshots": run.config.study.curve_every} if run.config.study.curve_every else {}
+
+
+def snapshots_in(run: Workspace, work: Path) -> Snapshots | None:
+    """Which policies an RL stage keeps on its way."""
+    return Snapshots(work / SNAPSHOTS, run.config.study.curve_every) if run.config.study.curve_every else None
+
+
+def snapshots_made(work: Path) -> dict[str, str]:
+    """The output that holds them, if there are any."""
+    return {SNAPSHOTS: SNAPSHOTS} if (work / SNAPSHOTS).is_dir() else {}
 
 
 def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = None) -> LoopState:

@@ -21,7 +21,8 @@ class Cell:
     """What one method with one seed came to.
 
     `games`: task id -> won. `curve`: one (real interactions, dreamed interactions, seconds, success of the rollouts) an iteration of RL,
-    all counted from the cloned policy. `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `origin` tells
+    all counted from the cloned policy; `held_out`: the same of policies on the way, with their success on the held-out games in place of
+    the rollouts'. `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `origin` tells
     config, data and models: a cell is read back for the same alone. `crash` says how it ended if it did not come to its end; then
     there are no games.
     """
@@ -36,6 +37,7 @@ class Cell:
     check_interactions: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[list[float]] = field(default_factory=list)
+    held_out: list[list[float]] = field(default_factory=list)
     curriculum: list[dict[str, Any]] = field(default_factory=list)
     run_id: str = ""
     commit: str = ""

@@ -7,6 +7,7 @@ stopped goes on where it was with the same numbers.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from peft import PeftModel
 
 from components.errors import TrainingError
-from components.language.backbone import add_lora, merge_lora
+from components.language.backbone import add_lora, merge_lora, save_model
 from components.language.checkpoints import read_checkpoint, save_checkpoint
 from components.language.examples import Example
 from components.policy.algorithm import Algorithm, Lesson
@@ -93,6 +95,20 @@ class LoopState:
     series: dict[str, list[float]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Snapshots:
+    """Copies of the policy in `directory`, one every `every` iterations, named by their number: `0004`."""
+
+    directory: Path
+    every: int
+
+    def keep(self, policy: Policy, iteration: int) -> None:
+        """Write the policy as it is behind `iteration`, if it is one of those."""
+        if iteration % self.every == 0:
+            model = merge_lora(copy.deepcopy(policy.model) if isinstance(policy.model, PeftModel) else policy.model)
+            save_model(model, policy.vocabulary, self.directory / f"{iteration:04d}")
+
+
 class Loop:
     """One RL stage. Build it, then `run`."""
 
@@ -110,8 +126,10 @@ class Loop:
         checkpoint: Path | None = None,
         updating: Callable[[], AbstractContextManager[Any]] = nullcontext,
         demonstrations: Sequence[Example] = (),
+        snapshots: Snapshots | None = None,
     ) -> None:
         """Args:
+        snapshots: which policies on the way are kept, and where.
         updating: entered around each update (training may gain from more threads than decoding).
         demonstrations: what `demonstration_weight` mixes in; needed where that is above 0.
         """
@@ -122,6 +140,7 @@ class Loop:
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
         policy.model = add_lora(policy.model, config.lora, seed=seed)
+        self.snapshots = snapshots
         self.learner = Learner.everywhere(policy, algorithm, config, demonstrations)
         self._reference = Reference(policy, config.temperature, config.batch_tokens) if config.kl else None
         self.state = LoopState()
@@ -150,6 +169,8 @@ class Loop:
             for name, value in figures.items():
                 self.state.series.setdefault(name, []).append(value)
             self.state.iteration += 1
+            if self.snapshots:
+                self.snapshots.keep(self.policy, self.state.iteration)
             self._save()
             self._check_collapse()
             if on_iteration:
