@@ -54,10 +54,13 @@ def summarise(cells: Mapping[str, Sequence[Cell]], against: str) -> dict[str, di
 
     `evaluate/success_rate`, also by family; `cost/...` as means over the seeds; `difference/success_rate` with `difference/p_value`
     (two-sided, Holm-corrected over all methods compared) and `ratio/success_rate`, whose interval is the difference's over the base.
+    `reached/...`: see `_reached`.
     """
     whole = {name: [cell for cell in found if not cell.crash] for name, found in cells.items()}
     metrics = {name: _of_method(found) if found else {} for name, found in whole.items()}
     base = whole.get(against) or []
+    for name, found in whole.items():
+        metrics[name] |= _reached(found, base)
     compared = {name: _differences(found, base) for name, found in whole.items() if found and base and name != against}
     corrected = holm({name: crossed_p_value(rows) for name, rows in compared.items()})
     for name, rows in compared.items():
@@ -133,9 +136,26 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def reached_at(cell: Cell, success: float, window: int = 3) -> tuple[float, float] | None:
-    """(real interactions, seconds) after which the mean success of `window` iterations' rollouts was `success`; None if never."""
-    for place in range(window, len(cell.curve) + 1):
-        if sum(point[3] for point in cell.curve[place - window : place]) / window >= success:
-            return cell.curve[place - 1][0], cell.curve[place - 1][2]
-    return None
+def reached_at(cell: Cell, success: float) -> tuple[float, float] | None:
+    """(real interactions, seconds) at which a policy on the way, or the last one, first won that share of the held-out games."""
+    last = [[*cell.curve[-1][:3], cell.success]] if cell.curve else []
+    return next(((point[0], point[2]) for point in [*cell.held_out, *last] if point[3] >= success), None)
+
+
+def _reached(cells: Sequence[Cell], base: Sequence[Cell]) -> dict[str, Estimate]:
+    """What it took to win as many held-out games as the base of the same seed does in the end; n counts the seeds that came there.
+
+    `reached/seconds_ratio` is over the base's own seconds to the same success. Both sides are the first of several policies that did so,
+    each looked at once, so a lucky one counts.
+    """
+    ends = {cell.seed: (cell.success, found) for cell in base if cell.held_out and (found := reached_at(cell, cell.success))}
+    there = [(reached_at(cell, ends[cell.seed][0]), ends[cell.seed][1]) for cell in cells if cell.held_out and cell.seed in ends]
+    pairs = [(own, other) for own, other in there if own is not None]
+    if not there:
+        return {}
+    metrics = {"reached/seeds": Estimate(float(len(pairs)), len(there), float(len(pairs)), float(len(pairs)))}
+    if pairs:
+        metrics["reached/real_interactions"] = mean([own[0] for own, _ in pairs])
+        metrics["reached/seconds"] = mean([own[1] for own, _ in pairs])
+        metrics["reached/seconds_ratio"] = mean([own[1] / other[1] for own, other in pairs])
+    return metrics

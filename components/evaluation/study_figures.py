@@ -16,6 +16,7 @@ Metrics = Mapping[str, Mapping[str, Estimate]]
 RATE = "evaluate/success_rate"
 ABLATED = ("dream-grpo", "no-retrieval", "no-reasoning", "no-history", "no-curriculum")
 LINE = 1.8
+DASHES = {"ppo": "--", "rft": ":", "dpo": "-."}
 
 
 def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str, directory: Path, suffix: str = ".png") -> list[Path]:
@@ -45,6 +46,11 @@ def _colour(name: str) -> str:
     return COLOURS["dreamed"] if name.startswith("dream") else COLOURS["refined"] if name.startswith("s2r") else COLOURS["cloned"]
 
 
+def _dashes(name: str) -> str:
+    """The line of the algorithm that it names."""
+    return next((dashes for algorithm, dashes in DASHES.items() if algorithm in name), "-")
+
+
 def _interactions(metrics: Metrics, names: Sequence[str]) -> Any:
     figure = blank_figure(7.2, 4.0)
     axes = figure.add_subplot()
@@ -64,6 +70,36 @@ def _interactions(metrics: Metrics, names: Sequence[str]) -> Any:
 
 
 def _curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
+    """Learning curves, a line a seed: of policies on the way on the held-out games, or where none were played, of the rollouts."""
+    if any(cell.held_out for name in names for cell in cells[name]):
+        return _held_out_curves(cells, names)
+    return _rollout_curves(cells, names)
+
+
+def _held_out_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
+    """Each line begins with the clone: in reality at once, in the dream when its model is trained."""
+    figure = blank_figure(9.6, 3.8)
+    clones = {cell.seed: cell.success for cell in cells.get("clone", [])}
+    for place, (title, column, unit) in enumerate((("real interactions", 0, 1.0), ("minutes of training", 2, 60.0)), start=1):
+        axes = figure.add_subplot(1, 2, place)
+        for name in names:
+            for number, cell in enumerate(cell for cell in cells[name] if cell.held_out):
+                began = cell.seconds.get("experience_model", 0.0)
+                points = [[0.0, 0.0, began, clones[cell.seed]]] if cell.seed in clones else []
+                points += [*cell.held_out, [*cell.curve[-1][:3], cell.success]]
+                axes.plot(
+                    [point[column] / unit for point in points], [point[3] for point in points], linewidth=LINE, alpha=0.8,
+                    color=_colour(name), linestyle=_dashes(name), label=name if number == 0 else None,
+                )  # fmt: skip
+        axes.set_xlabel(title, fontsize=9)
+        axes.set_ylim(0, 1)
+        quiet_axes(axes)
+    figure.axes[0].set_title("success on held-out real games", loc="left", fontsize=9.5, color=INK)
+    figure.axes[0].legend(fontsize=8, frameon=False, loc="lower right")
+    return figure
+
+
+def _rollout_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
     """Success of the rollouts against interactions, dreamed and real apart: a dreamed success is not a real one."""
     figure = blank_figure(9.6, 3.6)
     for place, (kind, column) in enumerate((("real", 0), ("dreamed", 1)), start=1):
@@ -74,7 +110,8 @@ def _curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
                 points = [point for before, point in zip(earlier, cell.curve, strict=False) if point[column] > before[column]]
                 if points:
                     steps, rates = [point[column] for point in points], [point[3] for point in points]
-                    axes.plot(steps, rates, linewidth=LINE, alpha=0.8, label=name if number == 0 else None, color=None)
+                    style = {"color": _colour(name), "linestyle": _dashes(name), "label": name if number == 0 else None}
+                    axes.plot(steps, rates, linewidth=LINE, alpha=0.8, **style)
         axes.set_title(f"{kind} rollouts", loc="left", fontsize=9.5, color=INK)
         axes.set_xlabel(f"{kind} interactions", fontsize=9)
         axes.set_ylim(0, 1)
@@ -85,13 +122,15 @@ def _curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
 
 
 def _cost(cells: Mapping[str, Sequence[Cell]], names: Sequence[str], base: str) -> Any:
-    """Real interactions and wall time of each method's whole training, and of `base` to come to 90 % of where it ends."""
-    figure = blank_figure(9.6, 0.9 + 0.34 * (len(names) + 1))
-    target = 0.9 * sum(cell.curve[-1][3] for cell in cells[base] if cell.curve) / max(1, sum(bool(cell.curve) for cell in cells[base]))
-    early = [found for cell in cells[base] if (found := reached_at(cell, target))]
+    """Real interactions and wall time of each method's whole training, and of what came to where `base` of the same seed ends."""
     rows = {name: [(float(c.real_interactions), sum(c.seconds.values()) / 60) for c in cells[name]] for name in names}
-    if early:
-        rows |= {f"{base}, to 90 % of its end": [(spent, seconds / 60) for spent, seconds in early]}
+    ends = {cell.seed: cell.success for cell in cells[base]}
+    for name in names:
+        found = [reached_at(cell, ends[cell.seed]) for cell in cells[name] if cell.held_out and cell.seed in ends]
+        came = [(spent, seconds / 60) for spent, seconds in filter(None, found)]
+        if came:
+            rows[f"{name}, to {base}'s end ({len(came)} of {len(found)} seeds)"] = came
+    figure = blank_figure(11.0, 0.9 + 0.34 * len(rows))
     for place, title in enumerate(("real interactions", "minutes of training"), start=1):
         axes = figure.add_subplot(1, 2, place)
         for row, (name, costs) in enumerate(rows.items()):

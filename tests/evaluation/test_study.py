@@ -79,10 +79,29 @@ def test_cells_of_other_games_are_refused():
         summarise({"base": [cell("base", 0, [1, 0])], "other": [cell("other", 0, [1, 0, 1])]}, "base")
 
 
-def test_where_a_success_was_reached():
-    curve = [[10.0 * n, 0.0, 1.0 * n, rate] for n, rate in enumerate([0.0, 0.2, 0.4, 0.6, 0.8], start=1)]
-    made = cell("base", 0, [1], curve=curve)
-    assert reached_at(made, 0.4) == (40.0, 4.0) and reached_at(made, 0.2) == (30.0, 3.0) and reached_at(made, 0.7) is None
+def on_the_way(method, seed, won, rates, *, real=10.0, seconds=1.0, began=0.0):
+    """A cell whose policies on the way won `rates` of the held-out games, and the last one `won`."""
+    points = [[real * n, 0.0, began + seconds * n, rate] for n, rate in enumerate(rates, start=1)]
+    curve = [*(point[:3] + [0.9] for point in points), [real * (len(rates) + 1), 0.0, began + seconds * (len(rates) + 1), 0.9]]
+    return cell(method, seed, won, curve=curve, held_out=points)
+
+
+def test_where_a_success_was_first_reached():
+    made = on_the_way("base", 0, [1, 1, 1, 0], [0.25, 0.5, 0.25])
+    assert reached_at(made, 0.25) == (10.0, 1.0) and reached_at(made, 0.4) == (20.0, 2.0)
+    assert reached_at(made, 0.75) == (40.0, 4.0), "the last policy counts too"
+    assert reached_at(made, 0.8) is None and reached_at(cell("clone", 0, [1]), 0.0) is None
+
+
+def test_what_it_took_is_held_against_where_the_base_of_the_same_seed_ends():
+    base = [on_the_way("base", 0, [1, 0], [0.0, 0.4]), on_the_way("base", 1, [1, 1], [0.4, 1.0, 0.4])]
+    other = [on_the_way("other", 0, [0, 0], [0.2, 0.5], real=0.0, began=4.0), on_the_way("other", 1, [1, 0], [0.9])]
+    found = summarise({"base": base, "other": other, "clone": [cell("clone", 0, [0, 0])]}, "base")
+    own = {name: value.value for name, value in found["base"].items() if name.startswith("reached")}
+    assert own == {"reached/seeds": 2, "reached/real_interactions": 25, "reached/seconds": 2.5, "reached/seconds_ratio": 1}
+    assert found["other"]["reached/seeds"].value == 1 and found["other"]["reached/seeds"].n == 2
+    assert found["other"]["reached/real_interactions"].value == 0 and found["other"]["reached/seconds_ratio"].value == 2
+    assert not [name for name in found["clone"] if name.startswith("reached")]
 
 
 def test_the_pictures_are_drawn_of_what_there_is(tmp_path):
@@ -97,5 +116,9 @@ def test_the_pictures_are_drawn_of_what_there_is(tmp_path):
     entry["difficulty"] = {"training": [1, 0, 2, 0, 1], "generated": [0] * 5}
     dreamt = cells | {"dream-grpo": [replace(cells["dream-grpo"][0], curriculum=[entry] * 4)]}
     assert (tmp_path / "study-curriculum.png") in draw_study(summarise(dreamt, "grpo-real"), dreamt, "grpo-real", tmp_path)
+    on_way = {name: [replace(c, held_out=[p[:3] + [0.4] for p in c.curve[::2]]) for c in of_method] for name, of_method in cells.items()}
+    again = draw_study(summarise(on_way, "grpo-real"), on_way, "grpo-real", tmp_path / "way")
+    assert [path.name for path in again] == [path.name for path in paths]
+    assert (tmp_path / "way" / "study-curves.png").read_bytes() != (tmp_path / "study-curves.png").read_bytes()
     few = {name: cells[name] for name in ("clone", "dream-grpo")}
     assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 2

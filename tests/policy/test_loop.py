@@ -22,7 +22,7 @@ from components.language.training import token_logprobs
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.learner import LOGPROB_GAP_LIMIT
-from components.policy.loop import BARREN_ITERATIONS, COLLAPSE_WINDOW, EvenTasks, Loop, reached
+from components.policy.loop import BARREN_ITERATIONS, COLLAPSE_WINDOW, EvenTasks, Loop, Snapshots, reached
 from components.policy.players import OneProcess
 from components.policy.policy import Policy
 from components.policy.prompt import render_demonstration
@@ -489,3 +489,27 @@ def test_in_bf16_sampler_and_trainer_are_nearly_the_same_policy():
 
 def policy_with(compute):
     return Policy(make_model(hidden=32), VOCABULARY, compute=compute)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_policies_on_the_way_are_kept_as_they_were(tmp_path, rank):
+    """Adapters merged into a copy: training goes on as if nobody had looked."""
+    settings = {"iterations": 4, "lora": LoraConfig(rank=rank) if rank else LoraConfig()}
+    plain = make_loop(Rewarding(even_rows), **settings)
+    plain.run()
+    loop, seen = make_loop(Rewarding(even_rows), **settings), {}
+    loop.snapshots = Snapshots(tmp_path / "snapshots", 2)
+    probe = torch.tensor([[1, 2, 3]])
+
+    def look(iteration, _):
+        with torch.no_grad():
+            seen[f"{iteration:04d}"] = loop.policy.model(probe).logits.clone()
+
+    loop.run(on_iteration=look)
+    assert same(weights(plain), weights(loop))
+    kept = sorted((tmp_path / "snapshots").iterdir())
+    assert [directory.name for directory in kept] == ["0002", "0004"]
+    for directory in kept:
+        with torch.no_grad():
+            torch.testing.assert_close(Policy.load(directory).model(probe).logits, seen[directory.name], atol=1e-5, rtol=1e-5)
+    assert not torch.equal(seen["0002"], seen["0004"])
