@@ -155,6 +155,9 @@ def study(
     cells: Annotated[Path, typer.Option(help="Where finished cells are kept and read back from.")] = Path("docs/results/study"),
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a method.")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the figures go.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A Markdown file: the table goes between `<!-- study:begin -->` and `end`.")
+    ] = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -166,24 +169,27 @@ def study(
 
     Examples:
 
-        dreamgym study --config configs/cpu.yaml --json docs/results/study.json --figures docs/study
+        dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table docs/results.md
 
         dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
     """
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
         from components.evaluation.study import summarise
+        from components.evaluation.study_table import around_table
         from flows.study import study as run_study
         from flows.study import write_study
         from flows.study_methods import BASE, chosen_methods
         from flows.summary import print_study
 
         wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
+        if table:
+            around_table(table)  # before hours of work
         quiet(debug)
         found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells)
         metrics = summarise(found, BASE)
         print_study(out, found, metrics)
-        for path in write_study(found, metrics, json_file, figures):
+        for path in write_study(found, metrics, json_file, figures, table):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
         if any(cell.crash for of_method in found.values() for cell in of_method):
             raise typer.Exit(1)

@@ -1,6 +1,6 @@
 """The study: methods times seeds on the same held-out games, cell by cell, with what each cost.
 
-    dreamgym study --config configs/cpu.yaml --json docs/results/study.json --figures docs/study
+    dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table docs/results.md
 
 A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells share (the clone, the
 experience model, the dreamed policy) is made once. A finished cell is a small file: the study goes on where it was, on any machine that has
@@ -23,6 +23,7 @@ from components.config import Config
 from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell
 from components.evaluation.study_figures import draw_study
+from components.evaluation.study_table import insert_table, study_table
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
 from components.trajectories.store import DataLayout, read_tasks
@@ -145,7 +146,11 @@ def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
 
 
 def write_study(
-    cells: Mapping[str, Sequence[Cell]], metrics: Mapping[str, Mapping[str, Estimate]], json_file: Path | None, figures: Path | None
+    cells: Mapping[str, Sequence[Cell]],
+    metrics: Mapping[str, Mapping[str, Estimate]],
+    json_file: Path | None,
+    figures: Path | None,
+    table: Path | None = None,
 ) -> list[Path]:
     """The files asked for; their paths."""
     written: list[Path] = []
@@ -153,4 +158,7 @@ def write_study(
         values = {name: checked_metrics({metric: found.to_json() for metric, found in own.items()}) for name, own in metrics.items() if own}
         write_json(json_file, values)
         written.append(json_file)
+    if table is not None:
+        insert_table(table, study_table(metrics, cells, BASE))
+        written.append(table)
     return written + (draw_study(metrics, cells, BASE, figures) if figures else [])

@@ -11,6 +11,7 @@ from components.errors import DataError
 from components.evaluation.intervals import crossed_mean
 from components.evaluation.study import Cell, holm, reached_at, summarise
 from components.evaluation.study_figures import draw_study
+from components.evaluation.study_table import BEGIN, END, insert_table, study_table
 
 
 def cell(method, seed, won, *, families=("a", "b"), **changes):
@@ -122,3 +123,26 @@ def test_the_pictures_are_drawn_of_what_there_is(tmp_path):
     assert (tmp_path / "way" / "study-curves.png").read_bytes() != (tmp_path / "study-curves.png").read_bytes()
     few = {name: cells[name] for name in ("clone", "dream-grpo")}
     assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 2
+
+
+def test_the_table_of_a_document_is_what_was_measured(tmp_path):
+    base = [on_the_way("base", 0, [1, 0], [0.0]), on_the_way("base", 1, [1, 1], [0.0])]
+    other = [on_the_way("other", 0, [1, 1], [0.6], real=0.0), on_the_way("other", 1, [1, 0], [0.5])]
+    cells = {"base": base, "other": other, "gone": [Cell("gone", 0, {}, crash="TrainingError")]}
+    table = study_table(summarise(cells, "base"), cells, "base")
+    head, _, first, second = ([part.strip() for part in line.strip("|").split("|")] for line in table.splitlines())
+    assert head[3] == "beside base (paired)" and len(head) == len(first) == len(second)
+    assert first[0] == "base" and first[2:5] == ["0.500; 1.000", "", ""] and first[-1] == "2 of 2, 20, 1.00"
+    assert second[0] == "other" and second[2] == "1.000; 0.500" and second[3].startswith("+0.000 (") and "1.00 of it (" in second[3]
+    assert second[-1] == "1 of 2, 0, 0.50"
+    document = tmp_path / "results.md"
+    document.write_text(f"before\n{BEGIN}\nold\n{END}\nbehind\n")
+    insert_table(document, table)
+    insert_table(document, table)
+    assert document.read_text() == f"before\n{BEGIN}\n{table}\n{END}\nbehind\n"
+    for text in ("", BEGIN, f"{END} {BEGIN}"):
+        document.write_text(text)
+        with pytest.raises(DataError, match="no place for a table"):
+            insert_table(document, table)
+    with pytest.raises(DataError, match="no place for a table"):
+        insert_table(tmp_path / "nowhere.md", table)

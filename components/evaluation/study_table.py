@@ -1,0 +1,71 @@
+"""The table of a study as Markdown, put between two marks of a document, so that what is read is what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from components.atomic import write_text
+from components.errors import DataError
+from components.evaluation.intervals import Estimate
+from components.evaluation.study import Cell
+
+BEGIN, END = "<!-- study:begin -->", "<!-- study:end -->"
+COLUMNS = (
+    ("method", "success on held-out games", "seed by seed", "beside {base} (paired)", "p (Holm)", "real steps", "dreamed steps")
+    + ("minutes", "to {base}'s end: seeds, real steps, its time")
+)  # fmt: skip
+
+
+def study_table(metrics: Mapping[str, Mapping[str, Estimate]], cells: Mapping[str, Sequence[Cell]], base: str) -> str:
+    """One row a method that has a finished cell; intervals of 95 % for further games and seeds."""
+    rows = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
+    rows += [_row(name, own, [cell for cell in cells[name] if not cell.crash]) for name, own in metrics.items() if own]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _row(name: str, own: Mapping[str, Estimate], cells: Sequence[Cell]) -> list[str]:
+    rate, change, ratio = own["evaluate/success_rate"], own.get("difference/success_rate"), own.get("ratio/success_rate")
+    beside = f"{change.value:+.3f} ({change.low:+.3f} to {change.high:+.3f})" if change else ""
+    beside += f", {ratio.value:.2f} of it ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""
+    return [
+        name,
+        f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})",
+        "; ".join(f"{cell.success:.3f}" for cell in cells),
+        beside,
+        f"{own['difference/p_value'].value:.3f}" if change else "",
+        f"{own['cost/real_interactions'].value:,.0f}",
+        f"{own['cost/dreamed_interactions'].value:,.0f}",
+        f"{own['cost/seconds'].value / 60:.1f}",
+        _reached(own),
+    ]
+
+
+def _reached(own: Mapping[str, Estimate]) -> str:
+    seeds = own.get("reached/seeds")
+    if seeds is None:
+        return ""
+    came = f"{seeds.value:.0f} of {seeds.n}"
+    if not seeds.value:
+        return came
+    return f"{came}, {own['reached/real_interactions'].value:,.0f}, {own['reached/seconds_ratio'].value:.2f}"
+
+
+def insert_table(path: Path, table: str) -> None:
+    """Replace what stands between the marks of the document at `path`. Raises DataError as `around_table` does."""
+    before, after = around_table(path)
+    write_text(path, f"{before}{BEGIN}\n{table}\n{END}{after}")
+
+
+def around_table(path: Path) -> tuple[str, str]:
+    """What stands before and behind the marks.
+
+    Raises:
+        DataError: there is no such file, or it has not both marks, in their order.
+    """
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise DataError(f"{path} has no place for a table.", f"Expected a file with the lines {BEGIN} and {END}.", "Write them there.")
+    return before, after
