@@ -224,19 +224,19 @@ def duration(seconds: float) -> str:
 def print_study(console: Console, cells: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> None:
     """One row a method: success, its difference, what it cost; crashed cells below."""
     table = Table(title="Held-out real games, by method", title_justify="left")
-    for name in ("method", "success", level(0.95), "by seed", "minus base", "p (Holm)", "real steps", "minutes"):
-        table.add_column(name, justify="left" if name == "method" else "right")
+    for name in ("method", "success", "95 %", "seeds", "minus base", "p (Holm)", "real steps", "min"):
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=name != "p (Holm)")
     for name, found in cells.items():
         own = {metric: estimate.to_json() for metric, estimate in metrics[name].items()}
         if not own:
             table.add_row(name, "-", *[""] * 6)
             continue
         rate, change = own["evaluate/success_rate"], own.get("difference/success_rate")
-        seeds = " ".join(f"{cell.success:.2f}" for cell in found if not cell.crash)
-        difference = f"{change['value']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else ""
+        seeds = "\n".join(f"{cell.success:.2f}" for cell in found if not cell.crash)
+        difference = f"{change['value']:+.3f}\n({change['low']:+.3f} to\n{change['high']:+.3f})" if change else ""
         p_value = f"{own['difference/p_value']['value']:.3f}" if change else ""
         spent, minutes = own["cost/real_interactions"]["value"], own["cost/seconds"]["value"] / 60
-        table.add_row(name, share(rate), interval(rate), seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.1f}")
+        table.add_row(name, share(rate), interval(rate).replace(" to", "\nto"), seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.1f}")
     console.print(table)
     for cell in (cell for found in cells.values() for cell in found if cell.crash):
         console.print(f"[red]{cell.method}, seed {cell.seed} crashed:[/red] {escape(cell.crash)}", soft_wrap=True)

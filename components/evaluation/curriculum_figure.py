@@ -11,7 +11,7 @@ from components.experience.curriculum import DIFFICULTIES
 
 Life = Sequence[Mapping[str, Any]]
 ACCEPTED = "accepted"
-GREEN, REASONS = "#12878a", ("#d9822b", "#c14953", "#7b61c9", "#9aa5b4", "#5c7cba", "#b8b04a", "#8a6d5c")
+GREEN, REASONS = "#12878a", ("#d9822b", "#c14953", "#7b61c9", "#9aa5b4", "#5c7cba", "#b8b04a", "#8a6d5c", "#e3a7b4", "#3f3f46")
 LEVELS = ("#7a2e3a", "#d9822b", "#f0d58c", "#7fc1a5", "#12878a")
 """One colour a difficulty, from never won to always won."""
 

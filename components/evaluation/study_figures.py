@@ -84,9 +84,9 @@ def _held_out_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) 
         axes = figure.add_subplot(1, 2, place)
         for name in names:
             for number, cell in enumerate(cell for cell in cells[name] if cell.held_out):
-                began = cell.seconds.get("experience_model", 0.0)
-                points = [[0.0, 0.0, began, clones[cell.seed]]] if cell.seed in clones else []
-                points += [*cell.held_out, [*cell.curve[-1][:3], cell.success]]
+                points = _points(cell, clones)
+                if name.startswith("s2r") and name.replace("s2r", "dream") in names:
+                    points = points[max(1, sum(point[0] == 0 for point in points)) - 1 :]  # the line of the dream is there already
                 axes.plot(
                     [point[column] / unit for point in points], [point[3] for point in points], linewidth=LINE, alpha=0.8,
                     color=_colour(name), linestyle=_dashes(name), label=name if number == 0 else None,
@@ -97,6 +97,13 @@ def _held_out_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) 
     figure.axes[0].set_title("success on held-out real games", loc="left", fontsize=9.5, color=INK)
     figure.axes[0].legend(fontsize=8, frameon=False, loc="lower right")
     return figure
+
+
+def _points(cell: Cell, clones: Mapping[int, float]) -> list[list[float]]:
+    """Where a cell's line goes through: the clone of its seed, policies on the way, the last one."""
+    began = cell.seconds.get("experience_model", 0.0)
+    first = [[0.0, 0.0, began, clones[cell.seed]]] if cell.seed in clones else []
+    return [*first, *cell.held_out, [*cell.curve[-1][:3], cell.success]]
 
 
 def _rollout_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
