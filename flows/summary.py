@@ -222,10 +222,10 @@ def duration(seconds: float) -> str:
 
 
 def print_study(console: Console, cells: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> None:
-    """One row a method: success, its difference, what it cost; crashed cells below."""
+    """One row a method: success, its difference (p: Holm's), real steps and minutes of training; crashed cells below."""
     table = Table(title="Held-out real games, by method", title_justify="left")
-    for name in ("method", "success", "95 %", "seeds", "minus base", "p (Holm)", "real steps", "min"):
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=name != "p (Holm)")
+    for name in ("method", "success", "95 %", "seeds", "minus base", "p", "steps", "min"):
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for name, found in cells.items():
         own = {metric: estimate.to_json() for metric, estimate in metrics[name].items()}
         if not own:
@@ -236,7 +236,8 @@ def print_study(console: Console, cells: Mapping[str, Any], metrics: Mapping[str
         difference = f"{change['value']:+.3f}\n({change['low']:+.3f} to\n{change['high']:+.3f})" if change else ""
         p_value = f"{own['difference/p_value']['value']:.3f}" if change else ""
         spent, minutes = own["cost/real_interactions"]["value"], own["cost/seconds"]["value"] / 60
-        table.add_row(name, share(rate), interval(rate).replace(" to", "\nto"), seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.1f}")
+        ends = interval(rate).replace(" to", "\nto")
+        table.add_row(name, share(rate), ends, seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.0f}")
     console.print(table)
     for cell in (cell for found in cells.values() for cell in found if cell.crash):
         console.print(f"[red]{cell.method}, seed {cell.seed} crashed:[/red] {escape(cell.crash)}", soft_wrap=True)
