@@ -29,7 +29,7 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     Args: idle: further sections that change no number of such a cell.
     """
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
-    values["environment"].pop("workers")
+    values["environment"].pop("workers", None)
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}

@@ -94,3 +94,10 @@ def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
     require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), "")
     with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
         require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
+
+
+def test_a_world_without_worker_processes_has_an_origin_too(tmp_path):
+    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    origin = origin_of(load_config("configs/quick-webshop.yaml"), tmp_path)
+    require_origin(tmp_path / "cell", origin, origin, "")
+    assert origin["config"]["environment"]["name"] == "webshop" and "workers" not in origin["config"]["environment"]
