@@ -54,7 +54,7 @@ def retrain_from_file(
 
 @flow(name="study-from-file")
 def study_from_file(
-    config_file: str = "configs/quick.yaml",
+    config_file: str = "configs/study.yaml",
     overrides: list[str] | None = None,
     methods: str = "",
     seeds: list[int] | None = None,
