@@ -153,6 +153,7 @@ def study(
     methods: Annotated[str, typer.Option(help="Methods, separated by commas; default: all of them.")] = "",
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     cells: Annotated[Path, typer.Option(help="Where finished cells are kept and read back from.")] = Path("docs/results/study"),
+    finished: Annotated[bool, typer.Option("--finished", help="Read the finished cells alone and make no other.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a method.")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the figures go.")] = None,
     table: Annotated[
@@ -186,7 +187,7 @@ def study(
         if table:
             around_table(table)  # before hours of work
         quiet(debug)
-        found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells)
+        found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells, finished=finished)
         metrics = summarise(found, BASE)
         print_study(out, found, metrics)
         for path in write_study(found, metrics, json_file, figures, table):

@@ -39,8 +39,10 @@ from flows.workspace import Workspace, series_of
 
 
 @flow(name="study", validate_parameters=False)
-def study(config: Config, root: Path, methods: Sequence[str], seeds: Sequence[int], directory: Path) -> dict[str, list[Cell]]:
-    """The cells of each method, in the order of the seeds; those in `directory` are read back."""
+def study(
+    config: Config, root: Path, methods: Sequence[str], seeds: Sequence[int], directory: Path, *, finished: bool = False
+) -> dict[str, list[Cell]]:
+    """The cells of each method, in the order of the seeds; those in `directory` are read back. Args: finished: no other is made."""
     log, root = get_run_logger(), root.resolve()
     families = sorted({task.family for task in read_tasks(DataLayout(root / "data").tasks("train"))})
     settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
@@ -48,9 +50,11 @@ def study(config: Config, root: Path, methods: Sequence[str], seeds: Sequence[in
     for number, ((name, seed), own) in enumerate(settings.items(), start=1):
         origin = origin_of(own, root)
         found = read_cell(directory, name, seed, origin)
-        log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, ", already there" if found else "")
-        cells[name].append(found or _made(own, root, name, origin, directory))
-    return cells
+        fate = ", already there" if found else ", not made yet" if finished else ""
+        log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, fate)
+        if found or not finished:
+            cells[name].append(found or _made(own, root, name, origin, directory))
+    return {name: made for name, made in cells.items() if made}
 
 
 def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:

@@ -16,6 +16,8 @@ Metrics = Mapping[str, Mapping[str, Estimate]]
 RATE = "evaluate/success_rate"
 ABLATED = ("dream-grpo", "no-retrieval", "no-reasoning", "no-history", "no-curriculum")
 LINE = 1.8
+LABELS = {"ppo": -10, "rft": 16, "dpo": -22}
+"""Where a label stands beside its point, by algorithm: methods that come to the same place stay readable."""
 DASHES = {"ppo": "--", "rft": ":", "dpo": "-."}
 
 
@@ -59,7 +61,8 @@ def _interactions(metrics: Metrics, names: Sequence[str]) -> Any:
         axes.errorbar(
             [spent], [rate.value], yerr=[[rate.value - rate.low], [rate.high - rate.value]], marker="o", color=_colour(name), capsize=3
         )
-        axes.annotate(name, (spent, rate.value), textcoords="offset points", xytext=(7, 4), fontsize=8.5, color=INK)
+        height = next((height for algorithm, height in LABELS.items() if algorithm in name), 4)
+        axes.annotate(name, (spent, rate.value), textcoords="offset points", xytext=(7, height), fontsize=8.5, color=INK)
     axes.set_xscale("symlog", linthresh=1000)
     axes.set_xlim(left=-150)
     axes.set_ylim(0, 1)

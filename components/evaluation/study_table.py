@@ -33,12 +33,16 @@ def _row(name: str, own: Mapping[str, Estimate], cells: Sequence[Cell]) -> list[
         f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})",
         "; ".join(f"{cell.success:.3f}" for cell in cells),
         beside,
-        f"{own['difference/p_value'].value:.3f}" if change else "",
+        _p_value(own["difference/p_value"].value) if change else "",
         f"{own['cost/real_interactions'].value:,.0f}",
         f"{own['cost/dreamed_interactions'].value:,.0f}",
         f"{own['cost/seconds'].value / 60:.1f}",
         _reached(own),
     ]
+
+
+def _p_value(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _reached(own: Mapping[str, Estimate]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from scipy.stats import ttest_rel
@@ -12,6 +14,9 @@ from components.evaluation.intervals import crossed_mean
 from components.evaluation.study import Cell, holm, reached_at, summarise
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import BEGIN, END, insert_table, study_table
+from flows.study_methods import BASE, METHODS
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def cell(method, seed, won, *, families=("a", "b"), **changes):
@@ -146,3 +151,16 @@ def test_the_table_of_a_document_is_what_was_measured(tmp_path):
             insert_table(document, table)
     with pytest.raises(DataError, match="no place for a table"):
         insert_table(tmp_path / "nowhere.md", table)
+
+
+def test_the_published_table_is_that_of_the_published_cells():
+    """What docs/results.md and study.json say, counted again from the cells beside them."""
+    found = [Cell(**json.loads(path.read_text())) for path in sorted((DOCS / "results" / "study").glob("*.json"))]
+    cells = {name: [cell for cell in found if cell.method == name] for name in METHODS if any(cell.method == name for cell in found)}
+    metrics = summarise(cells, BASE)
+    assert study_table(metrics, cells, BASE) in (DOCS / "results.md").read_text()
+    written = json.loads((DOCS / "results" / "study.json").read_text())
+    assert written.keys() == metrics.keys() and len(found) > 10
+    for name, own in metrics.items():
+        for metric, value in own.items():
+            assert written[name][metric]["value"] == pytest.approx(value.value), (name, metric)
