@@ -129,9 +129,9 @@ def test_the_wrong_place_is_a_fault_even_where_its_contents_could_not_be_known(a
 
 def test_other_contents_than_the_real_ones_are_a_fault_only_where_they_were_known(adapter, played):
     def swap(step):
-        return re.sub(r"^(At .+?: (?:open, )?)(?!closed|open, ).+?(\. Holding .*)$", r"\1vase 77, pen 99\2", step.next_state), step.reward
+        return re.sub(r"^(At .+?: (?:open, )?)(?!closed|open, ).+?(\. Holding .*)$", r"\1pen 99, vase 77\2", step.next_state), step.reward
 
-    swapped = [j for j in judged(adapter, played, swap) if "vase 77, pen 99" in j.predicted]
+    swapped = [j for j in judged(adapter, played, swap) if "pen 99, vase 77" in j.predicted]
     new = [axis_scores(j) for j in swapped if j.revealing and not j.incoherent]
     known = [axis_scores(j) for j in swapped if not j.revealing]
     assert len(new) > 100 and all(row["consistency"] == row["hallucination"] == 2 for row in new)
