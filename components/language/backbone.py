@@ -233,6 +233,11 @@ def merge_lora(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     return model
 
 
+def merged_copy(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """`merge_lora` of a copy, so that training may go on with the adapters; a model without adapters is no copy but itself."""
+    return merge_lora(copy.deepcopy(model)) if isinstance(model, PeftModel) else model
+
+
 def without_adapters(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     """The transformers model inside `model`, still computing with the adapters that peft put into its layers."""
     if isinstance(model, PeftModel):

@@ -7,7 +7,6 @@ stopped goes on where it was with the same numbers.
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from peft import PeftModel
 
 from components.errors import TrainingError
-from components.language.backbone import add_lora, merge_lora, save_model
+from components.language.backbone import add_lora, merge_lora, merged_copy, save_model
 from components.language.checkpoints import read_checkpoint, save_checkpoint
 from components.language.examples import Example
 from components.policy.algorithm import Algorithm, Lesson
@@ -105,8 +103,7 @@ class Snapshots:
     def keep(self, policy: Policy, iteration: int) -> None:
         """Write the policy as it is behind `iteration`, if it is one of those."""
         if iteration % self.every == 0:
-            model = merge_lora(copy.deepcopy(policy.model) if isinstance(policy.model, PeftModel) else policy.model)
-            save_model(model, policy.vocabulary, self.directory / f"{iteration:04d}")
+            save_model(merged_copy(policy.model), policy.vocabulary, self.directory / f"{iteration:04d}")
 
 
 class Loop:
