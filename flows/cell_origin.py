@@ -16,6 +16,7 @@ from components.errors import DataError
 from components.tracking.comparison import changed_fields
 from components.tracking.hashes import tree_hash
 from components.trajectories.snapshots import data_hash
+from components.trajectories.store import DataLayout
 
 Origin = dict[str, Any]
 IDLE = ("threads", "tracking", "promotion", "timeout_minutes")
@@ -26,6 +27,8 @@ MOST_NAMED = 5
 def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine.
 
+    The replay log, which every retraining extends and no cell reads, is no part of that version.
+
     Args: idle: further sections that change no number of such a cell.
     """
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
@@ -33,7 +36,7 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
-    return {"config": values, "data": data_hash(root), "models": models}
+    return {"config": values, "data": data_hash(root, without=DataLayout().replay.name), "models": models}
 
 
 def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: str) -> None:

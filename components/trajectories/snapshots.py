@@ -87,9 +87,17 @@ def snapshot(root: Path) -> Snapshot:
     return _pointer(root)
 
 
-def data_hash(root: Path) -> str:
-    """DVC's hash of the snapshot that `data.dvc` names. Raises DataError if the file is missing or unreadable."""
-    return _pointer(root).hash
+def data_hash(root: Path, without: str = "") -> str:
+    """DVC's hash of the snapshot that `data.dvc` names. Raises DataError if the file is missing or unreadable.
+
+    Args: without: a folder of `data/`: the hash that DVC would give the snapshot if the folder were not in it (the snapshot's own where
+        this clone never pulled the list of its files).
+    """
+    digest = _pointer(root).hash
+    if not without or not _object(root, digest).is_file():
+        return digest
+    entries = [{"md5": md5, "relpath": relative} for relative, md5 in _listing(root).items() if not relative.startswith(f"{without}/")]
+    return hashlib.md5(json.dumps(entries, sort_keys=True).encode()).hexdigest() + ".dir"
 
 
 def missing_files(root: Path) -> list[str]:

@@ -16,6 +16,7 @@ from components.experience.fidelity import Judgement
 from flows.ablation_cells import Cell, read_cell, write_cell
 from flows.cell_origin import origin_of
 
+ROOT = Path(__file__).parents[2]
 JUDGEMENTS = [
     Judgement(
         make_transition(task=f"t{number}", behaviour=behaviour, reward=float(number == 1)), "A dreamed state.", True, number != 2,
@@ -51,7 +52,8 @@ def test_another_cell_is_refused(tmp_path):
 
 
 def test_an_origin_tells_seeds_variants_and_models_apart_but_not_threads_or_places(tmp_path):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    shutil.copy(ROOT / "data.dvc", tmp_path)
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     for name in ("start", "same", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{ }" if name == "other" else "{}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.evaluation.study import Cell
+from components.trajectories.snapshots import snapshot
 from flows.cell_origin import origin_of, require_origin
 from flows.study_cells import read_cell, write_cell
 from flows.study_methods import METHODS, chosen_methods, configured
 
+ROOT = Path(__file__).parents[2]
 FAMILIES = ["f", "e", "d", "c", "b", "a"]
 ROOM = ["sim_to_real.tasks=4", "sim_to_real.group=4"]
 
@@ -61,7 +64,8 @@ def test_methods_are_named():
 
 
 def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    shutil.copy(ROOT / "data.dvc", tmp_path)
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     origin = origin_of(load_config(None, ["seed=3", "threads=1"]), tmp_path)
     cell = Cell("clone", 3, origin, {"g": True}, {"g": "f"}, seconds={"x": 1.5}, curve=[[1.0, 2.0, 3.0, 0.5]])
     path = write_cell(tmp_path, cell)
@@ -79,7 +83,8 @@ def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
 
 
 def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    shutil.copy(ROOT / "data.dvc", tmp_path)
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     origin = origin_of(load_config(None, ["evaluation.tasks=7"]), tmp_path)
     del origin["config"]["evaluation"]["temperature"]
     now = [origin_of(load_config(None, ["evaluation.tasks=7", *more]), tmp_path) for more in ([], ["evaluation.temperature=0"])]
@@ -89,7 +94,8 @@ def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
 
 
 def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    shutil.copy(ROOT / "data.dvc", tmp_path)
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     made, now = (load_config(None, more) for more in ([], ["sim_to_real.budget=9000"]))
     require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), "")
     with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
@@ -97,7 +103,21 @@ def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
 
 
 def test_a_world_without_worker_processes_has_an_origin_too(tmp_path):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    shutil.copy(ROOT / "data.dvc", tmp_path)
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     origin = origin_of(load_config("configs/quick-webshop.yaml"), tmp_path)
     require_origin(tmp_path / "cell", origin, origin, "")
     assert origin["config"]["environment"]["name"] == "webshop" and "workers" not in origin["config"]["environment"]
+
+
+def test_a_retraining_in_the_same_folder_leaves_the_cells_what_they_were(tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "data" / "tasks").mkdir(parents=True)
+    (tmp_path / "data" / "tasks" / "train.parquet").write_text("tasks")
+    version, before = snapshot(tmp_path).hash, origin_of(load_config(None), tmp_path)
+    (tmp_path / "data" / "replay").mkdir()
+    (tmp_path / "data" / "replay" / "00000-dream.parquet").write_text("dreamed transitions")
+    assert before["data"] == version != snapshot(tmp_path).hash and origin_of(load_config(None), tmp_path) == before
+    (tmp_path / "data" / "tasks" / "train.parquet").write_text("other tasks")
+    snapshot(tmp_path)
+    assert origin_of(load_config(None), tmp_path)["data"] != version
