@@ -18,7 +18,10 @@ from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.section import Section
 from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, RealRLConfig, SimToRealConfig, SyntheticRLConfig
+from components.world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
 
+OWN_WORLDS = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
+"""Environments that the user brings: the name of each, and of the option that says where it is."""
 ChatTemplate = Literal["auto", "off"]
 Precision = Literal["fp32", "bf16"]
 
@@ -26,7 +29,9 @@ Precision = Literal["fp32", "bf16"]
 class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 
-    name: Literal["alfworld"] = Field("alfworld", description="The adapter under components/environments.")
+    name: Literal["alfworld", "gymnasium", "openenv", "own"] = Field(
+        "alfworld", description="The adapter under components/environments; own: the one that environment.own.adapter names."
+    )
     games: Literal["generated", "official"] = Field(
         "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
     )
@@ -35,9 +40,18 @@ class EnvironmentConfig(Section):
     max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
     workers: int = Field(2, ge=1, description="Processes that run the engine, which is slow and not thread-safe.")
     seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+    gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
+    openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
+    own: OwnConfig = Field(default_factory=OwnConfig)
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> EnvironmentConfig:
+        foreign = [section for section in ("gymnasium", "openenv", "own") if section != self.name]
+        foreign += [] if self.name == "alfworld" else ["games", "receptacles", "objects"]
+        for name in foreign:
+            self._refuse_dead([name], f"name: {self.name}", f"name: {name if name in OWN_WORLDS else 'alfworld'}")
+        if self.name in OWN_WORLDS and not getattr(getattr(self, self.name), OWN_WORLDS[self.name]):
+            raise ValueError(f"name: {self.name} needs environment.{self.name}.{OWN_WORLDS[self.name]}; see docs/add-an-environment.md")
         if self.games == "official":
             self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
         return self

@@ -12,7 +12,21 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
 
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
+        ConfigError: code that the config names is not there.
     """
+    if config.name == "gymnasium":
+        from components.environments.gymnasium.adapter import GymnasiumAdapter
+
+        return GymnasiumAdapter(config)
+    if config.name == "openenv":
+        from components.environments.openenv.adapter import OpenEnvAdapter
+
+        return OpenEnvAdapter(config)
+    if config.name == "own":
+        from components.environments.named import load_named
+
+        adapter: Adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
+        return adapter
     try:
         from components.environments.alfworld.adapter import AlfworldAdapter
     except ImportError as error:
