@@ -26,6 +26,10 @@ ChatTemplate = Literal["auto", "off"]
 Precision = Literal["fp32", "bf16"]
 
 
+ENVIRONMENT_IDLE: dict[str, Any] = {"workers": True, "openenv": {"url", "token_variable", "timeout_seconds"}}
+"""What of the section `environment` changes no result, as pydantic's `exclude` takes it."""
+
+
 class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 

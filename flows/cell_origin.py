@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components.config import Config
+from components.config import ENVIRONMENT_IDLE, Config
 from components.errors import DataError
 from components.tracking.comparison import changed_fields
 from components.tracking.hashes import tree_hash
@@ -26,7 +26,7 @@ MOST_NAMED = 5
 def origin_of(config: Config, root: Path) -> Origin:
     """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine."""
     values = config.model_dump(mode="json", exclude=set(IDLE))
-    values["environment"].pop("workers")
+    values["environment"] = config.environment.model_dump(mode="json", exclude=ENVIRONMENT_IDLE)
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
@@ -48,6 +48,6 @@ def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: s
 
 
 def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` without what `wanted` leaves out at its two levels."""
+    """`values` without what `wanted` leaves out, at every level."""
     kept = {name: value for name, value in values.items() if name in wanted}
-    return {name: {key: value[key] for key in wanted[name]} if isinstance(value, dict) else value for name, value in kept.items()}
+    return {name: _kept(value, wanted[name]) if isinstance(value, dict) else value for name, value in kept.items()}

@@ -18,7 +18,7 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from components.atomic import cannot_write, write_json
-from components.config import Config
+from components.config import ENVIRONMENT_IDLE, Config
 from components.environments import make_adapter
 from components.errors import DataError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
@@ -151,6 +151,6 @@ def _place(staged: Path, target: Path) -> None:
 def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     """The part of the config that the recorded games and episodes depend on."""
     return {
-        "environment": config.environment.model_dump(exclude={"workers"}),
+        "environment": config.environment.model_dump(exclude=ENVIRONMENT_IDLE),
         "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),
     }

@@ -183,7 +183,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
         f"{section}.{name}": (value, asked)
         for section, name, value in recorded
         if section in sections
-        and (asked := getattr(getattr(config, section, None), name, value)) != value
+        and (asked := _asked(getattr(config, section, None), name, value)) != value
         and (section, name) != ("environment", "max_steps")
     }
     if differing:
@@ -195,6 +195,12 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
             f"Record anew with the same config and overrides: dreamgym collect{f' --config {file}' if file else ''} "
             "(the old data stays in DVC's cache). Or keep the data and give its values.",
         )
+
+
+def _asked(section: object, name: str, recorded: object) -> object:
+    """What this config says where the data says `recorded`; of a section within, its recorded keys alone."""
+    asked = getattr(section, name, recorded)
+    return {key: getattr(asked, key, value) for key, value in recorded.items()} if isinstance(recorded, dict) else asked
 
 
 def _no_more_than_recorded(root: Path, config: Config, training: bool) -> None:

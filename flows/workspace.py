@@ -19,7 +19,7 @@ import psutil
 from prefect import get_run_logger, runtime
 from prefect.utilities.timeout import timeout
 
-from components.config import Config, dump_config
+from components.config import ENVIRONMENT_IDLE, Config, dump_config
 from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
 from components.language import parallel
@@ -205,7 +205,8 @@ class Workspace:
     def slice(self, *sections: str) -> dict[str, Any]:
         """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
-        values.get("environment", {}).pop("workers", None)
+        if "environment" in values:
+            values["environment"] = self.config.environment.model_dump(mode="json", exclude=ENVIRONMENT_IDLE)
         for place in ("encoder_path", "server"):
             values.get("retrieval", {}).pop(place, None)
         values.get("experience_model", {}).pop("path", None)

@@ -241,3 +241,14 @@ def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
 
 def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
     complete_data(tmp_path, pytest.fail)
+
+
+def test_where_a_world_is_reached_may_change_and_what_it_is_may_not(tmp_path):
+    """Data of an OpenEnv server: another address is the same world, another field is not."""
+    url, seeds = "environment.openenv.url=http://here:8000", "environment.openenv.tasks=seeds"
+    here = load_config(None, ["environment.name=openenv", url, seeds])
+    write_json(tmp_path / "data" / "settings.json", recorded_settings(here))
+    other = ["environment.name=openenv", "environment.openenv.url=http://there:9000", "environment.openenv.timeout_seconds=5", seeds]
+    check_settings(tmp_path, load_config(None, other), training=False)
+    with pytest.raises(ConfigError, match="recorded with environment.openenv=.*'state_field': 'state'.*asks for .*'state_field': 'text'"):
+        check_settings(tmp_path, load_config(None, [*other, "environment.openenv.state_field=text"]), training=False)
