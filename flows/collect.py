@@ -20,6 +20,7 @@ from prefect.cache_policies import NO_CACHE
 from components.atomic import cannot_write, write_json
 from components.config import ENVIRONMENT_IDLE, Config
 from components.environments import make_adapter
+from components.environments.protocol import Adapter
 from components.errors import DataError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.trajectories.collect import BEHAVIOURS, collect, plan
@@ -76,13 +77,26 @@ def choose_tasks(config: Config) -> dict[str, list[Task]]:
     """Tasks of `train`, `fidelity` and `test`."""
     adapter, data = make_adapter(config.environment), config.data
     train = adapter.tasks(TRAIN, data.train_tasks + data.fidelity_tasks, data.seed)
-    listed = max(TEST_TASKS, config.evaluation.tasks)
-    test = adapter.tasks(TEST, listed + SPARE_TEST * data.fidelity_worlds, data.seed)
+    listed, test = _held_out(config, adapter)
     strange = [task for task in test[listed:] if adapter.unseen(task)][: data.fidelity_worlds]
     if len(strange) < data.fidelity_worlds:
         found = f"The test split has {len(strange)} tasks in unseen worlds beside the {listed} that policies are evaluated on."
         raise EnvironmentFailure(found, f"data.fidelity_worlds={data.fidelity_worlds} are wanted.", "Lower data.fidelity_worlds.")
     return {"train": train[: data.train_tasks], "fidelity": [*train[data.train_tasks :], *strange], "test": test[:listed]}
+
+
+def _held_out(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
+    """How many test tasks are listed for evaluations, and these with the spare ones behind them.
+
+    A world with fewer than TEST_TASKS lists what an evaluation plays.
+    """
+    spare, wanted = SPARE_TEST * config.data.fidelity_worlds, config.evaluation.tasks
+    try:
+        return max(TEST_TASKS, wanted), adapter.tasks(TEST, max(TEST_TASKS, wanted) + spare, config.data.seed)
+    except EnvironmentFailure:
+        if wanted >= TEST_TASKS:
+            raise
+        return wanted, adapter.tasks(TEST, wanted + spare, config.data.seed)
 
 
 @task(cache_policy=NO_CACHE)
