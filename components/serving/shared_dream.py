@@ -134,6 +134,9 @@ class SharedDream:
     def _answer(self, batch: Sequence[_Request]) -> None:
         asked: list[_Request] = []
         for request in batch:
+            if any(other.row == request.row for other in asked):  # in their order: the row may be another session's by now
+                self._step(asked)
+                asked = []
             if request.action is not None:
                 asked.append(request)
             elif request.task is None:

@@ -19,6 +19,7 @@ from components.trajectories.store import DataLayout, read_tasks, read_transitio
 from components.trajectories.validation import validate
 from flows import cli
 from flows.collect import choose_tasks
+from flows.workspace import Workspace
 
 OWN = ["environment.name=own", "environment.own.adapter=components.environments.template:TemplateAdapter"]
 
@@ -49,6 +50,18 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     assert any("hat" in task.instruction for task in tasks["test"]), "the user's own module, not the shipped one"
     report = validate(layout.trajectories("train"), tasks, DataConfig(), tmp_path / "checked")
     assert report.rows == report.valid_rows > 60
+
+
+def test_a_stage_is_made_again_when_the_users_module_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "constraints.txt").touch()
+    keys = []
+    for text in ("class Mine: ...", "class Mine: size = 2", "class Mine: ..."):
+        (tmp_path / "a_world_of_mine.py").write_text(text)
+        run = Workspace(load_config(None, ["environment.name=own", "environment.own.adapter=a_world_of_mine:Mine"]), tmp_path)
+        keys.append([run.key("clone", {}, run.slice(section), ["flows.collect"]) for section in ("environment", "cloning")])
+    assert keys[0] == keys[2] and keys[0][0] != keys[1][0] and keys[0][1] == keys[1][1], "the world counts where it is read"
 
 
 def check(*arguments):

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from components.environments.alfworld.adapter import AlfworldAdapter
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows import cli
@@ -61,6 +62,18 @@ def test_a_signal_ends_the_sessions_and_frees_the_port(repository, number):
     finally:
         server.kill()
         server.wait()
+
+
+def test_what_is_served_is_the_dream_that_rl_trains_in(quiet_process, repository, monkeypatch):
+    """Above all, it knows by the adapter's `revealing` what the history leaves open, and imagines that."""
+    served = []
+    monkeypatch.setattr("components.serving.server.serve", lambda shared, *others: served.append(shared))
+    done = CliRunner().invoke(cli.app, ["serve", "--root", str(repository), "--port", "0", *SMALL])
+    assert done.exit_code == 0, done.output
+    (shared,) = served
+    shared.close()
+    parts = [getattr(shared._dream, name).__func__ for name in ("_contradiction", "_objection", "_revealing")]
+    assert parts == [AlfworldAdapter.contradiction, AlfworldAdapter.objection, AlfworldAdapter.revealing]
 
 
 @pytest.mark.parametrize(

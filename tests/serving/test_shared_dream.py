@@ -86,6 +86,21 @@ def test_rows_are_given_back_and_used_again(make, lessons):
     assert shared.step(row, lessons[1].steps[0].action).state == lessons[1].steps[0].next_state, "a new episode replaces the old one"
 
 
+def test_a_row_that_changes_hands_within_a_batch_takes_no_step_of_its_last_session(make, lessons):
+    """A session may end while its step waits, and the next one begin in its row before the batch is full."""
+    shared = make(2, gather_seconds=1.0)
+    row, _ = shared.take(), shared.take()
+    shared.begin(row, lessons[0].task, 1)
+    with ThreadPoolExecutor(1) as sessions:
+        late = sessions.submit(shared.step, row, lessons[0].steps[0].action)
+        time.sleep(0.1)
+        shared.give_back(row)
+        assert shared.take() == row
+        shared.begin(row, lessons[1].task, 1)
+        assert late.result().state == lessons[0].steps[0].next_state
+    assert [shared.step(row, step.action).state for step in lessons[1].steps] == lessons[1].states[1:]
+
+
 def test_an_episode_that_is_too_long_ends_alone(make, lessons):
     shared = make(2, gather_seconds=0.5)
     rows = [shared.take(), shared.take()]
@@ -140,6 +155,22 @@ def test_closing_answers_what_was_asked_and_refuses_what_comes_later(make, lesso
     assert left.is_set()
     with pytest.raises(ExperienceModelError, match="shutting down"):
         shared.step(row, "look")
+
+
+def test_it_is_asked_of_each_rows_own_episode_what_the_history_leaves_open(learnt, lessons):
+    asked = []
+    dream = Dream(
+        learnt,
+        ReplayBuffer(RetrievalConfig(k=0)),
+        revealing=lambda episode, action, state: asked.append((len(episode.steps), action, state)),
+    )
+    shared = SharedDream(dream, 2)
+    rows = [shared.take(), shared.take()]
+    for row, episode in zip(rows, lessons, strict=True):
+        shared.begin(row, episode.task, 1)
+        shared.step(row, episode.steps[0].action)
+    shared.close()
+    assert asked == [(0, episode.steps[0].action, episode.steps[0].next_state) for episode in lessons]
 
 
 def test_the_seed_decides_the_premise(learnt, lessons):
