@@ -23,7 +23,7 @@ SPLITS = ("train", "fidelity", "test")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Offer:
     """What the command line asked for."""
 
     host: str
@@ -35,7 +35,7 @@ class Wishes:
     model: Path | None = None
 
 
-def serve(config: Config, root: Path, wishes: Wishes, on_ready: Callable[[str, str], None]) -> None:
+def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str], None]) -> None:
     """Serve the dream until a signal ends it; `on_ready` is told the address and what is served there.
 
     Raises:
@@ -56,19 +56,19 @@ def serve(config: Config, root: Path, wishes: Wishes, on_ready: Callable[[str, s
     from flows.synthetic_rl import dream_of
     from flows.threads import decoding
 
-    token = check_token(os.environ.get(TOKEN_VARIABLE, ""), wishes.host)
-    listen(wishes.host, wishes.port).close()  # refused now, not after the model is loaded
-    directory, layout = find_model(root, wishes.model), DataLayout(root / "data")
-    tasks = read_tasks(layout.tasks(require_split(wishes.split)))
+    token = check_token(os.environ.get(TOKEN_VARIABLE, ""), offer.host)
+    listen(offer.host, offer.port).close()  # refused now, not after the model is loaded
+    directory, layout = find_model(root, offer.model), DataLayout(root / "data")
+    tasks = read_tasks(layout.tasks(require_split(offer.split)))
     adapter, known = make_adapter(config.environment), lessons(config, layout)
     dream = dream_of(directory, config, known, [], held_out(layout), root)
     shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
-    served = f"{len(tasks):,} tasks of {wishes.split}, {wishes.sessions} sessions, the dream of {shown}"
+    served = f"{len(tasks):,} tasks of {offer.split}, {offer.sessions} sessions, the dream of {shown}"
     run(
-        SharedDream(dream, wishes.sessions, around=decoding),
-        Catalogue(wishes.split, tasks, adapter.feasible),
-        Limits(config.environment.max_steps, wishes.max_chars),
-        Door(wishes.host, wishes.port, token, wishes.idle_seconds),
+        SharedDream(dream, offer.sessions, around=decoding),
+        Catalogue(offer.split, tasks, adapter.feasible),
+        Limits(config.environment.max_steps, offer.max_chars),
+        Door(offer.host, offer.port, token, offer.idle_seconds),
         lambda address: on_ready(address, served + (", with a token" if token else f", without a token ({TOKEN_VARIABLE} is not set)")),
     )
 

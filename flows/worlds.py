@@ -44,8 +44,8 @@ def serve(
         settings, place = begin(config, overrides, root)
         say("Falling asleep (the libraries take some seconds to load) ...")
         from flows.preflight import check_settings, ensure_data
-        from flows.serve import Wishes
-        from flows.serve import serve as offer
+        from flows.serve import Offer
+        from flows.serve import serve as run
 
         ensure_data(place, say, backbone=False, versioned=False)
         check_settings(place, settings, config, training=False)
@@ -53,7 +53,7 @@ def serve(
         def ready(address: str, served: str) -> None:
             out.print(f"{address}   ({served}; Ctrl-C ends it)", soft_wrap=True, highlight=False)
 
-        offer(settings, place, Wishes(host, port, split, sessions, idle_seconds, max_chars, model), ready)
+        run(settings, place, Offer(host, port, split, sessions, idle_seconds, max_chars, model), ready)
         say("Awake: the port is free, all sessions are closed.")
 
 

@@ -12,6 +12,7 @@ import pytest
 from components.config import RetrievalConfig
 from components.errors import DataError, ExperienceModelError
 from components.experience.dream import Dream
+from components.experience.experience_model import ExperienceModel
 from components.experience.replay_buffer import ReplayBuffer
 from components.serving.shared_dream import SharedDream
 
@@ -159,8 +160,9 @@ def test_closing_answers_what_was_asked_and_refuses_what_comes_later(make, lesso
 
 def test_it_is_asked_of_each_rows_own_episode_what_the_history_leaves_open(learnt, lessons):
     asked = []
+    imagining = ExperienceModel(learnt.model, learnt.vocabulary, learnt.config.model_copy(update={"temperature": 1.0}))
     dream = Dream(
-        learnt,
+        imagining,
         ReplayBuffer(RetrievalConfig(k=0)),
         revealing=lambda episode, action, state: asked.append((len(episode.steps), action, state)),
     )
