@@ -47,6 +47,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(TORCH) -c constraints.txt
 	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,webshop,dev]'
+	$(BIN)/python -m pip install --no-deps -c constraints.txt openenv
 	@touch $(STAMP)
 
 clean:  ## Remove .venv and the tools' caches; data, runs, stages and the MLflow store stay

@@ -12,55 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, field_validator, model_serializer, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
+from components.environment_config import EnvironmentConfig
 from components.section import Section
 from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, RealRLConfig, SimToRealConfig, SyntheticRLConfig
-from components.webshop_config import WebshopConfig
 
 ChatTemplate = Literal["auto", "off"]
 Precision = Literal["fp32", "bf16"]
-ADAPTERS_OWN = {
-    "games": ("alfworld",),
-    "receptacles": ("alfworld",),
-    "objects": ("alfworld",),
-    "workers": ("alfworld",),
-    "webshop": ("webshop",),
-}
-"""Fields of `environment` that only some adapters read; with another one they are refused, and left out of what is recorded."""
-
-
-class EnvironmentConfig(Section):
-    """Which real environment, and how large its worlds are."""
-
-    name: Literal["alfworld", "webshop"] = Field("alfworld", description="The adapter under components/environments.")
-    games: Literal["generated", "official"] = Field(
-        "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
-    )
-    receptacles: int = Field(8, ge=3, le=60, description="Most receptacles of a generated game; ignored parts of the plan are left out.")
-    objects: int = Field(8, ge=1, le=60, description="Objects of a generated game beside its targets.")
-    max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
-    workers: int = Field(2, ge=1, description="Processes that run the engine, which is slow and not thread-safe.")
-    seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
-    webshop: WebshopConfig = Field(default_factory=WebshopConfig)
-
-    @model_validator(mode="after")
-    def _no_dead_options(self) -> EnvironmentConfig:
-        for field, adapters in ADAPTERS_OWN.items():
-            if self.name not in adapters:
-                self._refuse_dead([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
-        if self.games == "official":
-            self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
-        if self.webshop.catalogue == "official":
-            self._refuse_dead(["seed"], "webshop.catalogue: official", "webshop.catalogue: generated")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What another adapter alone would read is part of no record, so that a new adapter changes no old one's."""
-        return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
 
 
 class DataConfig(Section):

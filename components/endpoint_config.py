@@ -43,12 +43,12 @@ class EndpointConfig(Section):
     @model_validator(mode="after")
     def _no_secrets(self) -> EndpointConfig:
         """The messages do not repeat what they refuse: it may be a key or a password."""
-        if self.key_variable and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", self.key_variable):
+        if self.key_variable and not variable_name(self.key_variable):
             raise ValueError(
                 "key_variable is not the name of an environment variable (capitals, digits, '_'); "
                 "put the key into one, such as OPENAI_API_KEY, and give that name"
             )
-        if self.url and not _plain_address(self.url):
+        if self.url and not plain_address(self.url):
             raise ValueError(
                 "url is not a plain http(s) address such as http://localhost:8000/v1, without user, password, '?' or '#'; "
                 "a key goes into the variable that key_variable names"
@@ -56,7 +56,13 @@ class EndpointConfig(Section):
         return self
 
 
-def _plain_address(url: str) -> bool:
+def variable_name(text: str) -> bool:
+    """True for what can be the name of an environment variable."""
+    return re.fullmatch(r"[A-Z_][A-Z0-9_]*", text) is not None
+
+
+def plain_address(url: str) -> bool:
+    """True for an http(s) address that holds no user, password, query or fragment."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises where it is no number

@@ -1,7 +1,7 @@
 """The `dreamgym` command: one verb for one job.
 
 Libraries are imported inside the verbs, after `flows.settings.prepare`, so that `--help` is quick and the settings count.
-The verbs that measure are in `measuring.py`, what all share in `command.py`.
+The verbs that measure are in `measuring.py`, those that open worlds in `worlds.py`, what all share in `command.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from flows import measuring, operating
+from flows import measuring, operating, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
@@ -249,6 +249,7 @@ def show_config(
 
 app.add_typer(measuring.verbs)
 app.add_typer(operating.verbs)
+app.add_typer(worlds.verbs)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ from prefect.cache_policies import NO_CACHE
 
 from components.atomic import cannot_write, write_json
 from components.config import Config
+from components.environment_config import ENVIRONMENT_IDLE
 from components.environments import make_adapter
+from components.environments.protocol import Adapter
 from components.errors import DataError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.trajectories.collect import BEHAVIOURS, collect, plan
@@ -76,13 +78,26 @@ def choose_tasks(config: Config) -> dict[str, list[Task]]:
     """Tasks of `train`, `fidelity` and `test`."""
     adapter, data = make_adapter(config.environment), config.data
     train = adapter.tasks(TRAIN, data.train_tasks + data.fidelity_tasks, data.seed)
-    listed = max(TEST_TASKS, config.evaluation.tasks)
-    test = adapter.tasks(TEST, listed + SPARE_TEST * data.fidelity_worlds, data.seed)
+    listed, test = _held_out(config, adapter)
     strange = [task for task in test[listed:] if adapter.unseen(task)][: data.fidelity_worlds]
     if len(strange) < data.fidelity_worlds:
         found = f"The test split has {len(strange)} tasks in unseen worlds beside the {listed} that policies are evaluated on."
         raise EnvironmentFailure(found, f"data.fidelity_worlds={data.fidelity_worlds} are wanted.", "Lower data.fidelity_worlds.")
     return {"train": train[: data.train_tasks], "fidelity": [*train[data.train_tasks :], *strange], "test": test[:listed]}
+
+
+def _held_out(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
+    """How many test tasks are listed for evaluations, and these with the spare ones behind them.
+
+    A world with fewer than TEST_TASKS lists what an evaluation plays.
+    """
+    spare, wanted = SPARE_TEST * config.data.fidelity_worlds, config.evaluation.tasks
+    try:
+        return max(TEST_TASKS, wanted), adapter.tasks(TEST, max(TEST_TASKS, wanted) + spare, config.data.seed)
+    except EnvironmentFailure:
+        if wanted >= TEST_TASKS:
+            raise
+        return wanted, adapter.tasks(TEST, wanted + spare, config.data.seed)
 
 
 @task(cache_policy=NO_CACHE)
@@ -151,6 +166,6 @@ def _place(staged: Path, target: Path) -> None:
 def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     """The part of the config that the recorded games and episodes depend on."""
     return {
-        "environment": config.environment.model_dump(exclude={"workers"}),
+        "environment": config.environment.model_dump(exclude=ENVIRONMENT_IDLE),
         "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),
     }

@@ -54,20 +54,25 @@ def wrong(found: str, next_step: str) -> Rung:
 
 def climb(config: Config, root: Path, console: Console) -> bool:
     """Print all rungs, or those up to git if there is no repository for the others to look into; True if a run can start."""
-    words = {"ok": "[green]ok   [/green]", "doubt": "[yellow]doubt[/yellow]", "wrong": "[red]wrong[/red]"}
     broken = 0
     for name, check in LADDER.items():
         with console.status(name):
             rung = _checked(check, config, root)
         broken += rung.state == "wrong"
-        console.print(f"{words[rung.state]} {name}: {escape(rung.found)}", soft_wrap=True, highlight=False)
-        if rung.next_step:
-            console.print(f"      next: {escape(rung.next_step)}", soft_wrap=True, highlight=False)
+        print_rung(console, name, rung.state, rung.found, rung.next_step)
         if name == "git" and rung.state == "wrong":
             break  # the next ones would make directories, and wait minutes for Prefect
     verdict = f"Mend what is wrong ({broken}) from the top down, then ask again." if broken else "A run can start: dreamgym retrain"
     console.print(verdict)
     return not broken
+
+
+def print_rung(console: Console, name: str, state: str, found: str, next_step: str = "") -> None:
+    """A line for what was checked, and one for what to do next."""
+    words = {"ok": "[green]ok   [/green]", "doubt": "[yellow]doubt[/yellow]", "wrong": "[red]wrong[/red]"}
+    console.print(f"{words[state]} {escape(name)}: {escape(found)}", soft_wrap=True, highlight=False)
+    if next_step:
+        console.print(f"      next: {escape(next_step)}", soft_wrap=True, highlight=False)
 
 
 def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) -> Rung:

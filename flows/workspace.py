@@ -20,6 +20,8 @@ from prefect import get_run_logger, runtime
 from prefect.utilities.timeout import timeout
 
 from components.config import Config, dump_config
+from components.environment_config import ENVIRONMENT_IDLE
+from components.environments.named import look_here
 from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
 from components.language import parallel
@@ -120,7 +122,10 @@ class Workspace:
         return result
 
     def key(self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]) -> str:
-        """The stage's key: what it is made of, the packages' versions and the seed included."""
+        """The stage's key: what it is made of, the packages' versions and the seed included, and the user's module that makes the world."""
+        if "environment" in config and (own := self.config.environment.own_module):
+            look_here()
+            code = [*code, own]
         full = {**inputs, "constraints": file_hash(self.root / "constraints.txt")}
         return self.store.key(name, full, {**config, "seed": self.config.seed}, with_imports(code, BOOKKEEPING))
 
@@ -206,7 +211,8 @@ class Workspace:
     def slice(self, *sections: str) -> dict[str, Any]:
         """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
-        values.get("environment", {}).pop("workers", None)
+        if "environment" in values:
+            values["environment"] = self.config.environment.model_dump(mode="json", exclude=ENVIRONMENT_IDLE)
         for place in ("encoder_path", "server"):
             values.get("retrieval", {}).pop(place, None)
         values.get("experience_model", {}).pop("path", None)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config import EnvironmentConfig, ExperienceModelConfig
+from components.config import ExperienceModelConfig
+from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.experience.experience_model import ExperienceModel
 from components.experience.prompts import render_premise, render_trajectory, render_variation

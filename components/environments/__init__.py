@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments.protocol import Adapter
 from components.errors import EnvironmentFailure
 
@@ -12,9 +12,25 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
 
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
+        ConfigError: code that the config names is not there.
     """
-    if config.name == "webshop":
-        return _webshop(config)
+    if config.name == "gymnasium":
+        from components.environments.gymnasium.adapter import GymnasiumAdapter
+
+        return GymnasiumAdapter(config)
+    if config.name == "openenv":
+        from components.environments.openenv.adapter import OpenEnvAdapter
+
+        return OpenEnvAdapter(config)
+    if config.name == "own":
+        from components.environments.named import load_named
+
+        adapter: Adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
+        return adapter
+    return _webshop(config) if config.name == "webshop" else _alfworld(config)
+
+
+def _alfworld(config: EnvironmentConfig) -> Adapter:
     try:
         from components.environments.alfworld.adapter import AlfworldAdapter
     except ImportError as error:

@@ -38,19 +38,48 @@ class Dream:
         self._model, self._buffer = model, buffer
         self._contradiction, self._objection, self._revealing = contradiction, objection, revealing
         self._foresight: Foresight | None = None
-        self._episodes: list[Trajectory] = []
+        self._episodes: dict[int, Trajectory] = {}
         self.seed = 0
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
         """Begin to dream one episode a task."""
         self.seed += 1
-        premises = self._model.presume(tasks, self._objection, seed=self.seed) if self._objection else [""] * len(tasks)
-        self._episodes = [Trajectory(task, premise=premise) for task, premise in zip(tasks, premises, strict=True)]
+        premises = self._presume(tasks, self.seed)
+        self._episodes = {row: Trajectory(task, premise=premise) for row, (task, premise) in enumerate(zip(tasks, premises, strict=True))}
         self._foresight = self._model.begin(tasks, premises, seed=self.seed)
         return [task.initial_state for task in tasks]
 
+    def vacate(self, rows: int) -> None:
+        """Forget all episodes and have `rows` empty rows, in which `enter` begins one at a time: for episodes that begin when they like."""
+        self.seed += 1
+        self._episodes, self._foresight = {}, self._model.vacant(rows, seed=self.seed)
+
+    def enter(self, row: int, task: Task, seed: int) -> str:
+        """Begin an episode in `row`, in place of what stood there, while the others are under way; its initial state.
+
+        `seed` decides its premise. What is sampled later (another try, an imagined state) comes from the batch's one random stream.
+        """
+        assert self._foresight is not None, "vacate or reset comes first"
+        (premise,) = self._presume([task], seed)
+        self._episodes[row] = Trajectory(task, premise=premise)
+        self._foresight.enter(row, task, premise)
+        return task.initial_state
+
+    def leave(self, row: int) -> None:
+        """Forget the episode of `row`; it costs nothing any more."""
+        assert self._foresight is not None, "vacate or reset comes first"
+        self._episodes.pop(row, None)
+        self._foresight.finish([row])
+
+    def _presume(self, tasks: Sequence[Task], seed: int) -> list[str]:
+        return self._model.presume(tasks, self._objection, seed=seed) if self._objection else [""] * len(tasks)
+
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
-        """Dream one step of each row with an action."""
+        """Dream one step of each row with an action.
+
+        Raises:
+            DataError: an episode has become longer than the model can read. No row has moved; the others can be stepped without it.
+        """
         assert self._foresight is not None, "reset comes first"
         asked = {row: action for row, action in enumerate(actions) if action is not None}
         rows = list(asked)

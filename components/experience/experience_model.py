@@ -93,8 +93,15 @@ class ExperienceModel:
 
     def begin(self, tasks: Sequence[Task], premises: Sequence[str] = (), *, seed: int = 0) -> Foresight:
         """Start one episode a task, each with its premise, if it has one; `seed` numbers the random stream."""
-        spare = max(self.config.resamples, len(tasks) // 2) if self.config.resamples else 0
-        return Foresight(self, tasks, premises or [""] * len(tasks), self._engine(seed).open(len(tasks) + spare))
+        foresight = self.vacant(len(tasks), seed=seed)
+        for row, (task, premise) in enumerate(zip(tasks, premises or [""] * len(tasks), strict=True)):
+            foresight.enter(row, task, premise)
+        return foresight
+
+    def vacant(self, rows: int, *, seed: int = 0) -> Foresight:
+        """A batch of `rows` rows without an episode yet: `Foresight.enter` begins one in a row, at any time, while others are under way."""
+        spare = max(self.config.resamples, rows // 2) if self.config.resamples else 0
+        return Foresight(self, rows, self._engine(seed).open(rows + spare))
 
     def presume(self, tasks: Sequence[Task], objection: Callable[[Task, str], str], *, seed: int) -> list[str]:
         """For each task, where the things lie that decide it: sampled until there is no `objection`; "" where every try met one."""
@@ -133,13 +140,20 @@ class Foresight:
     sample. The session's rows behind those of the episodes are spare: further tries of an answer are written there.
     """
 
-    def __init__(self, model: ExperienceModel, tasks: Sequence[Task], premises: Sequence[str], session: Session) -> None:
-        self._model, self._tasks, self._premises, self._session = model, list(tasks), list(premises), session
-        vocabulary = model.vocabulary
-        self._pending = {row: vocabulary.encode(opening(task, premises[row])) for row, task in enumerate(tasks)}
-        self._states = [[task.initial_state] for task in tasks]
-        self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
+    def __init__(self, model: ExperienceModel, rows: int, session: Session) -> None:
+        self._model, self._rows, self._session = model, rows, session
+        self._tasks: dict[int, Task] = {}
+        self._premises: dict[int, str] = {}
+        self._pending: dict[int, list[int]] = {}
+        self._states: dict[int, list[str]] = {}
+        self._stop = {model.vocabulary.marker_id(outcome) for outcome in OUTCOMES}
         self.written: dict[int, Generation] = {}
+
+    def enter(self, row: int, task: Task, premise: str = "") -> None:
+        """Begin an episode of `task` in `row`, in place of whatever stood there; the other rows stay where they are."""
+        self._session.clear(row)
+        self._tasks[row], self._premises[row], self._states[row] = task, premise, [task.initial_state]
+        self._pending[row] = self._model.vocabulary.encode(opening(task, premise))
 
     def predict(
         self, queries: Mapping[int, Query], accept: Check | None = None, leaves_open: Check | None = None
@@ -150,11 +164,14 @@ class Foresight:
             accept: an answer that it refuses is sampled again like one that cannot be parsed.
             leaves_open: true of a greedy answer that the history does not determine; behind its reasoning it is sampled at the config's
                 temperature instead. None: everything is greedy.
+
+        Raises:
+            DataError: a prompt does not fit behind its row; nothing was written then, and the other rows can still be asked.
         """
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
         ends = {row: trunks[row] + len(prompt) for row, prompt in prompts.items()}
-        self.written = self._write({row: self._pending.pop(row) + prompt for row, prompt in prompts.items()}, 0.0)
+        self.written = self._write({row: self._pending[row] + prompt for row, prompt in prompts.items()}, 0.0)
         likeliest = self._read(self.written)
         imagined: dict[int, Answer | None] = {}
         if leaves_open is not None and self._model.config.temperature > 0:
@@ -210,7 +227,7 @@ class Foresight:
         found: dict[int, Answer | None] = dict.fromkeys(last)
         tries = [row for _ in range(self._model.config.resamples) for row in last]
         while tries:
-            spare = dict(zip(range(len(self._tasks), self._session.rows), tries, strict=False))
+            spare = dict(zip(range(self._rows, self._session.rows), tries, strict=False))
             self._session.copy(spare)
             heads = {place: begun[row] for place, row in spare.items()} if begun else None
             written = self._write({place: last[row] for place, row in spare.items()}, temperature, heads)

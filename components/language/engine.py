@@ -171,6 +171,11 @@ class Session:
             self._active.discard(row)
             self._cached[row], self._pending[row] = 0, []
 
+    def clear(self, row: int) -> None:
+        """Make `row` empty and usable again, whether it was dropped or holds something."""
+        self._active.add(row)
+        self._cached[row], self._pending[row] = 0, []
+
     def _check(self, tokens: Mapping[int, list[int]], beyond: int = 0) -> None:
         gone = [row for row in tokens if row not in self._active]
         if gone:

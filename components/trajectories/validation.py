@@ -18,7 +18,8 @@ from typing import Any, get_args
 import pandas as pd
 import pyarrow as pa
 
-from components.config import DataConfig, EnvironmentConfig
+from components.config import DataConfig
+from components.environment_config import EnvironmentConfig
 from components.errors import DataError
 from components.language.markers import MARKERS
 from components.records import REAL, SYNTHETIC, TRAIN, Task, Transition

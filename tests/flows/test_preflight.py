@@ -15,6 +15,7 @@ from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.trajectories import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from flows.cell_origin import origin_of, require_origin
 from flows.collect import recorded_settings
 from flows.doctor import check_data
 from flows.experience_model import backbone_of, start_of
@@ -265,3 +266,26 @@ def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
 
 def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
     complete_data(tmp_path, pytest.fail)
+
+
+def test_a_cell_of_a_world_behind_a_server_is_read_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("flows.cell_origin.data_hash", lambda root: "data")
+    world = ["environment.name=openenv", "environment.openenv.url=http://here:8000"]
+    first, other, wrong = (
+        origin_of(load_config(None, [*world, *more]), tmp_path)
+        for more in ([], ["environment.workers=7"], ["environment.openenv.state_field=text"])
+    )
+    require_origin(tmp_path / "cell", first, other, "")
+    with pytest.raises(DataError, match="environment.openenv.state_field .state, not text"):
+        require_origin(tmp_path / "cell", first, wrong, "")
+
+
+def test_where_a_world_is_reached_may_change_and_what_it_is_may_not(tmp_path):
+    """Data of an OpenEnv server: another address is the same world, another field is not."""
+    url, seeds = "environment.openenv.url=http://here:8000", "environment.openenv.tasks=seeds"
+    here = load_config(None, ["environment.name=openenv", url, seeds])
+    write_json(tmp_path / "data" / "settings.json", recorded_settings(here))
+    other = ["environment.name=openenv", "environment.openenv.url=http://there:9000", "environment.openenv.timeout_seconds=5", seeds]
+    check_settings(tmp_path, load_config(None, other), training=False)
+    with pytest.raises(ConfigError, match="recorded with environment.openenv=.*'state_field': 'state'.*asks for .*'state_field': 'text'"):
+        check_settings(tmp_path, load_config(None, [*other, "environment.openenv.state_field=text"]), training=False)

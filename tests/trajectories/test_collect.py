@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments.alfworld.adapter import AlfworldAdapter
 from components.environments.alfworld.states import read_state
 from components.trajectories.collect import BEHAVIOURS, Episode, collect, plan

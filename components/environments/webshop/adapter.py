@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Fact
 from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, reasoning, thoughts
 from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of, source_of

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments.webshop import generated, official
 from components.environments.webshop.products import Goal, Product, human_goals, read_product
 from components.environments.webshop.search import SearchEngine

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.alfworld.engine import Game
 from components.environments.alfworld.games import FAMILIES, floors, game_data, make_world

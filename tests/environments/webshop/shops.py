@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments.webshop.products import Goal, Product
 from components.environments.webshop.session import Session
 from components.environments.webshop.states import FIRST

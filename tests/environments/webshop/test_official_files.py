@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.config import EnvironmentConfig
+from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.webshop import catalogue, generated, official
 from components.environments.webshop.products import NO_LIMIT, human_goals, read_product, synthetic_goals

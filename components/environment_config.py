@@ -1,0 +1,76 @@
+"""The section `environment` of the configuration: which world is played in, and what it is like."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from components.section import Section
+from components.webshop_config import WebshopConfig
+from components.world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
+
+ADAPTERS_OWN = {
+    "games": ("alfworld",),
+    "receptacles": ("alfworld",),
+    "objects": ("alfworld",),
+    "workers": ("alfworld", "openenv", "own"),
+    "webshop": ("webshop",),
+    "gymnasium": ("gymnasium",),
+    "openenv": ("openenv",),
+    "own": ("own",),
+}
+"""Fields of `environment` that only some adapters read; with another one they are refused, and left out of what is recorded."""
+ENVIRONMENT_IDLE: dict[str, Any] = {"workers": True, "openenv": {"url", "token_variable", "timeout_seconds"}}
+"""What of the section `environment` changes no result, as pydantic's `exclude` takes it."""
+NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
+"""Worlds that the user brings: the option of each that says where it is."""
+
+
+class EnvironmentConfig(Section):
+    """Which real environment, and how large its worlds are."""
+
+    name: Literal["alfworld", "webshop", "gymnasium", "openenv", "own"] = Field(
+        "alfworld", description="The adapter under components/environments; own: the one that environment.own.adapter names."
+    )
+    games: Literal["generated", "official"] = Field(
+        "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
+    )
+    receptacles: int = Field(8, ge=3, le=60, description="Most receptacles of a generated game; ignored parts of the plan are left out.")
+    objects: int = Field(8, ge=1, le=60, description="Objects of a generated game beside its targets.")
+    max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
+    workers: int = Field(
+        2,
+        ge=1,
+        description="Processes that run ALFWorld's engine, which is slow and not thread-safe; of OpenEnv, sessions asked at once.",
+    )
+    seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+    webshop: WebshopConfig = Field(default_factory=WebshopConfig)
+    gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
+    openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
+    own: OwnConfig = Field(default_factory=OwnConfig)
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> EnvironmentConfig:
+        for field, adapters in ADAPTERS_OWN.items():
+            if self.name not in adapters:
+                self._refuse_dead([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
+        option = NEEDED.get(self.name)
+        if option and not getattr(getattr(self, self.name), option):
+            raise ValueError(f"name: {self.name} needs environment.{self.name}.{option}; see docs/add-an-environment.md")
+        if self.games == "official":
+            self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
+        if self.webshop.catalogue == "official":
+            self._refuse_dead(["seed"], "webshop.catalogue: official", "webshop.catalogue: generated")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What another adapter alone would read is part of no record, so that a new adapter changes no old one's."""
+        return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
+
+    @property
+    def own_module(self) -> str:
+        """The module of the user's own code that makes the world; "" for none."""
+        named = {"gymnasium": self.gymnasium.factory, "own": self.own.adapter}.get(self.name, "")
+        return named.partition(":")[0]

@@ -1,0 +1,309 @@
+"""What every adapter promises, put to the test on a few tasks of its own world.
+
+    dreamgym check-environment environment.name=own environment.own.adapter=my_world:MyAdapter
+
+A promise that is not kept is `wrong`: a stage would fail on it, or learn nonsense. `doubt` is a part that the world does without, with what
+that costs and what to set. The tests of the shipped adapters hold them to the same promises, and to more.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from components.config import Config
+from components.environments.protocol import Adapter, Environment
+from components.environments.replayed import BEHAVIOURS
+from components.errors import DreamGymError, EnvironmentFailure
+from components.records import TEST, TRAIN, Task, Trajectory, Transition
+
+NONSENSE = ("?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé")
+TASKS, LISTED = 4, 12
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One promise: whether it is kept (`ok`, `doubt`, `wrong`), what was found, and what to do."""
+
+    promise: str
+    state: str
+    found: str
+    next_step: str = ""
+
+
+class Broken(Exception):
+    """A promise that is not kept: what was found, and what to do."""
+
+
+class Doubtful(Broken):
+    """A part that the world does without."""
+
+
+@dataclass
+class Subject:
+    """The adapter, its environment, some training tasks, and what was played in them so far."""
+
+    adapter: Adapter
+    world: Environment
+    tasks: list[Task]
+    config: Config
+    played: dict[str, list[Trajectory]] = field(default_factory=dict)
+
+    def play(self, name: str, seed: int = 0) -> list[Trajectory]:
+        """The tasks played by the behaviour `name` up to the step limit. Raises Broken if a step failed."""
+        self.world.reset(self.tasks)
+        actors = [self.adapter.behaviour(name, task, seed) for task in self.tasks]
+        played, admissible = [Trajectory(task) for task in self.tasks], list(_attribute(self.world, "admissible"))
+        for number in range(self.config.environment.max_steps):
+            rows = zip(actors, played, admissible, strict=True)
+            actions = [None if _over(episode) else act(episode, can)[1] for act, episode, can in rows]
+            if all(action is None for action in actions):
+                break
+            for row, (action, answer) in enumerate(zip(actions, self.world.step(actions), strict=True)):
+                if action is None or answer is None:
+                    continue
+                if "failed" in answer.info:
+                    raise Broken(f"{name} did {action!r} in {self.tasks[row].id}, and the world failed: {answer.info['failed']}")
+                before = played[row].states[-1]
+                made = Transition(self.tasks[row].id, f"e{row}", number, before, action, answer.state, answer.reward, answer.done)
+                played[row], admissible[row] = Trajectory(self.tasks[row], (*played[row].steps, made)), answer.info.get("admissible", ())
+        return played
+
+    def episodes(self) -> list[Trajectory]:
+        """All that was played so far."""
+        return [episode for played in self.played.values() for episode in played]
+
+
+def check(config: Config, adapter: Adapter, told: Callable[[Finding], None]) -> bool:
+    """Put every promise to the test and tell each finding; True if none is wrong.
+
+    Raises:
+        DreamGymError: there are no tasks, or no environment: nothing could be tested.
+    """
+    tasks = adapter.tasks(TRAIN, TASKS, 5)
+    subject = Subject(adapter, adapter.open(), tasks, config)
+    kept = True
+    try:
+        for promise in PROMISES:
+            finding = _tested(promise, subject)
+            kept &= finding.state != "wrong"
+            told(finding)
+    finally:
+        subject.world.close()
+    return kept
+
+
+def _tested(promise: Callable[[Subject], str], subject: Subject) -> Finding:
+    name = (promise.__doc__ or "").strip().rstrip(".")
+    try:
+        return Finding(name, "ok", promise(subject))
+    except Broken as broken:
+        return Finding(name, "doubt" if isinstance(broken, Doubtful) else "wrong", *map(str, broken.args))
+    except DreamGymError as error:
+        return Finding(name, "wrong", str(error))
+    except Exception as error:  # a bug in the adapter is what this is there to show
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return Finding(name, "wrong", f"{type(error).__name__}: {error} (line {where.lineno} of {where.filename})")
+
+
+def _require(kept: object, found: str, *next_step: str) -> None:
+    if not kept:
+        raise Broken(found, *next_step)
+
+
+def _attribute(world: Environment, name: str) -> Any:
+    _require(hasattr(world, name), f"The environment has no attribute {name}.", "It lists for each row what can be done; () will do.")
+    return getattr(world, name)
+
+
+def _over(episode: Trajectory) -> bool:
+    return bool(episode.steps) and episode.steps[-1].done
+
+
+def _protocol(it: Subject) -> str:
+    """Adapter and environment have every method of the protocol."""
+    for subject, kind in ((it.adapter, Adapter), (it.world, Environment)):
+        lacking = [name for name in dir(kind) if not name.startswith("_") and not hasattr(subject, name)]
+        _require(
+            not lacking, f"{type(subject).__name__} has no {', '.join(lacking)}.", "Inherit PlainAdapter, RowsEnvironment, or write them."
+        )
+    return f"{type(it.adapter).__name__}, {type(it.world).__name__}"
+
+
+def _tasks(it: Subject) -> str:
+    """Tasks are different ones, named by their split, and the same for the same arguments."""
+    listed = {split: it.adapter.tasks(split, LISTED, 1) for split in (TRAIN, TEST)}
+    for split, tasks in listed.items():
+        _require(tasks == it.adapter.tasks(split, LISTED, 1), f"tasks({split!r}, {LISTED}, 1) gives others when asked again.")
+        _require(len({task.id for task in tasks}) == LISTED, f"{LISTED} tasks of {split} were asked for; some are the same, or missing.")
+        for task in tasks:
+            named = (task.environment, task.split) == (it.config.environment.name, split)
+            _require(named, f"{task.id} has environment {task.environment!r} and split {task.split!r}.", "Expected those asked for.")
+            _require(task.instruction and task.initial_state, f"{task.id} has no instruction or no initial state.")
+    shared = {task.id for task in listed[TRAIN]} & {task.id for task in listed[TEST]}
+    _require(not shared, f"Tasks are both in train and in test: {', '.join(sorted(shared)[:3])}.")
+    return f"{LISTED} of each split"
+
+
+def _reset(it: Subject) -> str:
+    """A task begins in its own initial state, every time."""
+    for _ in range(2):
+        for task, state in zip(it.tasks, it.world.reset(it.tasks), strict=True):
+            _require(state == task.initial_state, f"{task.id} began with {state!r:.200}, its initial_state is {task.initial_state!r:.200}.")
+    return f"{len(it.tasks)} tasks, twice"
+
+
+def _behaviours(it: Subject) -> str:
+    """Behaviours play to the end or the step limit, and only the last step of a success is rewarded."""
+    lacking = []
+    for name in BEHAVIOURS:
+        try:
+            it.played[name] = it.play(name)
+        except EnvironmentFailure as failure:
+            lacking.append((name, failure))
+            continue
+        for step in (step for episode in it.played[name] for step in episode.steps):
+            _require(
+                step.reward in (0.0, 1.0) and step.reward <= step.done, f"{name}: reward {step.reward}, done {step.done}, {step.action!r}."
+            )
+    _require(it.played, f"No behaviour can be played: {lacking[-1][1] if lacking else ''}")
+    if lacking:
+        off = " ".join(f"data.{name}=0" for name, _ in lacking)
+        raise Doubtful(f"{', '.join(name for name, _ in lacking)} cannot be played: {lacking[0][1]}", f"Set {off}, or record solutions.")
+    return ", ".join(f"{name} won {sum(e.success for e in played)} of {len(played)}" for name, played in it.played.items())
+
+
+def _expert(it: Subject) -> str:
+    """The expert wins."""
+    won = [episode for episode in it.played.get("expert", []) if episode.success]
+    if not won:
+        found = f"It won none of {len(it.played.get('expert', []))}."
+        raise Doubtful(found, "A policy is cloned from won expert episodes: without any, no stage after the experience model can run.")
+    return f"{len(won)} of {len(it.tasks)}"
+
+
+def _repeatable(it: Subject) -> str:
+    """The same behaviour with the same seed gives the same episode."""
+    for name, played in it.played.items():
+        for first, again in zip(played, it.play(name), strict=True):
+            _require(
+                first == again, f"{name} in {first.task.id} went another way the second time.", "Recorded data could not be made again."
+            )
+    return ", ".join(it.played)
+
+
+def _nonsense(it: Subject) -> str:
+    """What is no action is answered with a state, and is not the world's failure."""
+    for action in NONSENSE:
+        it.world.reset(it.tasks[:1])
+        (answer,) = it.world.step([action])
+        right = answer is not None and answer.state.strip() and not answer.done and not answer.reward and "failed" not in answer.info
+        _require(right, f"{action!r:.40} was answered with {answer!r:.300}.", "Answer with a state that says that nothing happened.")
+    return f"{len(NONSENSE)} kinds"
+
+
+def _budget(it: Subject) -> str:
+    """Steps are counted, and the budget is not exceeded."""
+    world = it.adapter.open(budget=3)
+    try:
+        world.reset(it.tasks[:2])
+        answers = world.step(["?", None])
+        _require(answers[1] is None and world.interactions == 1, f"One step was taken; interactions is {world.interactions}.")
+        world.step(["?", "?"])
+        try:
+            world.step(["?", None])
+        except EnvironmentFailure:
+            return "3 of 3"
+        raise Broken("A fourth step was taken with a budget of 3.", "Raise EnvironmentFailure before it.")
+    finally:
+        world.close()
+
+
+def _words(it: Subject) -> str:
+    """Every step has a thought, a reason, and facts that do not contradict themselves."""
+    for episode in it.episodes():
+        for step in episode.steps:
+            before, facts = episode.up_to(step.step), it.adapter.facts(episode.up_to(step.step + 1))
+            _require(it.adapter.think(before, step.action), f"think gives no words for {step.action!r} in {episode.task.id}.")
+            _require(it.adapter.reason(before, step.action, step.next_state, step.reward), f"reason gives no words for {step.action!r}.")
+            _require(facts, f"facts finds nothing in {step.next_state!r:.200}.")
+            denied = [fact for fact in facts if it.adapter.contradicts(fact, facts)]
+            _require(not denied, f"{step.next_state!r:.200} contradicts itself: {denied[:1]}.")
+    return f"{sum(len(episode.steps) for episode in it.episodes())} steps"
+
+
+def _believed(it: Subject) -> str:
+    """No real step is called a contradiction, and what was seen is no revelation."""
+    for episode in it.episodes():
+        for step in episode.steps:
+            objection = it.adapter.contradiction(episode.up_to(step.step), step.next_state)
+            _require(not objection, f"A real state is objected to: {objection} ({step.action!r} in {episode.task.id}).")
+            again = it.adapter.revealing(episode.up_to(step.step + 1), step.action, step.next_state)
+            _require(not again, f"{step.next_state!r:.200} is called revealing right after it was seen.")
+    return f"{len(it.episodes())} episodes"
+
+
+def _embodied(it: Subject) -> str:
+    """An episode replays in the world that `embody` gives."""
+    for episode in it.played.get("expert") or it.episodes()[:1]:
+        world = it.adapter.embody(episode)
+        found = it.world.reset([world])
+        for step in episode.steps:
+            (answer,) = it.world.step([step.action])
+            found.append(answer.state if answer else "")
+        _require(found == episode.states, f"{episode.task.id} replayed went another way.")
+    return "the same states"
+
+
+def _feasible(it: Subject) -> str:
+    """The world's own tasks are feasible, and nonsense is not."""
+    for task in it.tasks:
+        _require(not it.adapter.feasible(task), f"{task.id} is called infeasible: {it.adapter.feasible(task)}.")
+    _require(it.adapter.feasible(replace(it.tasks[0], instruction="be happy")), "The instruction 'be happy' is called feasible.")
+    return f"{len(it.tasks)} tasks"
+
+
+def _premises(it: Subject) -> str:
+    """Premises that real episodes have shown are not objected to."""
+    shown = [(episode.task, premise) for episode in it.episodes() if (premise := it.adapter.premise(episode))]
+    if not shown:
+        raise Doubtful("No episode has shown one.", "Set experience_model.premise=false: dreams begin without a premise.")
+    for task, premise in shown:
+        _require(not it.adapter.objection(task, premise), f"{premise!r} is objected to: {it.adapter.objection(task, premise)}.")
+    return f"{len(shown)} premises"
+
+
+def _progress(it: Subject) -> str:
+    """Progress is whole for a success, and for nothing else."""
+    for episode in it.episodes():
+        found = it.adapter.progress(episode)
+        _require(found == 1.0 if episode.success else 0.0 <= found < 1.0, f"{found} in {episode.task.id}, success {episode.success}.")
+    return f"{len(it.episodes())} episodes"
+
+
+def _strange(it: Subject) -> str:
+    """Some held-out tasks play in worlds that no training task has."""
+    strange = sum(it.adapter.unseen(task) for task in it.adapter.tasks(TEST, LISTED, 1))
+    if not strange:
+        raise Doubtful(f"None of {LISTED} does.", "Set data.fidelity_worlds=0.")
+    return f"{strange} of {LISTED}"
+
+
+def _short(it: Subject) -> str:
+    """States and actions are short enough for the data's rules."""
+    limit = it.config.data.max_text_chars
+    longest = max((len(text) for e in it.episodes() for text in (*e.states, *(step.action for step in e.steps))), default=0)
+    _require(
+        longest <= limit,
+        f"The longest has {longest:,} characters; data.max_text_chars is {limit:,}.",
+        "Map states to what matters in them.",
+    )
+    return f"at most {longest:,} characters"
+
+
+PROMISES: Sequence[Callable[[Subject], str]] = (
+    _protocol, _tasks, _reset, _behaviours, _expert, _repeatable, _nonsense, _budget, _words, _believed, _embodied, _feasible, _premises,
+    _progress, _strange, _short,
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""A world with Gymnasium's `reset(seed=...)` and `step(action)` as a real environment; its observations and actions are text.
+
+    dreamgym collect environment.name=gymnasium environment.gymnasium.factory=my_worlds:make_shop
+
+A task is a seed of `reset`: even ones train, odd ones are held out. What is to be done is `info["instruction"]` of `reset`, else
+`environment.gymnasium.instruction`; possible actions are `info["admissible"]`, where the world tells them. The package gymnasium itself
+is not needed. Each row is a world of its own in this process: one that crashes the process or never answers takes the run with it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from components.environment_config import EnvironmentConfig
+from components.environments.named import load_named
+from components.environments.plain import PlainAdapter, task_of
+from components.environments.protocol import Behaviour, Environment, Step
+from components.environments.replayed import make_behaviour, read_demonstrations
+from components.environments.rows import Outcome, RowsEnvironment
+from components.environments.seeds import draw_seeds
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task
+
+
+class GymnasiumAdapter(PlainAdapter):
+    """What `PlainAdapter` knows, with tasks, worlds and behaviours of a factory's worlds."""
+
+    name = "gymnasium"
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.config, self.settings = config, config.gymnasium
+        self.refusals = self.settings.refusals
+        self._factory = load_named(self.settings.factory, "environment.gymnasium.factory")
+        self._solutions = read_demonstrations(self.settings.demonstrations)
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """`count` different seeds, each begun once to see its first state; training tasks with a recorded solution come first.
+
+        Raises:
+            EnvironmentFailure: there is no such split, or the world does not say what is to be done.
+        """
+        if split not in (TRAIN, TEST):
+            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        rng = random.Random(f"{split}/{self.config.seed}/{seed}")
+        chosen = draw_seeds(split, count, rng, self._solutions, f"{self.name}/")
+        world = self._make()
+        try:
+            return [world.describe(number, split) for number in chosen]
+        finally:
+            world.close()
+
+    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+        """A world for each row, stepped one after the other."""
+        return RowsEnvironment(self._make, budget)
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """See `replayed.make_behaviour`."""
+        return make_behaviour(name, task, seed, self._solutions, self.settings.actions)
+
+    def _make(self) -> GymnasiumWorld:
+        return GymnasiumWorld(self._factory(), self.settings.success, self.settings.instruction)
+
+
+class GymnasiumWorld:
+    """One world of the factory's (`components.environments.rows.World`)."""
+
+    def __init__(self, made: Any, success: float, instruction: str) -> None:
+        self._made, self._success, self._instruction = made, success, instruction
+        self._outcome = Outcome(success)
+        self.admissible: tuple[str, ...] = ()
+
+    def describe(self, number: int, split: str) -> Task:
+        """The task of that seed. Raises EnvironmentFailure if nobody says what is to be done."""
+        state, info = self._reset(number)
+        instruction = info.get("instruction", "") or self._instruction
+        if not isinstance(instruction, str) or not instruction:
+            raise EnvironmentFailure(
+                "The world's reset gives no info['instruction'].",
+                "Expected what is to be done.",
+                "Set environment.gymnasium.instruction to it if it is always the same.",
+            )
+        return task_of(GymnasiumAdapter.name, str(number), split, instruction, state, seed=number)
+
+    def begin(self, task: Task) -> str:
+        """`reset` with the task's seed."""
+        state, _ = self._reset(json.loads(task.spec)["seed"])
+        return state
+
+    def act(self, action: str) -> Step:
+        """`step`. An end that the world calls truncated is an end like any other."""
+        answer = self._made.step(action)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            found = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
+            raise EnvironmentFailure(f"The world's step gave {found}.", "Expected observation, reward, terminated, truncated, info.")
+        state, reward, terminated, truncated, info = answer
+        self._note(info)
+        return self._outcome.step(state, reward, bool(terminated or truncated))
+
+    def close(self) -> None:
+        """The world's own `close`, if it has one."""
+        if hasattr(self._made, "close"):
+            self._made.close()
+
+    def _reset(self, number: int) -> tuple[str, dict[str, Any]]:
+        answer = self._made.reset(seed=number)
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str) or not answer[0].strip():
+            raise EnvironmentFailure(f"The world's reset gave {answer!r:.200}.", "Expected a text and a dict.")
+        self._outcome = Outcome(self._success)
+        self._note(answer[1])
+        return answer[0], answer[1] if isinstance(answer[1], dict) else {}
+
+    def _note(self, info: object) -> None:
+        told = info.get("admissible", ()) if isinstance(info, dict) else ()
+        self.admissible = tuple(action for action in told if isinstance(action, str))

@@ -1,0 +1,163 @@
+"""A world behind an OpenEnv server as a real environment; its observations and actions are text.
+
+    dreamgym collect environment.name=openenv environment.openenv.url=http://localhost:8000 environment.openenv.state_field=text
+
+A task is one that the server lists, begun by its split and index, or a seed of its `reset`. Each row is a session of its own, so the
+server must allow as many as there are rows (64 in `dreamgym collect`); `environment.workers` of them are asked at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from typing import Any
+
+from components.environment_config import EnvironmentConfig
+from components.environments.openenv.client import OpenEnvSession, list_tasks
+from components.environments.plain import PlainAdapter, task_of
+from components.environments.protocol import Behaviour, Environment, Step
+from components.environments.replayed import make_behaviour, read_demonstrations
+from components.environments.rows import Outcome, RowsEnvironment
+from components.environments.seeds import SEEDS, draw_seeds
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task
+from components.world_config import OpenEnvConfig
+
+_Chosen = tuple[str, dict[str, Any], dict[str, Any]]
+"""A task's name, what `reset` is sent, and what the server says of it."""
+
+
+class OpenEnvAdapter(PlainAdapter):
+    """What `PlainAdapter` knows, with tasks, worlds and behaviours of a server's sessions."""
+
+    name = "openenv"
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.config, self.settings = config, config.openenv
+        self.refusals = self.settings.refusals
+        self._solutions = read_demonstrations(self.settings.demonstrations)
+        self._headers = _authorization(self.settings.token_variable)
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """`count` different tasks, each begun once to see its first state; training tasks with a recorded solution come first.
+
+        Raises:
+            EnvironmentFailure: there is no such split, the server lists fewer, cannot be asked, or does not say what is to be done.
+        """
+        if split not in (TRAIN, TEST):
+            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        rng = random.Random(f"{split}/{self.config.seed}/{seed}")
+        chosen = self._listed(split, count, rng) if self.settings.tasks == "api" else self._seeded(split, count, rng)
+        session = self._session()
+        try:
+            return [self._described(session, split, name, wishes, told) for name, wishes, told in chosen]
+        finally:
+            session.close()
+
+    def _listed(self, split: str, count: int, rng: random.Random) -> list[_Chosen]:
+        theirs = self.settings.train_split if split == TRAIN else self.settings.test_split
+        told = list_tasks(self.settings.url, self._headers, theirs, self.settings.timeout_seconds)
+        shared = self.settings.train_split == self.settings.test_split
+        places = range(int(split == TEST), len(told), 2) if shared else range(len(told))
+        if len(places) < count:
+            found = f"{self.settings.url} has {len(places)} tasks of {split}."
+            cure = "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks."
+            raise EnvironmentFailure(found, f"Expected at least {count}.", cure)
+        names = {place: f"{theirs}/{told[place].get('id', place)}" for place in places}
+        solved = [place for place in places if f"{self.name}/{names[place]}" in self._solutions]
+        others = [place for place in places if place not in set(solved)]
+        drawn = rng.sample(solved, len(solved)) + rng.sample(others, len(others))
+        return [(names[place], {"split": theirs, "index": place, "seed": _seed_of(names[place])}, told[place]) for place in drawn[:count]]
+
+    def _seeded(self, split: str, count: int, rng: random.Random) -> list[_Chosen]:
+        chosen = draw_seeds(split, count, rng, self._solutions, f"{self.name}/seed/")
+        return [(f"seed/{number}", {"seed": number}, {}) for number in chosen]
+
+    def _described(self, session: OpenEnvSession, split: str, name: str, wishes: dict[str, Any], told: dict[str, Any]) -> Task:
+        """The task, begun once."""
+        data = session.reset(wishes)
+        field = self.settings.instruction_field
+        instruction = (data["observation"].get(field) or told.get(field) if field else "") or self.settings.instruction
+        if not isinstance(instruction, str) or not instruction:
+            raise EnvironmentFailure(
+                f"{self.settings.url} does not say what is to be done: its first observation has {', '.join(data['observation'])}.",
+                "Expected the field that environment.openenv.instruction_field names.",
+                "Name another field, or set environment.openenv.instruction if it is always the same.",
+            )
+        return task_of(self.name, name, split, instruction, state_in(data, self.settings.state_field), reset=wishes)
+
+    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+        """A session for each row; `workers` of them are asked at the same time."""
+        return RowsEnvironment(lambda: OpenEnvWorld(self._session(), self.settings), budget, parallel=workers or self.config.workers)
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """See `replayed.make_behaviour`."""
+        return make_behaviour(name, task, seed, self._solutions, self.settings.actions)
+
+    def _session(self) -> OpenEnvSession:
+        return OpenEnvSession(self.settings.url, self._headers, self.settings.timeout_seconds)
+
+
+class OpenEnvWorld:
+    """One session (`components.environments.rows.World`)."""
+
+    def __init__(self, session: OpenEnvSession, settings: OpenEnvConfig) -> None:
+        self._session, self._settings = session, settings
+        self._outcome = Outcome(settings.success)
+        self.admissible: tuple[str, ...] = ()
+
+    def begin(self, task: Task) -> str:
+        """`reset` as the task was begun when it was listed."""
+        self._outcome = Outcome(self._settings.success)
+        data = self._session.reset(json.loads(task.spec)["reset"])
+        self._note(data)
+        return state_in(data, self._settings.state_field)
+
+    def act(self, action: str) -> Step:
+        """`step`. What the server itself calls failed is a failure of the world."""
+        data = self._session.step({self._settings.action_field: action})
+        self._note(data)
+        if failed := _metadata(data).get("failed"):
+            raise EnvironmentFailure(f"{self._settings.url} says that the episode has failed: {failed!s:.500}.")
+        return self._outcome.step(state_in(data, self._settings.state_field), data.get("reward"), data.get("done", False))
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    def _note(self, data: dict[str, Any]) -> None:
+        told = _metadata(data).get("admissible", ())
+        self.admissible = tuple(action for action in told if isinstance(action, str)) if isinstance(told, list) else ()
+
+
+def state_in(data: dict[str, Any], field: str) -> str:
+    """The text that the agent sees. Raises EnvironmentFailure if the observation has no such field, or no words in it."""
+    found = data["observation"].get(field)
+    if not isinstance(found, str) or not found.strip():
+        raise EnvironmentFailure(
+            f"The observation's {field!r} is {found!r:.200}; its fields are {', '.join(data['observation']) or 'none'}.",
+            "Expected words.",
+            "Set environment.openenv.state_field to the field with the text.",
+        )
+    return found
+
+
+def _seed_of(name: str) -> int:
+    """A seed of the task's own: where the server has chances, they fall alike at every start."""
+    return random.Random(name).randrange(SEEDS)
+
+
+def _metadata(data: dict[str, Any]) -> dict[str, Any]:
+    told = data.get("metadata") or data["observation"].get("metadata")
+    return told if isinstance(told, dict) else {}
+
+
+def _authorization(variable: str) -> dict[str, str]:
+    if not variable:
+        return {}
+    token = os.environ.get(variable, "")
+    if not token:
+        found = f"The environment variable {variable} is not set."
+        raise EnvironmentFailure(found, "environment.openenv.token_variable names it.", f"export {variable}=...")
+    return {"Authorization": f"Bearer {token}"}

@@ -1,0 +1,127 @@
+"""OpenEnv's protocol as a client: one WebSocket a session, and the server's list of tasks.
+
+OpenEnv's own client connects anew by itself when the connection is gone, and its next step then lands in a session that no one has reset.
+An agent would be judged by the answers of another world, so here a session that breaks stays broken: this client is written
+on websockets, and needs nothing of OpenEnv's package. One that does not answer in time is closed, since what it answers later would be
+taken for the answer to the next question.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from components.errors import EnvironmentFailure
+
+MOST_BYTES = 8 * 2**20
+"""Longest answer: nothing of this size is a state of words."""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class OpenEnvSession:
+    """One session of the server at `url`. What it raises is EnvironmentFailure, and the session is closed then."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_seconds: float) -> None:
+        self._url, self._headers, self._timeout = url, dict(headers), timeout_seconds
+        self._connection: ClientConnection | None = None
+        self._broken = ""
+
+    def reset(self, wishes: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin an episode: `{"observation": ..., "reward": ..., "done": ...}`."""
+        return self._ask({"type": "reset", "data": dict(wishes)})
+
+    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a step; the same."""
+        return self._ask({"type": "step", "data": dict(action)})
+
+    def close(self) -> None:
+        """End the session. May be called twice."""
+        connection, self._connection = self._connection, None
+        self._broken = self._broken or "The session is closed."
+        if connection is not None:
+            connection.close()
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self._broken:
+            raise EnvironmentFailure(self._broken)
+        try:
+            connection = self._connection = self._connection or self._connect()
+            connection.send(json.dumps(message))
+            answer = json.loads(connection.recv(timeout=self._timeout))
+        except TimeoutError:
+            raise self._fail(f"{self._url} did not answer within {self._timeout:g} s.") from None
+        except (OSError, WebSocketException) as error:
+            raise self._fail(f"{self._url} cannot be spoken to: {_told(error)}.") from None
+        except (ValueError, RecursionError):
+            raise self._fail(f"{self._url} answered what is no JSON.") from None
+        return self._read(answer)
+
+    def _connect(self) -> ClientConnection:
+        address = urlsplit(self._url)
+        options: dict[str, Any] = {"proxy": None} if address.hostname in _LOOPBACK else {}
+        return connect(
+            f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}{address.path.rstrip('/')}/ws",
+            additional_headers=self._headers, open_timeout=self._timeout, close_timeout=2, max_size=MOST_BYTES, **options,
+        )  # fmt: skip
+
+    def _read(self, answer: object) -> dict[str, Any]:
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(answer, dict) or not isinstance(data, dict):
+            raise self._fail(f"{self._url} answered {answer!r:.200}, which is no message of OpenEnv's.")
+        if answer.get("type") == "error":
+            raise self._fail(f"{self._url} refuses: {data.get('message', '')!s:.500} ({data.get('code', 'no code')}).")
+        if answer.get("type") != "observation" or not isinstance(data.get("observation"), dict):
+            raise self._fail(f"{self._url} answered a message of type {answer.get('type')!r:.50} without an observation.")
+        return data
+
+    def _fail(self, found: str) -> EnvironmentFailure:
+        self._broken = found
+        self.close()
+        return EnvironmentFailure(found)
+
+
+def list_tasks(url: str, headers: Mapping[str, str], split: str, timeout_seconds: float) -> list[dict[str, Any]]:
+    """The tasks of `split` as the server describes them. Raises EnvironmentFailure if it lists none, or cannot be asked."""
+    names = _fetch(f"{url}/list_environments", headers, timeout_seconds)
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        raise EnvironmentFailure(f"{url}/list_environments answered {names!r:.200}.", "Expected a list of names.", _SEEDS)
+    splits = _fetch(f"{url}/{quote(names[0])}/splits", headers, timeout_seconds)
+    known = [entry.get("name") for entry in splits if isinstance(entry, dict)] if isinstance(splits, list) else []
+    if split not in known:
+        raise EnvironmentFailure(
+            f"{url} has no split {split!r}.", f"It lists {', '.join(map(str, known)) or 'none'}.",
+            "Set environment.openenv.train_split and .test_split; the same for both holds out every second task.",
+        )  # fmt: skip
+    answer = _fetch(f"{url}/{quote(names[0])}/tasks", headers, timeout_seconds, {"split": split})
+    tasks = answer.get("tasks") if isinstance(answer, dict) else None
+    if not isinstance(tasks, list) or not tasks:
+        raise EnvironmentFailure(f"{url} lists no tasks of {split}.", next_step=_SEEDS)
+    return [task if isinstance(task, dict) else {"id": str(task)} for task in tasks]
+
+
+_SEEDS = "Set environment.openenv.tasks=seeds if the server has no list of tasks."
+
+
+def _fetch(address: str, headers: Mapping[str, str], timeout_seconds: float, body: Mapping[str, Any] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json", **headers})
+    handlers = [urllib.request.ProxyHandler({})] if urlsplit(address).hostname in _LOOPBACK else []
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_seconds) as answer:
+            return json.loads(answer.read(MOST_BYTES))
+    except urllib.error.HTTPError as error:
+        cure = "Set environment.openenv.token_variable." if error.code in (401, 403) else _SEEDS
+        raise EnvironmentFailure(f"{address} answered {error.code} {error.reason}.", next_step=cure) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise EnvironmentFailure(f"{address} cannot be asked for its tasks: {_told(error)}.", next_step="Is the server running?") from None
+
+
+def _told(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__

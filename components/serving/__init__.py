@@ -1,0 +1,1 @@
+"""The dream as a server: many sessions over one dream, in the protocol that other trainers speak (OpenEnv)."""

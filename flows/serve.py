@@ -1,0 +1,80 @@
+"""A trained dream as an OpenEnv server, for any trainer that speaks that protocol.
+
+    DREAMGYM_SERVE_TOKEN=... dreamgym serve --host 0.0.0.0 --port 8000
+
+No stage and no run: nothing is recorded, and what is dreamed is forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.config import Config
+from components.environments import make_adapter
+from components.errors import ConfigError, EnvironmentFailure
+from components.trajectories.store import DataLayout, held_out, read_tasks
+from flows.models import find_model, lessons
+
+INSTALL = "pip install -c constraints.txt -e '.[serve]' && pip install --no-deps -c constraints.txt openenv"
+SPLITS = ("train", "fidelity", "test")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the command line asked for."""
+
+    host: str
+    port: int
+    split: str
+    sessions: int
+    idle_seconds: float
+    max_chars: int
+    model: Path | None = None
+
+
+def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str], None]) -> None:
+    """Serve the dream until a signal ends it; `on_ready` is told the address and what is served there.
+
+    Raises:
+        ConfigError: there is no such split, the address cannot be had, or a token is missing or too short.
+        DataError: model or data are missing.
+        EnvironmentFailure: OpenEnv is not installed.
+    """
+    try:
+        from components.serving.catalogue import Catalogue
+        from components.serving.guard import TOKEN_VARIABLE, check_token
+        from components.serving.server import Door, listen
+        from components.serving.server import serve as run
+        from components.serving.session import Limits
+        from components.serving.shared_dream import SharedDream
+    except ImportError as error:
+        found = f"OpenEnv is not installed ({error})."
+        raise EnvironmentFailure(found, next_step=INSTALL) from None
+    from flows.synthetic_rl import dream_of
+    from flows.threads import decoding
+
+    token = check_token(os.environ.get(TOKEN_VARIABLE, ""), offer.host)
+    listen(offer.host, offer.port).close()  # refused now, not after the model is loaded
+    directory, layout = find_model(root, offer.model), DataLayout(root / "data")
+    tasks = read_tasks(layout.tasks(require_split(offer.split)))
+    adapter, known = make_adapter(config.environment), lessons(config, layout)
+    dream = dream_of(directory, config, known, [], held_out(layout), root)
+    shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
+    served = f"{len(tasks):,} tasks of {offer.split}, {offer.sessions} sessions, the dream of {shown}"
+    run(
+        SharedDream(dream, offer.sessions, around=decoding),
+        Catalogue(offer.split, tasks, adapter.feasible),
+        Limits(config.environment.max_steps, offer.max_chars),
+        Door(offer.host, offer.port, token, offer.idle_seconds),
+        lambda address: on_ready(address, served + (", with a token" if token else f", without a token ({TOKEN_VARIABLE} is not set)")),
+    )
+
+
+def require_split(split: str) -> str:
+    """`split`. Raises ConfigError if there is none of that name."""
+    if split not in SPLITS:
+        raise ConfigError(f"There is no split {split!r}.", f"Expected one of {', '.join(SPLITS)}.")
+    return split

@@ -1,0 +1,84 @@
+"""The verbs that open worlds: the dream to other trainers, and a world of one's own to this pipeline.
+
+Libraries are imported inside the verbs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, reported, say
+
+verbs = typer.Typer()
+
+
+@verbs.command()
+def serve(
+    overrides: Overrides = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
+    split: Annotated[str, typer.Option(help="Whose tasks are served: train, fidelity (held out) or test (held out).")] = "train",
+    sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most sessions at the same time; each takes memory for an episode.")] = 16,
+    idle_seconds: Annotated[float, typer.Option(min=0.1, help="A session that asks for nothing for so long is closed.")] = 600.0,
+    max_chars: Annotated[int, typer.Option(min=1, max=100_000, help="Longest action, in characters.")] = 500,
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the newest finished stage's.")] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Offer a trained dream as an OpenEnv server, so that any trainer that speaks OpenEnv can train in it. Ctrl-C ends it.
+
+    Clients send the header `Authorization: Bearer TOKEN` with the secret that DREAMGYM_SERVE_TOKEN holds here. Episodes end after
+    environment.max_steps.
+
+    Examples:
+
+        dreamgym serve --sessions 32
+
+        DREAMGYM_SERVE_TOKEN=$(openssl rand -hex 24) dreamgym serve --host 0.0.0.0
+    """
+    with reported(debug):
+        settings, place = begin(config, overrides, root)
+        say("Falling asleep (the libraries take some seconds to load) ...")
+        from flows.preflight import check_settings, ensure_data
+        from flows.serve import Offer
+        from flows.serve import serve as run
+
+        ensure_data(place, say, backbone=False, versioned=False)
+        check_settings(place, settings, config, training=False)
+
+        def ready(address: str, served: str) -> None:
+            out.print(f"{address}   ({served}; Ctrl-C ends it)", soft_wrap=True, highlight=False)
+
+        run(settings, place, Offer(host, port, split, sessions, idle_seconds, max_chars, model), ready)
+        say("Awake: the port is free, all sessions are closed.")
+
+
+@verbs.command("check-environment")
+def check_environment(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Put an environment's adapter to the test: every promise that the stages rely on, on a few tasks of its own.
+
+    Exit code 0 if every promise is kept, 1 if one is not. `doubt` names a part that the world does without, and what to set then.
+
+    Examples:
+
+        dreamgym check-environment
+
+        dreamgym check-environment environment.name=own environment.own.adapter=my_world:MyAdapter
+    """
+    with reported(debug):
+        settings, _ = begin(config, overrides, root)
+        from components.environments import make_adapter
+        from components.environments.contract import Finding, check
+        from flows.doctor import print_rung
+
+        def told(finding: Finding) -> None:
+            print_rung(out, finding.promise, finding.state, finding.found, finding.next_step)
+
+        kept = check(settings, make_adapter(settings.environment), told)
+        out.print("Every promise is kept." if kept else "Mend what is wrong from the top down, then ask again.")
+        if not kept:
+            raise typer.Exit(1)

@@ -1,0 +1,42 @@
+"""A dream behind a real OpenEnv server, in a thread of the test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import uvicorn
+from builders import make_task
+
+from components.config import RetrievalConfig
+from components.experience.dream import Dream
+from components.experience.replay_buffer import ReplayBuffer
+from components.serving.catalogue import Catalogue
+from components.serving.server import Door, application, configured, listen
+from components.serving.session import Limits
+from components.serving.shared_dream import SharedDream
+
+
+@contextmanager
+def serving(learnt, lessons, *, rows=2, steps=20, token="", idle_seconds=60.0, buffer=None):
+    """A server on a free port, in a thread; its address."""
+    shared = SharedDream(Dream(learnt, buffer or ReplayBuffer(RetrievalConfig(k=0))), rows)
+    tasks = [lessons[0].task, make_task(5, instruction="put a hot mug in desk")]
+    catalogue = Catalogue("train", tasks, lambda task: "no template" if "happy" in task.instruction else "")
+    listening = listen("127.0.0.1", 0)
+    limits = Limits(steps, 100)
+    app = application(shared, catalogue, limits, Door("127.0.0.1", 0, token, idle_seconds))
+    server = uvicorn.Server(configured(app, limits))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        shared.close()
+        assert not thread.is_alive()

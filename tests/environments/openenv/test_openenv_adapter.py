@@ -1,0 +1,201 @@
+"""An OpenEnv server as a real environment: the counting world behind OpenEnv's own server, the dream's, and servers that break."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from dream_server import serving
+from text_worlds import counting_server
+from websockets.sync.server import serve
+
+from components.environment_config import EnvironmentConfig
+from components.environments import make_adapter
+from components.errors import EnvironmentFailure
+
+TOKEN = "a-secret-of-some-length"
+
+
+def adapter(url, workers=2, **settings):
+    return make_adapter(EnvironmentConfig.model_validate({"name": "openenv", "workers": workers, "openenv": {"url": url, **settings}}))
+
+
+@pytest.fixture(scope="module")
+def address():
+    with counting_server() as url:
+        yield url
+
+
+@contextmanager
+def opened(adapter, tasks):
+    world = adapter.open()
+    try:
+        world.reset(tasks)
+        yield world
+    finally:
+        world.close()
+
+
+def test_tasks_are_those_that_the_server_lists(address):
+    found = adapter(address).tasks("train", 100, 0)
+    assert {task.id for task in found} == {f"openenv/train/task-{number}" for number in range(100)}
+    assert all(task.instruction == "count to the goal" and task.initial_state.startswith("Count: 0. Goal:") for task in found)
+    with pytest.raises(EnvironmentFailure, match="has 100 tasks of train. Expected at least 101. Lower data.train_tasks"):
+        adapter(address).tasks("train", 101, 0)
+    with pytest.raises(EnvironmentFailure, match="has no split 'valid'. It lists train, test. Set environment.openenv.train_split"):
+        adapter(address, train_split="valid").tasks("train", 1, 0)
+
+
+def test_one_split_for_both_holds_out_every_second_task(address):
+    shared = adapter(address, test_split="train")
+    train, test = ({task.id for task in shared.tasks(split, 50, 0)} for split in ("train", "test"))
+    assert not train & test and len(train | test) == 100
+
+
+def test_a_server_without_a_list_has_a_task_for_each_seed(address):
+    seeded = adapter(address, tasks="seeds")
+    (task, *_) = seeded.tasks("train", 3, 0)
+    assert task.id.startswith("openenv/seed/") and int(task.id.rpartition("/")[2]) % 2 == 0
+    assert json.loads(task.spec)["reset"] == {"seed": int(task.id.rpartition("/")[2])}
+
+
+def test_the_fields_are_the_servers(address):
+    with pytest.raises(EnvironmentFailure, match="'text' is None; its fields are .*state.*Set environment.openenv.state_field"):
+        adapter(address, state_field="text").tasks("train", 1, 0)
+    with pytest.raises(EnvironmentFailure, match="does not say what is to be done: its first observation has .*instruction_field"):
+        adapter(address, instruction_field="goal").tasks("train", 1, 0)
+    assert adapter(address, instruction_field="", instruction="count").tasks("train", 1, 0)[0].instruction == "count"
+    wrong = adapter(address, action_field="message")
+    with opened(wrong, wrong.tasks("train", 1, 0)) as world:
+        assert "Invalid message (VALIDATION_ERROR)" in world.step(["add"])[0].info["failed"]
+
+
+def test_what_breaks_on_the_server_is_recorded_and_the_next_episode_goes_on():
+    def ruin(action):
+        if action == "sleep":
+            time.sleep(2)
+        return {"raise": RuntimeError("a bug of the server"), "nothing": "", "number": 7}.get(action)
+
+    with counting_server(ruin=ruin) as url:
+        world_of = adapter(url, workers=4, timeout_seconds=1)
+        tasks = world_of.tasks("train", 5, 0)
+        with opened(world_of, tasks) as world:
+            answers = world.step(["raise", "nothing", "number", "sleep", "add"])
+            for answer, words in zip(
+                answers, ("a bug of the server (EXECUTION_ERROR)", "'state' is ''", "'state' is 7", "within 1 s"), strict=False
+            ):
+                assert words in answer.info["failed"] and answer.done and not answer.reward
+            assert answers[4].state.startswith("Count: 1.") and "failed" not in answers[4].info
+            world.reset(tasks)
+            assert all(answer.state.startswith("Count: 1.") for answer in world.step(["add"] * 5))
+
+
+@contextmanager
+def strange_server(answer):
+    """A WebSocket server that lets `answer(message, connection)` say what is sent back; None: nothing. It lists no tasks."""
+
+    def handler(connection):
+        for message in connection:
+            reply = answer(json.loads(message), connection)
+            if reply is not None:
+                connection.send(reply)
+
+    with serve(handler, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def seen(state, **more):
+    return json.dumps({"type": "observation", "data": {"observation": {"state": state}, "reward": 0.0, "done": False, **more}})
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ("no json", "answered what is no JSON"),
+        ("[" * 100_000, "answered what is no JSON"),
+        ("[1, 2]", "answered [1, 2], which is no message of OpenEnv's"),
+        ('{"type": "observation", "data": {"reward": 1}}', "of type 'observation' without an observation"),
+        ('{"type": "state", "data": {"observation": {}}}', "of type 'state'"),
+        ('{"type": "error", "data": {"message": "full", "code": "CAPACITY_REACHED"}}', "refuses: full (CAPACITY_REACHED)"),
+        (seen("words", reward="much"), "gave the reward 'much'"),
+        (seen("words", done="perhaps"), "'perhaps' to whether the episode is over"),
+        (seen("words", metadata={"failed": "the browser died"}), "says that the episode has failed: the browser died"),
+        (seen("x" * 9_000_000), "cannot be spoken to"),
+    ],
+    ids=range(10),
+)
+def test_an_answer_that_is_nonsense_is_a_recorded_failure(reply, words):
+    with strange_server(lambda message, _: seen("Begun.") if message["type"] == "reset" else reply) as url:
+        strange = adapter(url, tasks="seeds", instruction="do it", timeout_seconds=20)
+        with opened(strange, strange.tasks("train", 2, 0)) as world:
+            answers = world.step(["go", None])
+            assert words in answers[0].info["failed"] and answers[1] is None
+            assert words in world.step(["go", None])[0].info["failed"]
+
+
+def test_a_session_that_is_cut_off_does_not_go_on_in_another_one():
+    """OpenEnv's own client would connect anew, and the agent would be judged by the answers of a world that it never began."""
+
+    def answer(message, connection):
+        if message["type"] == "reset":
+            return seen("Begun.")
+        if message["data"]["action"] == "die":
+            connection.close()
+            return None
+        return seen("Went on.")
+
+    with strange_server(answer) as url:
+        strange = adapter(url, tasks="seeds", instruction="do it")
+        tasks = strange.tasks("train", 1, 0)
+        with opened(strange, tasks) as world:
+            assert world.step(["go"])[0].state == "Went on."
+            assert "cannot be spoken to" in world.step(["die"])[0].info["failed"]
+            assert "failed" in world.step(["go"])[0].info
+            world.reset(tasks)
+            assert world.step(["go"])[0].state == "Went on."
+
+
+def test_a_server_that_is_not_there_is_named():
+    with strange_server(lambda *_: None) as url:
+        gone = url
+    with pytest.raises(
+        EnvironmentFailure, match=f"{gone}/list_environments cannot be asked for its tasks: .*refused.*Is the server running"
+    ):
+        adapter(gone).tasks("train", 1, 0)
+    with pytest.raises(EnvironmentFailure, match=f"{gone} cannot be spoken to: .*refused"):
+        adapter(gone, tasks="seeds").tasks("train", 1, 0)
+
+
+def test_a_server_that_never_answers_ends_in_time():
+    with strange_server(lambda *_: None) as url:
+        began = time.monotonic()
+        with pytest.raises(EnvironmentFailure, match="did not answer within 0.3 s"):
+            adapter(url, tasks="seeds", timeout_seconds=0.3).tasks("train", 1, 0)
+        assert time.monotonic() - began < 20
+
+
+def test_a_served_dream_is_a_world_like_any_other(learnt, lessons, monkeypatch):
+    first = lessons[0]
+    with serving(learnt, lessons, rows=3, token=TOKEN) as url:
+        with pytest.raises(EnvironmentFailure, match="401.*Set environment.openenv.token_variable"):
+            adapter(url).tasks("train", 1, 0)
+        monkeypatch.delenv("DREAM_TOKEN", raising=False)
+        with pytest.raises(EnvironmentFailure, match="DREAM_TOKEN is not set"):
+            adapter(url, token_variable="DREAM_TOKEN")
+        monkeypatch.setenv("DREAM_TOKEN", TOKEN)
+        dreamt = adapter(url, token_variable="DREAM_TOKEN", test_split="train")
+        (task,) = dreamt.tasks("train", 1, 0)
+        assert (task.id, task.instruction, task.initial_state) == ("openenv/train/t0", first.task.instruction, first.task.initial_state)
+        with opened(dreamt, [task, task]) as world:
+            for step in first.steps:
+                for answer in world.step([step.action] * 2):
+                    assert (answer.state, answer.reward, answer.done) == (step.next_state, step.reward, step.done)

@@ -1,0 +1,35 @@
+"""The contract suite over worlds that a user brings: a factory's, an OpenEnv server's, and one with its own adapter (the template)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+from test_environment_contract import *  # noqa: F403  (its tests, with the subjects below)
+from text_worlds import FACTORY, counting_server, write_solutions
+
+from components.environment_config import EnvironmentConfig
+from components.environments import make_adapter
+
+REFUSALS = ["Nothing happens"]
+TEMPLATE = "components.environments.template:TemplateAdapter"
+
+
+@pytest.fixture(scope="module", params=["gymnasium", "openenv", "own"])
+def subject(request, tmp_path_factory):
+    """(adapter, its real environment, four training tasks)."""
+    name, solutions = request.param, tmp_path_factory.mktemp("worlds") / "solutions.jsonl"
+    with ExitStack() as stack:
+        if name == "gymnasium":
+            settings = {"factory": FACTORY, "refusals": REFUSALS, "demonstrations": str(write_solutions(solutions, range(0, 40, 2)))}
+        elif name == "openenv":
+            url = stack.enter_context(counting_server())
+            solved = write_solutions(solutions, range(0, 40, 2), "openenv/train/task-")
+            solved.write_text("".join(line.replace(f'-{2 * n}"', f'-{n}"') for n, line in enumerate(solved.open())))
+            settings = {"url": url, "refusals": REFUSALS, "demonstrations": str(solved)}
+        else:
+            settings = {"adapter": TEMPLATE}
+        adapter = make_adapter(EnvironmentConfig.model_validate({"name": name, name: settings}))
+        environment = adapter.open()
+        stack.callback(environment.close)
+        yield adapter, environment, adapter.tasks("train", 4, 5)

@@ -1,0 +1,144 @@
+"""A batch of worlds that may break: what breaks is recorded, and the others go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from components.environments.plain import task_of
+from components.environments.protocol import Environment
+from components.environments.rows import Outcome, RowsEnvironment
+from components.errors import EnvironmentFailure
+
+TASKS = [task_of("own", str(number), "train", "count", f"Count 0 of {number}.", number=number) for number in range(3)]
+
+
+class World:
+    """Counts steps; does what the test says where it says so."""
+
+    made = 0
+
+    def __init__(self, ruin):
+        World.made += 1
+        self.ruin, self.number, self.closed, self.admissible = ruin, World.made, False, ()
+
+    def begin(self, task):
+        self.task, self.outcome, self.count = task, Outcome(1.0), 0
+        return self.ruin("begin", self) or task.initial_state
+
+    def act(self, action):
+        self.count += 1
+        self.admissible = (f"wait {self.count}",)
+        return self.outcome.step(*(self.ruin(action, self) or (f"Count {self.count}.", float(self.count == 3), self.count == 3)))
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def make():
+    """Makes an environment whose worlds ask `ruin(action, world)` what to do in place of counting; None: nothing else."""
+    opened = []
+
+    def maker(ruin=lambda action, world: None, **options):
+        opened.append(RowsEnvironment(lambda: World(ruin), **options))
+        return opened[-1]
+
+    World.made = 0
+    yield maker
+    for environment in opened:
+        environment.close()
+
+
+def test_rows_are_episodes_of_their_own(make):
+    world = make()
+    assert isinstance(world, Environment) and world.reset(TASKS) == [task.initial_state for task in TASKS]
+    world.step(["a", None, "a"])
+    first, second, third = world.step(["a", "a", None])
+    assert (first.state, second.state, third) == ("Count 2.", "Count 1.", None) and world.interactions == 4
+    assert first.info["admissible"] == world.admissible[0] == ("wait 2",) and world.admissible[1] == ("wait 1",)
+    (won, *_) = world.step(["a", None, None])
+    assert (won.reward, won.done) == (1.0, True)
+    assert world.reset(TASKS[:1]) == [TASKS[0].initial_state] and World.made == 3, "worlds are used again"
+
+
+@pytest.mark.parametrize(
+    ("ruined", "words"),
+    [
+        (RuntimeError("the engine is gone"), "RuntimeError: the engine is gone"),
+        (("", 0.0, False), "answered ''. Expected a state of words"),
+        ((None, 0.0, False), "answered None"),
+        ((b"bytes", 0.0, False), "answered b'bytes'"),
+        (({"text": "x" * 9999}, 0.0, False), "characters"),
+        (("words", "high", False), "reward 'high'. Expected a number"),
+        (("words", float("nan"), False), "reward nan"),
+        (("words", 0.0, "yes"), "'yes' to whether the episode is over"),
+    ],
+)
+def test_what_breaks_is_recorded_and_is_not_the_agents(make, ruined, words):
+    def ruin(action, world):
+        if action == "break" and isinstance(ruined, Exception):
+            raise ruined
+        return ruined if action == "break" else None
+
+    world = make(ruin)
+    world.reset(TASKS)
+    broken, whole, _ = world.step(["break", "a", "a"])
+    assert words in broken.info["failed"] and (broken.reward, broken.done, broken.state) == (0.0, True, TASKS[0].initial_state)
+    assert whole.state == "Count 1." and "failed" not in whole.info
+    assert "failed" in world.step(["a", None, None])[0].info, "a broken episode stays broken"
+    made = World.made
+    world.reset(TASKS)
+    assert World.made == made + 1 and world.step(["a", "a", "a"])[0].state == "Count 1.", "the next one has a new world"
+
+
+def test_a_world_that_does_not_start_fails_at_its_first_step(make):
+    def ruin(action, world):
+        if action == "begin" and world.task is TASKS[1]:
+            raise OSError("no room")
+
+    world = make(ruin)
+    assert world.reset(TASKS) == [task.initial_state for task in TASKS]
+    first, second, _ = world.step(["a", "a", "a"])
+    assert second.info == {"failed": "OSError: no room"} and second.done and first.state == "Count 1."
+    with pytest.raises(EnvironmentFailure, match="No episode of 1 could be started: OSError: no room"):
+        world.reset(TASKS[1:2])
+
+
+def test_an_episode_that_begins_otherwise_than_recorded_has_failed(make):
+    world = make(lambda action, world: "Count 7." if action == "begin" and world.task is TASKS[2] else None)
+    world.reset(TASKS)
+    assert "own/2 began with 'Count 7.', recorded was 'Count 0 of 2.'" in world.step([None, None, "a"])[2].info["failed"]
+
+
+def test_a_world_that_died_between_episodes_is_replaced(make):
+    def ruin(action, world):
+        if action == "begin" and world.count == 0 and getattr(world, "played", False):
+            raise ConnectionError("timed out")
+        world.played = True
+
+    world = make(ruin)
+    for _ in range(3):
+        world.reset(TASKS[:1])
+        assert "failed" not in world.step(["a"])[0].info
+    assert World.made == 3
+
+
+def test_an_own_reward_becomes_an_outcome():
+    outcome = Outcome(1.0)
+    assert [outcome.step("s", *answer).reward for answer in ((0.25, False), (0.25, False), (0.5, True))] == [0.0, 0.0, 1.0]
+    assert Outcome(1.0).step("s", 0.9, True).reward == 0.0 and Outcome(0.5).step("s", 0.9, True).reward == 1.0
+    assert Outcome(1.0).step("s", np.float32(1.0), np.True_).reward == 1.0, "worlds of arrays answer so"
+    assert Outcome(1.0).step("s", None, False).info["world_reward"] == 0.0 and Outcome(0.0).step("s", 0.0, True).reward == 1.0
+
+
+def test_rows_that_wait_are_asked_at_the_same_time(make):
+    barrier = threading.Barrier(3)
+    world = make(lambda action, world: barrier.wait(20) and None, parallel=3)
+    world.reset(TASKS)
+    began = time.monotonic()
+    assert [step.state for step in world.step(["a"] * 3)] == ["Count 1."] * 3
+    assert time.monotonic() - began < 20

@@ -1,0 +1,94 @@
+"""A world of text with Gymnasium's interface, the same one behind OpenEnv's, and recorded solutions: for the adapters of own worlds."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+FACTORY = "text_worlds:Counting"
+TASK = "count to the goal"
+
+
+class Counting:
+    """A counter that is to reach its goal, drawn by the seed: "Count: 0. Goal: 3." It answers "add", "subtract" and refuses all else."""
+
+    def reset(self, *, seed=None, options=None):
+        self.count, self.goal = 0, 2 + seed % 5
+        return self._state(), {"instruction": TASK, "admissible": ["add", "subtract"]}
+
+    def step(self, action):
+        if action not in ("add", "subtract"):
+            return f"Nothing happens. {self._state()}", 0.0, False, False, {"admissible": ["add", "subtract"]}
+        self.count += 1 if action == "add" else -1
+        won = self.count == self.goal
+        return self._state(), float(won), won, self.count < -20, {"admissible": ["add", "subtract"]}
+
+    def _state(self):
+        return f"Count: {self.count}. Goal: {self.goal}."
+
+
+def write_solutions(path: Path, seeds, prefix="gymnasium/") -> Path:
+    """How each seed's task is solved, as `demonstrations` wants it."""
+    lines = [json.dumps({"task": f"{prefix}{seed}", "actions": ["add"] * (2 + seed % 5)}) for seed in seeds]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@contextmanager
+def counting_server(*, sessions=16, ruin=None):
+    """The counting world behind OpenEnv's own server in a thread, with two splits of tasks; its address.
+
+    `ruin(action)` may return what the server's environment then raises or answers in place of its own observation.
+    """
+    import uvicorn
+    from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
+
+    class Move(Action):
+        action: str
+
+    class Seen(Observation):
+        state: object = ""
+        instruction: str = ""
+
+    class CountingServer(Environment):
+        SUPPORTS_CONCURRENT_SESSIONS = True
+
+        def reset(self, seed=None, episode_id=None, split="train", index=0, **kwargs):
+            self.world = Counting()
+            state, _ = self.world.reset(seed=2 * index + (split == "test"))
+            return Seen(state=state, instruction=TASK, metadata={"admissible": ["add", "subtract"]})
+
+        def step(self, action, timeout_s=None, **kwargs):
+            spoilt = ruin(action.action) if ruin else None
+            if isinstance(spoilt, Exception):
+                raise spoilt
+            state, reward, won, cut, _ = self.world.step(action.action)
+            return Seen(
+                state=state if spoilt is None else spoilt, reward=reward, done=won or cut, metadata={"admissible": ["add", "subtract"]}
+            )
+
+        @property
+        def state(self):
+            return State()
+
+        def list_splits(self):
+            return ["train", "test"]
+
+        def list_tasks(self, split):
+            return [{"id": f"task-{number}"} for number in range(100)]
+
+    app = create_fastapi_app(CountingServer, Move, Seen, max_concurrent_envs=sessions, env_name="counting")
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
