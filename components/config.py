@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from components.browser_config import BrowserConfig
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.section import Section
@@ -26,7 +27,7 @@ Precision = Literal["fp32", "bf16"]
 class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 
-    name: Literal["alfworld"] = Field("alfworld", description="The adapter under components/environments.")
+    name: Literal["alfworld", "browser"] = Field("alfworld", description="The adapter under components/environments.")
     games: Literal["generated", "official"] = Field(
         "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
     )
@@ -35,9 +36,14 @@ class EnvironmentConfig(Section):
     max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
     workers: int = Field(2, ge=1, description="Processes that run the engine, which is slow and not thread-safe.")
     seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+    browser: BrowserConfig = Field(default_factory=BrowserConfig, description="The browser's own options.")
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> EnvironmentConfig:
+        own = {"alfworld": ["games", "receptacles", "objects"], "browser": ["browser"]}
+        for name, options in own.items():
+            if name != self.name:
+                self._refuse_dead(options, f"name: {self.name}", f"name: {name}")
         if self.games == "official":
             self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
         return self

@@ -13,6 +13,10 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
     """
+    return {"alfworld": _alfworld, "browser": _browser}[config.name](config)
+
+
+def _alfworld(config: EnvironmentConfig) -> Adapter:
     try:
         from components.environments.alfworld.adapter import AlfworldAdapter
     except ImportError as error:
@@ -21,3 +25,9 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
             next_step="pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake).",
         ) from None
     return AlfworldAdapter(config)
+
+
+def _browser(config: EnvironmentConfig) -> Adapter:
+    from components.environments.browser.adapter import BrowserAdapter
+
+    return BrowserAdapter(config)

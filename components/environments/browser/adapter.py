@@ -1,0 +1,163 @@
+"""The browser as one environment of the pipeline: MiniWoB++, WebArena and WebArena-Lite in a real Chromium, through BrowserGym."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from contextlib import closing
+
+from components.config import EnvironmentConfig
+from components.environments.browser import actions, behaviours, coherence, reasoning
+from components.environments.browser.chromium import find_chromium
+from components.environments.browser.embody import embody
+from components.environments.browser.environment import BrowserEnvironment
+from components.environments.browser.goals import read_goal
+from components.environments.browser.gym_tasks import missing_for_web
+from components.environments.browser.outlook import missing, progress
+from components.environments.browser.pool import Browsers, PoolSettings
+from components.environments.browser.states import contradicts, read_state, state_facts
+from components.environments.browser.task_lists import Candidate, candidates, unseen_type
+from components.environments.protocol import Behaviour, Environment, Fact
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task, Trajectory
+
+INSTALL = "pip install -c constraints.txt -e '.[browser]'"
+_BATCH = 24
+"""Pages opened side by side when tasks are made."""
+_OPENED: dict[tuple[str, int], tuple[str, str]] = {}
+"""What this process has looked up before: (spec, most elements) -> (goal, initial state)."""
+
+
+class BrowserAdapter:
+    """The adapter of design's environment contract (`components/environments/protocol.py`) for a browser."""
+
+    name = "browser"
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        """Raises EnvironmentFailure if BrowserGym or, for the web, WebArena's packages or sites are missing."""
+        if not all(map(importlib.util.find_spec, ("browsergym", "playwright", "miniwob"))):
+            raise EnvironmentFailure(
+                "BrowserGym, Playwright or MiniWoB++ is not installed.", "The browser environment needs them.", INSTALL
+            )
+        self.config, self.browser = config, config.browser
+        if self.browser.benchmark != "miniwob" and (absent := missing_for_web()):
+            raise EnvironmentFailure(
+                f"{self.browser.benchmark} cannot be played: {absent[0]}.", next_step="`dreamgym doctor` lists what is missing."
+            )
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """`count` different tasks, task types in turn; in the test split every other one is of a type that no training task has.
+
+        Each page is opened once to read its goal and first state; one that shows the same as another is left out. Of WebArena's tasks,
+        which are so many, all that there are if `count` is more.
+
+        Raises:
+            EnvironmentFailure: an unknown split, a page that does not open, or types with too few different pages.
+        """
+        if split not in (TRAIN, TEST):
+            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        found: dict[tuple[str, str, str], Task] = {}
+        drawn = candidates(self.browser, split, random.Random(f"{split}/{self.config.seed}/{seed}"))
+        opened = 0
+        with closing(Browsers(self._pool(self.config.workers))) as browsers:
+            while len(found) < count and (batch := list(itertools.islice(drawn, min(_BATCH, count - len(found))))):
+                opened += len(batch)
+                for task in self._opened(browsers, batch, split):
+                    found.setdefault((task.family, task.instruction, task.initial_state), task)
+                if self.browser.benchmark == "miniwob" and opened > 5 * count + 100:
+                    raise EnvironmentFailure(
+                        f"Of {opened} pages only {len(found)} are different.",
+                        f"{count} tasks are wanted.",
+                        "Name more environment.browser.types.",
+                    )
+        return list(found.values())
+
+    def _opened(self, browsers: Browsers, batch: Sequence[Candidate], split: str) -> list[Task]:
+        keys = [(json.dumps(candidate.spec, sort_keys=True), self.browser.elements) for candidate in batch]
+        unknown = {row: candidate.spec for row, candidate in enumerate(batch) if keys[row] not in _OPENED}
+        for row, seen in (browsers.load(unknown) if unknown else {}).items():
+            if isinstance(seen, str):
+                raise EnvironmentFailure(f"{batch[row].name} does not open: {seen}", next_step="Type `dreamgym doctor`.")
+            _OPENED[keys[row]] = (seen.goal, seen.state)
+        return [self._task(candidate, split, *_OPENED[key]) for candidate, key in zip(batch, keys, strict=True)]
+
+    def _task(self, candidate: Candidate, split: str, goal: str, state: str) -> Task:
+        name = f"{self.name}/{self.browser.benchmark}/{candidate.name}"
+        return Task(name, self.name, split, goal, state, candidate.family, json.dumps(candidate.spec, sort_keys=True))
+
+    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+        """A pool of browsers; `stock` is BrowserGym's own environment, one row at a time."""
+        return BrowserEnvironment(self._pool(workers or self.config.workers, stock=stock), budget)
+
+    def _pool(self, size: int, *, stock: bool = False) -> PoolSettings:
+        own = self.browser
+        return PoolSettings(size, find_chromium(own.executable), own.elements, own.page_seconds, own.action_seconds, stock)
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """See `behaviours.make_behaviour`."""
+        return behaviours.make_behaviour(name, task, seed)
+
+    def think(self, trajectory: Trajectory, action: str) -> str:
+        """See `reasoning.think`."""
+        return reasoning.think(trajectory, action)
+
+    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+        """See `reasoning.reflect`."""
+        return reasoning.reflect(trajectory, alternatives, self.think(trajectory, action))
+
+    def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
+        """See `reasoning.reason`."""
+        return reasoning.reason(trajectory, action, next_state, reward)
+
+    def facts(self, trajectory: Trajectory) -> set[Fact]:
+        """What the last state asserts: the elements on the page."""
+        return state_facts(trajectory.states[-1])
+
+    def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
+        """See `states.contradicts`."""
+        return contradicts(claim, truth)
+
+    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
+        """True if the page names something that no state of the episode has named before."""
+        return reasoning.reveals(trajectory, read_state(next_state))
+
+    def well_formed(self, action: str) -> bool:
+        """See `actions.well_formed`."""
+        return actions.well_formed(action)
+
+    def refused(self, next_state: str) -> bool:
+        """True if the state says that the action was not carried out."""
+        return bool(read_state(next_state).failure)
+
+    def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
+        """See `coherence.contradiction`."""
+        return coherence.contradiction(trajectory, next_state)
+
+    def premise(self, trajectory: Trajectory) -> str:
+        """Always "": what a page hides is not told by a word or two."""
+        return ""
+
+    def objection(self, task: Task, premise: str) -> str:
+        """Always "": there are no premises."""
+        return ""
+
+    def progress(self, trajectory: Trajectory) -> float:
+        """See `outlook.progress`."""
+        return progress(trajectory)
+
+    def embody(self, dreamed: Trajectory) -> Task:
+        """See `embody.embody`."""
+        return embody(dreamed)
+
+    def unseen(self, task: Task) -> bool:
+        """True if no training task is of this type (MiniWoB's types, WebArena's templates)."""
+        return unseen_type(self.browser, task.family)
+
+    def feasible(self, task: Task) -> str:
+        """Why a generated task is malformed or hopeless, judged by its text and its first page; "" if it is neither."""
+        view = read_state(task.initial_state)
+        goal = read_goal(task.instruction, [view])
+        return "follows no template" if goal is None else missing(view, goal)
