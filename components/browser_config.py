@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -32,3 +32,7 @@ class BrowserConfig(Section):
         if self.benchmark != "miniwob":
             self._refuse_dead(["types"], f"benchmark: {self.benchmark}", "benchmark: miniwob")
         return self
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides which tasks there are and what their states show: neither where Chromium lies nor how long it is waited for."""
+        return self.model_dump(mode="json", exclude={"executable", "page_seconds", "action_seconds"})

@@ -24,6 +24,10 @@ ChatTemplate = Literal["auto", "off"]
 Precision = Literal["fp32", "bf16"]
 
 
+_OWN_OPTIONS = {"alfworld": ["games", "receptacles", "objects"], "browser": ["browser"]}
+"""Adapter -> the options of `environment` that no other adapter has."""
+
+
 class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 
@@ -40,13 +44,18 @@ class EnvironmentConfig(Section):
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> EnvironmentConfig:
-        own = {"alfworld": ["games", "receptacles", "objects"], "browser": ["browser"]}
-        for name, options in own.items():
+        for name, options in _OWN_OPTIONS.items():
             if name != self.name:
                 self._refuse_dead(options, f"name: {self.name}", f"name: {name}")
         if self.games == "official":
             self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
         return self
+
+    def decisive(self) -> dict[str, Any]:
+        """What of this section decides which tasks there are and how they go: nothing of other adapters, nothing of this machine."""
+        others = {option for name, options in _OWN_OPTIONS.items() if name != self.name for option in options}
+        values = self.model_dump(mode="json", exclude={"workers", *others})
+        return values | ({"browser": self.browser.decisive()} if "browser" in values else {})
 
 
 class DataConfig(Section):

@@ -26,7 +26,7 @@ MOST_NAMED = 5
 def origin_of(config: Config, root: Path) -> Origin:
     """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine."""
     values = config.model_dump(mode="json", exclude=set(IDLE))
-    values["environment"].pop("workers")
+    values["environment"] = config.environment.decisive()
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}

@@ -179,11 +179,12 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
         recorded = [(section, *entry) for section, values in json.loads(path.read_text()).items() for entry in values.items()]
     except (ValueError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
+    wanted = {"environment": config.environment.decisive(), "data": config.data.model_dump(mode="json")}
     differing = {
         f"{section}.{name}": (value, asked)
         for section, name, value in recorded
         if section in sections
-        and (asked := getattr(getattr(config, section, None), name, value)) != value
+        and (asked := wanted.get(section, {}).get(name, value)) != value
         and (section, name) != ("environment", "max_steps")
     }
     if differing:

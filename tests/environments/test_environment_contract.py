@@ -17,7 +17,7 @@ from components.environments.protocol import Adapter, Environment
 from components.errors import EnvironmentFailure
 from components.records import Trajectory, Transition
 
-ADAPTERS = {"alfworld": EnvironmentConfig(name="alfworld", workers=1)}
+ADAPTERS = {"alfworld": EnvironmentConfig(name="alfworld", workers=1), "browser": EnvironmentConfig(name="browser", workers=2)}
 LIMIT = 40
 
 

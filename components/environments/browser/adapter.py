@@ -15,11 +15,11 @@ from components.environments.browser.chromium import find_chromium
 from components.environments.browser.embody import embody
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.goals import read_goal
-from components.environments.browser.gym_tasks import missing_for_web
 from components.environments.browser.outlook import missing, progress
 from components.environments.browser.pool import Browsers, PoolSettings
 from components.environments.browser.states import contradicts, read_state, state_facts
 from components.environments.browser.task_lists import Candidate, candidates, unseen_type
+from components.environments.browser.web_sites import require_for_web
 from components.environments.protocol import Behaviour, Environment, Fact
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
@@ -43,10 +43,8 @@ class BrowserAdapter:
                 "BrowserGym, Playwright or MiniWoB++ is not installed.", "The browser environment needs them.", INSTALL
             )
         self.config, self.browser = config, config.browser
-        if self.browser.benchmark != "miniwob" and (absent := missing_for_web()):
-            raise EnvironmentFailure(
-                f"{self.browser.benchmark} cannot be played: {absent[0]}.", next_step="`dreamgym doctor` lists what is missing."
-            )
+        if self.browser.benchmark != "miniwob":
+            require_for_web(self.browser.benchmark)
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """`count` different tasks, task types in turn; in the test split every other one is of a type that no training task has.

@@ -1,7 +1,7 @@
 """BrowserGym's tasks by name: `miniwob.click-tab-2`, `webarena.4`, `webarenalite.17`, and `openended` for a page of one's own.
 
 Imported in worker processes alone. Importing WebArena's packages downloads a table of NLTK's where it is missing, and fails offline; here
-it is left out then (tasks and evaluators load without it) and `missing_for_web` says so, since those evaluators that split words need it.
+it is left out then: tasks and evaluators load without it (`web_sites.py` tells of it, since some evaluators need it in the end).
 """
 
 from __future__ import annotations
@@ -15,13 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from components.environments.browser.web_sites import require_for_web
 from components.errors import EnvironmentFailure
 
-SITES = ("SHOPPING", "SHOPPING_ADMIN", "REDDIT", "GITLAB", "WIKIPEDIA", "MAP", "HOMEPAGE")
-WEB_INSTALL = (
-    "pip install -c constraints.txt -e '.[browser,webarena]' && "
-    "pip install --no-deps -c constraints.txt libwebarena browsergym-webarena browsergym-webarenalite"
-)
 EPISODE_MILLISECONDS = 1_000_000_000
 """So long that a MiniWoB page never ends an episode by itself: RL may leave it waiting for minutes."""
 
@@ -65,8 +61,7 @@ def miniwob_address() -> str:
 
 
 def _web_task(benchmark: str, number: int, seed: int) -> Any:
-    if absent := missing_for_web():
-        raise EnvironmentFailure(f"{benchmark} cannot be played: {absent[0]}", next_step="Type `dreamgym doctor` for all that is missing.")
+    require_for_web(benchmark)
     with without_downloads():
         if benchmark == "webarena":
             return importlib.import_module("browsergym.webarena.task").GenericWebArenaTask(seed, task_id=number)
@@ -83,38 +78,3 @@ def without_downloads() -> Iterator[None]:
         yield
     finally:
         nltk.download = download
-
-
-def missing_for_web() -> list[str]:
-    """What WebArena lacks here, each with what to do about it; sites that are named are not asked whether they answer."""
-    packages = ("webarena", "browsergym.webarena", "browsergym.webarenalite", "nltk", "evaluate", "openai", "aiolimiter", "tiktoken")
-    absent = [name for name in (*packages, "text_generation") if not _installed(name)]
-    if absent:
-        return [f"not installed: {', '.join(absent)}; type: {WEB_INSTALL}"]
-    unset = [f"WA_{site}" for site in SITES if not os.environ.get(f"WA_{site}")]
-    return [f"not set: {', '.join(unset)}; export each with the address of that site"] if unset else []
-
-
-def without_word_table() -> bool:
-    """True if NLTK lacks the table with which WebArena's evaluators split answers into words."""
-    import nltk
-
-    try:
-        nltk.data.find("tokenizers/punkt_tab")
-    except LookupError:
-        return True
-    return False
-
-
-def _installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def site_hosts() -> tuple[str, ...]:
-    """The hosts of the sites that the WA_* variables name."""
-    from urllib.parse import urlsplit
-
-    return tuple(urlsplit(os.environ.get(f"WA_{site}", "")).netloc for site in SITES if os.environ.get(f"WA_{site}"))

@@ -21,8 +21,9 @@ from typing import Any
 
 from components.environments.browser import actions
 from components.environments.browser.elements import elements, marks
-from components.environments.browser.gym_tasks import make_task, site_hosts
-from components.environments.browser.states import View, view_of
+from components.environments.browser.gym_tasks import make_task
+from components.environments.browser.states import FAILURES, View, view_of
+from components.environments.browser.web_sites import site_hosts
 
 LOOKS = 4
 """How often a page that changes under our eyes is looked at before the episode is given up."""
@@ -59,6 +60,25 @@ _REST = """async ([rest, most]) => {
   watch.disconnect();
 }"""
 
+LARGE_PAGE = 2000
+"""Elements from which on what is out of view is left out of the accessibility tree."""
+_HIDE_OUT_OF_VIEW = """large => {
+  if (document.getElementsByTagName('*').length < large) return;
+  const seen = '[browsergym_visibility_ratio]:not([browsergym_visibility_ratio="0"])';
+  const hide = parent => {
+    for (const one of parent.children) {
+      if (['OPTION', 'OPTGROUP'].includes(one.tagName) || one.hasAttribute('aria-hidden')) continue;
+      if (one.matches('[browsergym_visibility_ratio="0"]') && !one.querySelector(seen)) one.setAttribute('aria-hidden', 'true'),
+        one.setAttribute('dreamgym-hidden', '');
+      else hide(one);
+    }
+  };
+  hide(document.body);
+}"""
+_SHOW_AGAIN = """() => {
+  for (const one of document.querySelectorAll('[dreamgym-hidden]')) one.removeAttribute('aria-hidden'), one.removeAttribute('dreamgym-hidden');
+}"""
+
 
 @dataclass(frozen=True)
 class SeatSettings:
@@ -91,6 +111,7 @@ class Seat:
     def __init__(self, browser: Any, settings: SeatSettings) -> None:
         self._browser, self._settings = browser, settings
         self._context: Any = None
+        self._page: Any = None
         self._web = False
         self._dialogs: list[str] = []
         self.view = View()
@@ -101,10 +122,10 @@ class Seat:
         self._task = make_task(spec)
         self._messages: list[dict[str, Any]] = []
         self._dialogs.clear()
-        goal, _ = self._task.setup(self._fresh_page())
+        page = self._fresh_page()
+        goal, _ = self._task.setup(page)
         self.goal = " ".join(goal.split()) if isinstance(goal, str) else words_of(goal)
-        if not self._web:
-            self._page = self._task.page
+        self._page = self._pages()[-1] if self._web else page
         return self._seen(self._look())
 
     def step(self, action: str) -> Seen:
@@ -240,19 +261,22 @@ class Seat:
         return view_of(found, more, dialogs=dialogs, tab=tab)
 
     def _seen(self, view: View, failure: str = "", reward: float = 0.0) -> Seen:
-        from components.environments.browser.states import FAILURES
-
         self.view = replace(view, failure=FAILURES[failure]) if failure else view
         return Seen(str(self.view), reward, self.view.over, self.goal, actions.admissible(self.view, self.goal))
 
 
 def capture(page: Any, *, lenient: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """BrowserGym's merged accessibility tree of a page, and its DOM snapshot; the page is marked for it and left as it was."""
+    """BrowserGym's merged accessibility tree of a page, and its DOM snapshot; the page is marked for it and left as it was.
+
+    The tree of a page of megabytes takes half a minute to fetch, for what lies out of view and no state shows: it is left out there.
+    """
     from browsergym.core.observation import _post_extract, _pre_extract, extract_dom_snapshot, extract_merged_axtree
 
     _pre_extract(page, lenient=lenient)
     snapshot = extract_dom_snapshot(page, include_dom_rects=False, include_paint_order=False)
+    page.evaluate(_HIDE_OUT_OF_VIEW, LARGE_PAGE)
     tree = extract_merged_axtree(page)
+    page.evaluate(_SHOW_AGAIN)
     _post_extract(page)
     return tree, snapshot
 

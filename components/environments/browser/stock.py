@@ -14,9 +14,10 @@ from typing import Any
 
 from components.environments.browser import actions
 from components.environments.browser.elements import elements, marks
-from components.environments.browser.gym_tasks import make_task, site_hosts
+from components.environments.browser.gym_tasks import make_task
 from components.environments.browser.seat import Seat, SeatSettings, Seen, words_of
 from components.environments.browser.states import View, view_of
+from components.environments.browser.web_sites import site_hosts
 
 
 class StockSeat(Seat):

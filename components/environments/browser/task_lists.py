@@ -73,7 +73,7 @@ def _web(config: BrowserConfig, split: str, rng: random.Random) -> Iterator[Cand
     held_out = _held_out(config)
     chosen = [entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split == TEST)]
     for entry in rng.sample(chosen, len(chosen)):
-        number = entry["task_id"]
+        number = entry.get("old_task_id", entry["task_id"])  # WebArena-Lite's tasks go by the numbers that they had in WebArena
         yield Candidate(str(number), template(entry), {"task": f"{config.benchmark}.{number}", "seed": 0})
 
 
