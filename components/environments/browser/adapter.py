@@ -65,7 +65,7 @@ class BrowserAdapter:
                 opened += len(batch)
                 for task in self._opened(browsers, batch, split):
                     found.setdefault((task.family, task.instruction, task.initial_state), task)
-                if self.browser.benchmark == "miniwob" and opened > 5 * count + 100:
+                if self.browser.benchmark == "miniwob" and opened > 2 * count + 40:
                     raise EnvironmentFailure(
                         f"Of {opened} pages only {len(found)} are different.",
                         f"{count} tasks are wanted.",

@@ -28,6 +28,8 @@ KINDS = {
     **{"Date": "date", "DateTime": "date", "InputTime": "time", "ColorWell": "textbox", "Summary": "button"},
 }
 """Role in the accessibility tree -> the word for it in a state."""
+WORDS = frozenset(KINDS.values()) | {"select", "textarea", "item", "image"}
+"""All kinds of what can be acted on; `item` and `image` are clickable things without a role of their own."""
 EDITABLE = frozenset({"textbox", "textarea", "date", "time"})
 """Kinds that can be filled."""
 FIELDS = EDITABLE | {"select", "slider"}

@@ -61,7 +61,10 @@ def find(view: View, wish: Wish) -> Element | None:
     if wish.what.startswith("#"):
         place = int(wish.what[1:]) - 1
         return candidates[place] if place < len(candidates) else None
-    return next((element for element in candidates if named(element.name) == named(wish.what)), None)
+    for same in (lambda name: name, str.lower, named):  # `morbi` and `morbi.` may be two links
+        if found := [element for element in candidates if same(element.name) == same(wish.what)]:
+            return found[0]
+    return None
 
 
 def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:

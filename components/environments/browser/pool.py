@@ -188,6 +188,7 @@ class _Worker:
     lifeline: Connection
     folder: Path
     loads: int = 0
+    started: bool = False
 
 
 class Browsers:
@@ -245,10 +246,15 @@ class Browsers:
             except OSError as error:
                 answers |= self._lost(slot, share, f"could not be asked ({type(error).__name__})")
         waiting = {slot: {row for row in share if row not in answers} for slot, share in shares.items()}
-        deadlines = dict.fromkeys(waiting, time.monotonic() + self._settings.patience + START_SECONDS)
+        deadlines = {slot: self._deadline(slot) for slot in waiting}
         while waiting := {slot: left for slot, left in waiting.items() if left}:
             self._hear(waiting, deadlines, answers)
         return answers
+
+    def _deadline(self, slot: int) -> float:
+        """When a worker has been silent for too long; the first time it also has to start its browser."""
+        worker = self._workers[slot]
+        return time.monotonic() + self._settings.patience + (0.0 if worker and worker.started else START_SECONDS)
 
     def _hear(self, waiting: dict[int, set[int]], deadlines: dict[int, float], answers: dict[int, Any]) -> None:
         """Take the answers that have come; give up those workers that died or whose time is over."""
@@ -263,7 +269,9 @@ class Browsers:
                 continue
             answers[row] = answer
             waiting[slot].discard(row)
-            deadlines[slot] = time.monotonic() + self._settings.patience
+            if (worker := self._workers[slot]) and not worker.started:
+                self._workers[slot] = replace(worker, started=True)
+            deadlines[slot] = self._deadline(slot)
         for slot in [slot for slot in waiting if deadlines[slot] <= time.monotonic()]:
             answers |= self._lost(slot, waiting.pop(slot), f"did not answer for {self._settings.patience:.0f} seconds")
 

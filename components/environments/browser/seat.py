@@ -68,15 +68,19 @@ _HIDE_OUT_OF_VIEW = """large => {
   const hide = parent => {
     for (const one of parent.children) {
       if (['OPTION', 'OPTGROUP'].includes(one.tagName) || one.hasAttribute('aria-hidden')) continue;
-      if (one.matches('[browsergym_visibility_ratio="0"]') && !one.querySelector(seen)) one.setAttribute('aria-hidden', 'true'),
+      if (one.matches('[browsergym_visibility_ratio="0"]') && !one.querySelector(seen)) {
+        one.setAttribute('aria-hidden', 'true');
         one.setAttribute('dreamgym-hidden', '');
-      else hide(one);
+      } else hide(one);
     }
   };
   hide(document.body);
 }"""
 _SHOW_AGAIN = """() => {
-  for (const one of document.querySelectorAll('[dreamgym-hidden]')) one.removeAttribute('aria-hidden'), one.removeAttribute('dreamgym-hidden');
+  for (const one of document.querySelectorAll('[dreamgym-hidden]')) {
+    one.removeAttribute('aria-hidden');
+    one.removeAttribute('dreamgym-hidden');
+  }
 }"""
 
 

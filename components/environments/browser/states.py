@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.browser.elements import FIELDS, FLAGS, TEXT, Element, clean
+from components.environments.browser.elements import FIELDS, FLAGS, TEXT, WORDS, Element, clean
 from components.environments.protocol import Fact
 
 OVER, EMPTY = "Episode over.", "Empty page."
@@ -104,7 +104,7 @@ def _element(line: str) -> Element | None:
     if line.startswith(f"{TEXT}: "):
         return Element(TEXT, line.removeprefix(f"{TEXT}: "))
     found = _LINE.match(line)
-    if not found:
+    if not found or found["kind"] not in WORDS:
         return None
     rest, flags, options, value = found["rest"] or "", (), (), ""
     if marked := _FLAGGED.match(rest):

@@ -20,8 +20,8 @@ INSTALL = (
     "pip install -c constraints.txt -e '.[browser,webarena]' && "
     "pip install --no-deps -c constraints.txt libwebarena text-generation browsergym-webarena browsergym-webarenalite"
 )
-"""In two steps, the second without dependencies: libwebarena asks for beartype 0.12 and text-generation for huggingface_hub below 1, which the
-other packages cannot have."""
+"""In two steps, the second without dependencies: libwebarena asks for beartype 0.12 and text-generation for huggingface_hub below 1, which
+the other packages cannot have."""
 _TABLE = "tokenizers/punkt_tab"
 _SECONDS = 10.0
 
