@@ -25,11 +25,12 @@ class Click(NamedTuple):
 
 @dataclass(frozen=True)
 class Outlook:
-    """An episode so far: what one sees, what was clicked, and the goal, None if the instruction is of no known form."""
+    """An episode so far: what one sees, what was clicked, the goal (None if the instruction is of no known form), and what stood open."""
 
     view: View
     clicks: tuple[Click, ...]
     goal: Goal | None
+    stood_open: frozenset[str] = frozenset()
 
     @property
     def met(self) -> list[bool]:
@@ -75,8 +76,8 @@ class Outlook:
         """What was not opened yet, of the kinds behind which the goal may lie."""
         if not self.goal:
             return []
-        tried = {click.element.id for click in self.clicks}
-        closed = [e for e in self.view.elements if e.kind in self.goal.opens and e.id and "selected" not in e.flags]
+        tried = {click.element.id for click in self.clicks} | self.stood_open
+        closed = [element for element in self.view.elements if element.kind in self.goal.opens and element.id]
         return [element for element in closed if element.id not in tried and self.goal.opener in element.name]
 
 
@@ -112,7 +113,8 @@ def outlook(trajectory: Trajectory) -> Outlook:
             clicks.append(Click(element, before))
         if view.readable and not view.over:
             views.append(view)
-    return Outlook(views[-1], tuple(clicks), read_goal(trajectory.task.instruction, views))
+    stood_open = frozenset(element.id for view in views for element in view.elements if "selected" in element.flags)
+    return Outlook(views[-1], tuple(clicks), read_goal(trajectory.task.instruction, views), stood_open)
 
 
 def progress(trajectory: Trajectory) -> float:

@@ -116,7 +116,7 @@ class Seat:
         self._browser, self._settings = browser, settings
         self._context: Any = None
         self._page: Any = None
-        self._web = False
+        self._web = self._of_the_web = False
         self._dialogs: list[str] = []
         self.view = View()
 
@@ -204,12 +204,12 @@ class Seat:
         """A tab that knows nothing of earlier episodes: for the web with a context of its own, else a tab that will load a new document."""
         if self._context is not None:
             pages = self._pages()
-            if not self._web and pages:
+            if not self._web and not self._of_the_web and pages:
                 for page in pages[1:]:
                     page.close()
                 return pages[0]
             self.close()
-        size = self._task.viewport
+        size, self._of_the_web = self._task.viewport, self._web
         self._context = self._browser.new_context(viewport=size, locale=self._task.locale, timezone_id=self._task.timezone_id)
         self._context.set_default_timeout(1000 * self._settings.page_seconds)
         self._context.add_init_script(_COUNT_TIMERS)
