@@ -28,6 +28,11 @@ SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
+FEATURES_OFF = (
+    *("OverlayScrollbars", "ExtendedOverlayScrollbars"),  # BrowserGym's own
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "FullWebUIOmniboxFrame", "AimEnabled"),
+)
+"""The second row draws an address bar's suggestions for each window: half a second and 35 MB a tab for what no one sees."""
 _STARTER = """import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the driver
 if os.getppid() == 1:

@@ -16,6 +16,8 @@ from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
 from components.records import Task
 
+BENCHMARKS = ("miniwob.", "webarena.", "webarenalite.")
+
 
 class BrowserEnvironment:
     """The real world of a batch of tasks (`components.environments.protocol.Environment`, and `Forkable` for MiniWoB)."""
@@ -117,13 +119,16 @@ def _each(found: Any, count: int) -> list[Any]:
 
 
 def spec_of(task: Task) -> Mapping[str, Any]:
-    """What opens the page of `task`. Raises EnvironmentFailure if it is none of this environment."""
+    """What opens the page of `task`.
+
+    Raises:
+        EnvironmentFailure: it is no task of a benchmark, such as an address that a stranger's data would have us open.
+    """
     try:
         spec = json.loads(task.spec)
     except ValueError:
         spec = None
-    if not isinstance(spec, dict) or "task" not in spec:
-        raise EnvironmentFailure(
-            f"The task {task.id} has the spec {task.spec[:80]!r}.", "Expected one such as {'task': 'miniwob.click-test-2', 'seed': 3}."
-        )
+    if not isinstance(spec, dict) or not str(spec.get("task", "")).startswith(BENCHMARKS):
+        example = "Expected one such as {'task': 'miniwob.click-test-2', 'seed': 3}."
+        raise EnvironmentFailure(f"The task {task.id} has the spec {task.spec[:80]!r}.", example)
     return spec

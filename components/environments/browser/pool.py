@@ -30,7 +30,7 @@ from typing import Any
 
 import psutil
 
-from components.environments.browser.chromium import write_wrapper
+from components.environments.browser.chromium import FEATURES_OFF, write_wrapper
 from components.environments.browser.seat import PageGone, Seat, SeatSettings, Seen, quiet_libraries
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -163,7 +163,7 @@ class _Seats:
         self._browser = self._playwright.chromium.launch(
             headless=True,
             executable_path=str(wrapper),
-            args=["--disable-features=OverlayScrollbars,ExtendedOverlayScrollbars"],
+            args=[f"--disable-features={','.join(FEATURES_OFF)}"],
             ignore_default_args=["--hide-scrollbars"],
             timeout=1000 * START_SECONDS,
         )

@@ -149,17 +149,20 @@ def test_a_dead_browser_is_infrastructures_failure_and_the_run_goes_on(adapter, 
         environment.close()
 
 
-def test_a_row_whose_page_does_not_open_is_over_at_its_first_step(tasks):
+def test_a_row_whose_page_does_not_open_is_over_at_its_first_step(tasks, monkeypatch):
+    monkeypatch.delenv("WA_MAP", raising=False)
     environment = BrowserEnvironment(settings(page_seconds=3.0))
-    broken = replace(tasks[0], spec='{"task": "openended", "url": "http://127.0.0.1:9/", "goal": ""}')
+    broken = replace(tasks[0], spec='{"task": "webarena.70", "seed": 0}')
     try:
         assert environment.reset([broken, tasks[1]]) == [broken.initial_state, tasks[1].initial_state]
         answers = environment.step(["click [1]", "click [99]"])
-        assert "ERR_" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
+        assert "webarena cannot be played" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
         with pytest.raises(EnvironmentFailure, match=r"No page opens.*doctor"):
             environment.reset([broken])
         with pytest.raises(EnvironmentFailure, match="has the spec"):
             environment.reset([replace(broken, spec="nonsense")])
+        with pytest.raises(EnvironmentFailure, match="has the spec"):
+            environment.reset([replace(broken, spec='{"task": "openended", "url": "file:///etc/hostname"}')])
     finally:
         environment.close()
 
