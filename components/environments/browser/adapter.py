@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -18,15 +17,15 @@ from components.environments.browser.goals import read_goal
 from components.environments.browser.outlook import missing, progress
 from components.environments.browser.pool import Browsers, PoolSettings
 from components.environments.browser.states import contradicts, read_state, state_facts
-from components.environments.browser.task_lists import Candidate, candidates, unseen_type
+from components.environments.browser.task_lists import Candidate, Slot, split_of, unseen_type, web_candidates
 from components.environments.browser.web_sites import require_for_web
 from components.environments.protocol import Behaviour, Environment, Fact
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 
 INSTALL = "pip install -c constraints.txt -e '.[browser]'"
-_BATCH = 24
-"""Pages opened side by side when tasks are made."""
+_BATCH, _DRAWS = 24, 40
+"""Pages opened side by side when tasks are made, and how often one is drawn again that another task shows or the other split keeps."""
 _OPENED: dict[tuple[str, int], tuple[str, str]] = {}
 """What this process has looked up before: (spec, most elements) -> (goal, initial state)."""
 
@@ -49,37 +48,53 @@ class BrowserAdapter:
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """`count` different tasks, task types in turn; in the test split every other one is of a type that no training task has.
 
-        Each page is opened once to read its goal and first state; one that shows the same as another is left out. Of WebArena's tasks,
-        which are so many, all that there are if `count` is more.
+        Each page is opened once to read its goal and first state; no two tasks show the same, and none of one split shows what one of the
+        other shows. Of WebArena's tasks, which are so many, all that there are if `count` is more.
 
         Raises:
-            EnvironmentFailure: an unknown split, a page that does not open, or types with too few different pages.
+            EnvironmentFailure: an unknown split, a page that does not open, or a type with too few different pages.
         """
         if split not in (TRAIN, TEST):
             raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
-        found: dict[tuple[str, str, str], Task] = {}
-        drawn = candidates(self.browser, split, random.Random(f"{split}/{self.config.seed}/{seed}"))
-        opened = 0
+        name = f"{split}/{self.config.seed}/{seed}"
         with closing(Browsers(self._pool(self.config.workers))) as browsers:
-            while len(found) < count and (batch := list(itertools.islice(drawn, min(_BATCH, count - len(found))))):
-                opened += len(batch)
-                for task in self._opened(browsers, batch, split):
-                    found.setdefault((task.family, task.instruction, task.initial_state), task)
-                if self.browser.benchmark == "miniwob" and opened > 2 * count + 40:
-                    raise EnvironmentFailure(
-                        f"Of {opened} pages only {len(found)} are different.",
-                        f"{count} tasks are wanted.",
-                        "Name more environment.browser.types.",
-                    )
+            if self.browser.benchmark != "miniwob":
+                listed = web_candidates(self.browser, split, random.Random(name))[:count]
+                return [task for start in range(0, count, _BATCH) for task in self._opened(browsers, listed[start : start + _BATCH], split)]
+            found: dict[tuple[str, str, str], Task] = {}
+            for start in range(0, count, _BATCH):
+                self._fill(browsers, [Slot(self.browser, split, name, n) for n in range(start, min(start + _BATCH, count))], split, found)
         return list(found.values())
+
+    def _fill(self, browsers: Browsers, slots: Sequence[Slot], split: str, found: dict[tuple[str, str, str], Task]) -> None:
+        """Draw pages for `slots` until each has one of its own."""
+        chosen: dict[int, Task] = {}
+        for _ in range(_DRAWS):
+            empty = [number for number in range(len(slots)) if number not in chosen]
+            if not empty:
+                break
+            for number, task in zip(empty, self._opened(browsers, [slots[number].draw() for number in empty], split), strict=True):
+                shows = (task.family, task.instruction, task.initial_state)
+                known = {(other.family, other.instruction, other.initial_state) for other in chosen.values()}
+                if shows not in found and shows not in known and (self.unseen(task) or split_of("\n".join(shows)) == split):
+                    chosen[number] = task
+        if len(chosen) < len(slots):
+            poor = next(slot.family for number, slot in enumerate(slots) if number not in chosen)
+            raise EnvironmentFailure(
+                f"{poor} has too few different pages: {_DRAWS} draws brought no new one for the split {split}.",
+                next_step="Take it out of environment.browser.types, or ask for fewer tasks.",
+            )
+        found.update({(task.family, task.instruction, task.initial_state): task for _, task in sorted(chosen.items())})
 
     def _opened(self, browsers: Browsers, batch: Sequence[Candidate], split: str) -> list[Task]:
         keys = [(json.dumps(candidate.spec, sort_keys=True), self.browser.elements) for candidate in batch]
-        unknown = {row: candidate.spec for row, candidate in enumerate(batch) if keys[row] not in _OPENED}
-        for row, seen in (browsers.load(unknown) if unknown else {}).items():
-            if isinstance(seen, str):
-                raise EnvironmentFailure(f"{batch[row].name} does not open: {seen}", next_step="Type `dreamgym doctor`.")
-            _OPENED[keys[row]] = (seen.goal, seen.state)
+        for attempt in range(2):
+            unknown = {row: candidate.spec for row, candidate in enumerate(batch) if keys[row] not in _OPENED}
+            for row, seen in (browsers.load(unknown) if unknown else {}).items():
+                if not isinstance(seen, str):
+                    _OPENED[keys[row]] = (seen.goal, seen.state)
+                elif attempt:
+                    raise EnvironmentFailure(f"{batch[row].name} does not open: {seen}", next_step="Type `dreamgym doctor`.")
         return [self._task(candidate, split, *_OPENED[key]) for candidate, key in zip(batch, keys, strict=True)]
 
     def _task(self, candidate: Candidate, split: str, goal: str, state: str) -> Task:

@@ -83,13 +83,13 @@ class _Player:
         return self._malformed(seen) if luck < 0.4 else self._any(admissible)
 
     def near_miss(self, seen: Outlook, admissible: list[str]) -> str:
-        """Every second step is nearly right, or cannot be done."""
+        """Two steps in three are nearly right, or cannot be done."""
         luck = self.rng.random()
         if luck < 0.25 or not self.known:
             return self._impossible(seen) if luck < 0.4 else self._any(admissible)
         if luck < 0.30:
             return self._malformed(seen)
-        return self._nearly(seen, admissible) if luck < 0.5 else self.expert(seen, admissible)
+        return self._nearly(seen, admissible) if luck < 0.65 else self.expert(seen, admissible)
 
     def _any(self, admissible: list[str]) -> str:
         return self.rng.choice(admissible) if admissible else NO_ACTION

@@ -49,8 +49,8 @@ class Goal:
 
 
 def named(name: str) -> str:
-    """A name as it is compared: without case and the punctuation at its ends."""
-    return name.casefold().strip(" .,:;!?\"'")
+    """A name as it is compared: without case and a colon behind it. A full stop counts: `morbi` and `morbi.` may be two links."""
+    return name.casefold().strip(" :")
 
 
 def find(view: View, wish: Wish) -> Element | None:
@@ -61,10 +61,7 @@ def find(view: View, wish: Wish) -> Element | None:
     if wish.what.startswith("#"):
         place = int(wish.what[1:]) - 1
         return candidates[place] if place < len(candidates) else None
-    for same in (lambda name: name, str.lower, named):  # `morbi` and `morbi.` may be two links
-        if found := [element for element in candidates if same(element.name) == same(wish.what)]:
-            return found[0]
-    return None
+    return next((element for element in candidates if named(element.name) == named(wish.what)), None)
 
 
 def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:
@@ -82,7 +79,7 @@ def _click(name: str, kinds: Sequence[str] = BUTTONS) -> Wish:
 def _submit(views: Sequence[View]) -> Wish:
     """Click what sends the form: the first button called so, else the last button."""
     buttons = [element for element in views[0].elements if element.kind in BUTTONS]
-    called = [element for element in buttons if named(element.name) in ("submit", "login", "search", "go", "ok")]
+    called = [element for element in buttons if named(element.name) in ("submit", "login", "search", "go!", "ok")]
     chosen = (called or buttons[-1:] or [Element("button", "Submit")])[0]
     return _click(chosen.name)
 

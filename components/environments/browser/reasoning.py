@@ -20,7 +20,7 @@ click may be judged by the page, what was got beside what is wanted, up to the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from components.environments.browser.actions import Command, obstacle, read_action
 from components.environments.browser.elements import EDITABLE, Element
@@ -58,20 +58,13 @@ def _scan(view: View, wish: Wish) -> str:
     if wish.what.startswith("["):
         return ""
     looks, ordinal, candidates, right = [], wish.what.startswith("#"), _candidates(view, wish), find(view, wish)
-    spell = _speller(candidates)
-    wanted = _PLACES[int(wish.what[1:])] if ordinal else spell(right.name if right else wish.what)
+    wanted = _PLACES[int(wish.what[1:])] if ordinal else named(wish.what)
     for number, element in enumerate(candidates, 1):
-        label = _PLACES[number] if ordinal else spell(element.name) or "nameless"
+        label = _PLACES[number] if ordinal else named(element.name) or "nameless"
         looks.append(f"{element.id} {label} want {wanted}: {_yes(element is right)}")
         if element is right:
             break
     return ", ".join(looks)
-
-
-def _speller(candidates: Sequence[Element]) -> Callable[[str], str]:
-    """How names are written side by side: without case and punctuation, unless only these tell two of them apart."""
-    names = {element.name for element in candidates}
-    return named if len(set(map(named, names))) == len(names) else str
 
 
 def _got(element: Element, wish: Wish) -> str:
@@ -197,9 +190,8 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element) -> str:
         return ""
     if wish.what.startswith(("[", "#")):
         return f"{clicked.id} want {element.id if element else 'another'}: {_yes(element is not None and element.id == clicked.id)}"
-    spell = _speller(_candidates(seen.view, wish))
-    right = element is not None and element.id == clicked.id
-    return f"{spell(clicked.name) or 'nameless'} want {spell(element.name if element else wish.what)}: {_yes(right)}"
+    label = named(clicked.name) or "nameless"
+    return f"{label} want {named(wish.what)}: {_yes(label == named(wish.what))}"
 
 
 def _yes(holds: bool) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from components.config import load_config
 from components.environments.browser.adapter import BrowserAdapter
 from components.environments.browser.gym_tasks import miniwob_tasks
-from components.environments.browser.task_lists import SOLVED
+from components.environments.browser.task_lists import SOLVED, SOLVED_TOO
 from components.environments.protocol import Environment
 from components.records import TEST, Task, Trajectory, Transition
 
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    names = list(miniwob_tasks()) if asked.types == "all" else asked.types.split(",") if asked.types else list(SOLVED)
+    names = list(miniwob_tasks()) if asked.types == "all" else asked.types.split(",") if asked.types else [*SOLVED, *SOLVED_TOO]
     adapter = BrowserAdapter(load_config(None, ["environment.name=browser", f"environment.workers={asked.workers}"]).environment)
     rows = []
     with closing(adapter.open()) as world:

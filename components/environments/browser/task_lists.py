@@ -6,29 +6,34 @@ so that there is something that no training task has shown.
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from components.browser_config import BrowserConfig
 from components.errors import EnvironmentFailure
-from components.records import TEST
+from components.records import TEST, TRAIN
 
 SOLVED = (
-    *("click-button", "click-tab-2", "login-user", "focus-text-2"),
+    *("click-button", "click-tab-2", "login-user", "enter-password"),
     *("choose-list", "click-checkboxes", "enter-text", "enter-text-2"),
-    *("click-option", "read-table", "click-button-sequence", "unicode-test"),
-    *("enter-password", "click-collapsible-2-nodelay", "click-dialog-2", "click-checkboxes-transfer"),
-    *("click-link", "multi-layouts", "enter-date", "login-user-popup"),
-    *("simple-arithmetic", "navigate-tree", "find-greatest", "multi-orderings"),
-    *("enter-time", "form-sequence-2", "click-widget", "read-table-2"),
-    *("click-tab", "odd-or-even", "guess-number", "simple-algebra"),
+    *("click-option", "read-table", "unicode-test", "read-table-2"),
+    *("click-link", "multi-layouts", "enter-date", "enter-time"),
+    *("click-collapsible-2-nodelay", "click-checkboxes-transfer", "login-user-popup", "multi-orderings"),
+    *("simple-arithmetic", "navigate-tree", "find-greatest", "simple-algebra"),
+    *("click-dialog-2", "form-sequence-2", "odd-or-even", "click-widget"),
+    *("text-transform", "click-collapsible-nodelay", "click-dialog", "enter-text-dynamic"),
 )
-"""MiniWoB's types that the expert solves; every fourth is kept for the test split."""
-_TEMPLATES_HELD_OUT = 3
-"""Of WebArena's templates every third is kept for the test split."""
+"""MiniWoB's types that the expert solves and that have many pages; every fourth, the last of each row, is for the test split alone."""
+SOLVED_TOO = (
+    *("click-test", "click-test-2", "click-button-sequence", "click-tab", "focus-text", "focus-text-2", "guess-number"),
+    *("click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard", "click-collapsible", "click-collapsible-2", "click-checkboxes-large"),
+)
+"""Solved as well, but with a handful of pages, or variants of another type, or slow ones."""
+_TEMPLATES_HELD_OUT, _PAGES_HELD_OUT = 3, 3
+"""Of WebArena's templates, and of the pages of a MiniWoB type, every third is kept for the test split."""
 
 
 class Candidate(NamedTuple):
@@ -49,32 +54,38 @@ def unseen_type(config: BrowserConfig, family: str) -> bool:
     return family in types_in_use(config)[3::4] if config.benchmark == "miniwob" else family in _held_out(config)
 
 
-def candidates(config: BrowserConfig, split: str, rng: random.Random) -> Iterator[Candidate]:
-    """Tasks of `split`, endlessly for MiniWoB, else all there are in an order drawn from `rng`.
-
-    Raises:
-        EnvironmentFailure: a type that MiniWoB does not have.
-    """
-    return _miniwob(config, split, rng) if config.benchmark == "miniwob" else _web(config, split, rng)
+def split_of(page: str) -> str:
+    """To which split a page belongs, by what it shows: types with few pages would else show the same one in both."""
+    return TEST if int(hashlib.sha256(page.encode()).hexdigest()[:8], 16) % _PAGES_HELD_OUT == 0 else TRAIN
 
 
-def _miniwob(config: BrowserConfig, split: str, rng: random.Random) -> Iterator[Candidate]:
-    types = types_in_use(config)
-    strange = types[3::4]
-    seen = [name for name in types if name not in strange]
-    turns = [itertools.cycle(seen), itertools.cycle(strange or seen)]
-    for number in itertools.count():
-        name = next(turns[number % 2 if split == TEST else 0])
-        seed = 2 * rng.randrange(1_000_000) + (split == TEST)  # seeds of the two splits are never the same
-        yield Candidate(f"{name}/{seed}", name, {"task": f"miniwob.{name}", "seed": seed})
+class Slot:
+    """The place of one MiniWoB task in a list, which draws candidates for itself: its type's turn, and seeds that no other split has."""
+
+    def __init__(self, config: BrowserConfig, split: str, name: str, number: int) -> None:
+        types = types_in_use(config)
+        strange = types[3::4]
+        seen = tuple(family for family in types if family not in strange)
+        pools = [seen, strange] if strange and split == TEST else [seen]
+        pool = pools[number % len(pools)]
+        self.family, self._odd = pool[number // len(pools) % len(pool)], split == TEST
+        self._rng = random.Random(f"{name}/{number}")
+
+    def draw(self) -> Candidate:
+        """The next candidate."""
+        seed = 2 * self._rng.randrange(1_000_000) + self._odd
+        return Candidate(f"{self.family}/{seed}", self.family, {"task": f"miniwob.{self.family}", "seed": seed})
 
 
-def _web(config: BrowserConfig, split: str, rng: random.Random) -> Iterator[Candidate]:
+def web_candidates(config: BrowserConfig, split: str, rng: random.Random) -> list[Candidate]:
+    """All WebArena tasks of a split, in an order drawn from `rng`."""
     held_out = _held_out(config)
     chosen = [entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split == TEST)]
+    found = []
     for entry in rng.sample(chosen, len(chosen)):
         number = entry.get("old_task_id", entry["task_id"])  # WebArena-Lite's tasks go by the numbers that they had in WebArena
-        yield Candidate(str(number), template(entry), {"task": f"{config.benchmark}.{number}", "seed": 0})
+        found.append(Candidate(str(number), template(entry), {"task": f"{config.benchmark}.{number}", "seed": 0}))
+    return found
 
 
 def template(entry: dict[str, Any]) -> str:

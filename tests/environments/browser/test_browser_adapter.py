@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from components.config import EnvironmentConfig, load_config
 from components.environments import make_adapter
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.states import read_state
-from components.environments.browser.task_lists import SOLVED
+from components.environments.browser.task_lists import SOLVED, split_of
 from components.environments.protocol import Forkable
 from components.environments.recorded import replay
 from components.errors import ConfigError, EnvironmentFailure
@@ -28,10 +29,27 @@ def test_every_fourth_type_is_for_the_test_split_alone(adapter, tasks):
     assert seeds == [0] * 6 + [1] * 4
 
 
-def test_types_with_too_few_pages_are_refused(adapter):
+def test_a_type_with_too_few_pages_is_named():
     few = make_adapter(load_config(None, ["environment.name=browser", "environment.browser.types=[click-test]"]).environment)
-    with pytest.raises(EnvironmentFailure, match=r"only 1 are different.*2 tasks are wanted.*environment\.browser\.types"):
+    with pytest.raises(EnvironmentFailure, match=r"click-test has too few different pages.*environment\.browser\.types"):
         few.tasks("train", 2, 0)
+
+
+def test_no_page_of_one_split_is_shown_in_the_other():
+    """focus-text-2 has three pages in all, and both splits ask for it."""
+    poor = make_adapter(
+        load_config(None, ["environment.name=browser", "environment.browser.types=[focus-text-2,click-test-2]"]).environment
+    )
+    shown = {}
+    for split in ("train", "test"):
+        with contextlib.suppress(EnvironmentFailure):
+            for seed in range(3):
+                shown.setdefault(split, set()).update(
+                    (task.family, task.instruction, task.initial_state) for task in poor.tasks(split, 1, seed)
+                )
+    assert not shown.get("train", set()) & shown.get("test", set())
+    pages = [f"{n}" for n in range(3000)]
+    assert 0.28 < sum(split_of(page) == "test" for page in pages) / len(pages) < 0.38
 
 
 def test_the_default_types_are_at_least_twelve_and_named_once():

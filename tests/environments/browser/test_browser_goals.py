@@ -32,7 +32,8 @@ SEARCH = replace(TASK, instruction='Switch between the tabs to find and click on
     [
         ("Click button TWO.", "[13] button: ONE\n[14] button: TWO", "click [14]"),
         ('Click on the "♥♥♥" button.', "[13] button: ♥\n[14] button: ♥♥♥", "click [14]"),
-        ('Click on the link "proin".', "[13] item: Ornare.\n[14] item: Proin.", "click [14]"),
+        ('Click on the link "proin".', "[13] item: Ornare.\n[14] item: Proin", "click [14]"),
+        ('Click on the link "proin".', "[13] item: proin.\n[14] item: Proin", "click [14]"),
         ('Click the button in the dialog box labeled "x".', "[20] button: Close\n[21] button: OK", "click [20]"),
         ('Click on a "textarea" widget.', "[1] textbox: = x\n[2] textarea: = y", "click [2]"),
         ("Focus into the 2nd input textbox.", "[12] textbox:\n[13] textbox:", "click [13]"),
@@ -82,7 +83,7 @@ def test_a_click_counts_only_after_what_must_come_before_it():
 
 
 def test_what_is_not_visible_is_looked_for_behind_what_was_not_opened():
-    opened = TABS.replace(" (selected)", "").replace("#2", "#2 (selected)").replace("[26] item: ornare", "[28] item: Proin.")
+    opened = TABS.replace(" (selected)", "").replace("#2", "#2 (selected)").replace("[26] item: ornare", "[28] item: Proin")
     assert outlook(make_episode(SEARCH)).command == "click [20]"
     assert outlook(make_episode(SEARCH, ("click [20]", opened))).command == "click [28]"
 

@@ -17,7 +17,7 @@ from components.environments.browser import web_sites
 from components.environments.browser.chromium import find_chromium, version
 from components.environments.browser.gym_tasks import make_task, without_downloads
 from components.environments.browser.pool import Browsers
-from components.environments.browser.task_lists import _entries, _held_out, candidates, template
+from components.environments.browser.task_lists import _entries, _held_out, template, web_candidates
 from components.environments.browser.web_sites import SITES, lacking
 from components.errors import EnvironmentFailure
 from flows import doctor
@@ -132,7 +132,7 @@ def test_a_webarena_task_is_played_and_judged_by_its_own_evaluator(sites, answer
 @needs_webarena
 def test_webarenas_tasks_are_split_by_template(sites):
     config = load_config(None, ["environment.name=browser", "environment.browser.benchmark=webarenalite"]).environment.browser
-    train, test = (list(candidates(config, split, random.Random(0))) for split in ("train", "test"))
+    train, test = (web_candidates(config, split, random.Random(0)) for split in ("train", "test"))
     assert len(train) + len(test) == len(_entries("webarenalite")) == 165 and len(_entries("webarena")) == 812
     assert train and test and {one.family for one in test} == _held_out(config)
     assert not {one.family for one in train} & {one.family for one in test}
