@@ -24,7 +24,7 @@ from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 
 INSTALL = "pip install -c constraints.txt -e '.[browser]'"
-_BATCH, _DRAWS = 24, 40
+_BATCH, _DRAWS = 24, 25
 """Pages opened side by side when tasks are made, and how often one is drawn again that another task shows or the other split keeps."""
 _OPENED: dict[tuple[str, int], tuple[str, str]] = {}
 """What this process has looked up before: (spec, most elements) -> (goal, initial state)."""
