@@ -298,11 +298,15 @@ def _action_set() -> Any:
     return HighLevelActionSet(subsets=["bid", "coord", "nav", "tab", "chat"])
 
 
-def _run(call: str, page: Any, seconds: float, messages: list[dict[str, Any]]) -> None:
+def patient_code(call: str, seconds: float) -> str:
     """BrowserGym's code for `call`, with more patience than its half a second: a busy machine must not make a click impossible."""
+    return str(_action_set().to_python_code(call)).replace("timeout=500", f"timeout={int(1000 * seconds)}")
+
+
+def _run(call: str, page: Any, seconds: float, messages: list[dict[str, Any]]) -> None:
     from browsergym.core.action.base import execute_python_code
 
-    code = _action_set().to_python_code(call).replace("timeout=500", f"timeout={int(1000 * seconds)}")
+    code = patient_code(call, seconds)
     execute_python_code(code, page, lambda text: messages.append({"role": "assistant", "message": text}), lambda reason: None)
 
 

@@ -1,6 +1,6 @@
 """An episode in BrowserGym's environment as its makers give it: a browser an episode, the chat window in a second one, slowed-down actions,
-half a second of waiting, a screenshot a step. Only the state is ours. For a comparison of speed (`dreamgym bench dream`), one row at a
-time.
+half a second of waiting, a screenshot a step. Only the state is ours, and the patience with a click, which is no matter of speed. It is there
+for a comparison of speed (`dreamgym bench dream`), one row at a time.
 
 BrowserGym starts its second browser without the executable that the first is given; Playwright's launcher is told of it here, since there
 is no other way to run it on a system's own Chromium.
@@ -15,7 +15,7 @@ from typing import Any
 from components.environments.browser import actions
 from components.environments.browser.elements import elements, marks
 from components.environments.browser.gym_tasks import make_task
-from components.environments.browser.seat import Seat, SeatSettings, Seen, words_of
+from components.environments.browser.seat import Seat, SeatSettings, Seen, patient_code, words_of
 from components.environments.browser.states import View, view_of
 from components.environments.browser.web_sites import site_hosts
 
@@ -36,7 +36,7 @@ class StockSeat(Seat):
         self._web = not str(spec["task"]).startswith("miniwob")
         task = make_task(spec)
         with_executable(self._playwright.chromium, str(self._settings.wrapper))
-        self._env = BrowserEnv(lambda seed: task)
+        self._env = BrowserEnv(lambda seed: task, action_mapping=lambda call: patient_code(call, self._settings.action_seconds))
         seen, _ = self._env.reset(seed=int(spec.get("seed", 0)))
         self.goal = words_of(seen["goal_object"])
         return self._seen(self._stock_view(seen))
