@@ -37,6 +37,9 @@ _STARTER = """import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the driver
 if os.getppid() == 1:
     sys.exit(1)
+if os.getsid(0) == os.getpid():  # the browser leads a session of its own, never the user's
+    with open({started!r}, "a") as started:
+        started.write(f"{{os.getpid()}}\\n")
 os.execv({executable!r}, [{executable!r}, *{switches!r}, *sys.argv[1:]])
 """
 
@@ -65,10 +68,15 @@ def version(executable: str) -> str:
     return asked.stdout.strip()
 
 
+STARTED = "started"
+"""In a worker's folder: the sessions of the browsers that were started there, one a line."""
+
+
 def write_wrapper(folder: Path, executable: str) -> Path:
-    """A program in `folder` that starts `executable` with SWITCHES and ends when its parent does."""
+    """A program in `folder` that starts `executable` with SWITCHES, ends when its parent does, and notes its session."""
     starter, wrapper = folder / "starter.py", folder / "chromium"
-    starter.write_text(_STARTER.format(executable=os.path.realpath(executable), switches=list(SWITCHES)))
+    values = {"executable": os.path.realpath(executable), "switches": list(SWITCHES), "started": str(folder / STARTED)}
+    starter.write_text(_STARTER.format(**values))
     wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {shlex.quote(str(starter))} "$@"\n')
     wrapper.chmod(0o700)
     return wrapper

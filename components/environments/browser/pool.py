@@ -5,8 +5,8 @@ it is needed next; its rows get an error text in place of what they would have s
 
 1. A worker leads a process group of its own, so that its driver ends with it; it ends by itself when the line to its owner breaks.
 2. The browser asks the kernel to be ended with its driver (`chromium.py`).
-3. All that a worker started carries the name of the worker's folder in its environment; what is still there after the worker is ended by
-that name.
+3. All that a worker started is known by the name of the worker's folder in its environment, or by the session of the browser that belongs
+to it; what is still there after the worker is ended.
 4. Profiles and temporary files lie in that folder, which goes with the worker; folders of owners that were killed are removed by the next
 pool.
 """
@@ -30,7 +30,7 @@ from typing import Any
 
 import psutil
 
-from components.environments.browser.chromium import FEATURES_OFF, write_wrapper
+from components.environments.browser.chromium import FEATURES_OFF, STARTED, write_wrapper
 from components.environments.browser.seat import PageGone, Seat, SeatSettings, Seen, quiet_libraries
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -350,13 +350,25 @@ def _until_none_left(left: Callable[[], list[psutil.Process]]) -> None:
 
 
 def started_by(folder: Path) -> list[psutil.Process]:
-    """The processes that the worker of `folder` started and that still run."""
-    found = []
+    """The processes that the worker of `folder` started and that still run.
+
+    The driver and the browser carry the folder's name in their environment; the browser's helpers overwrite theirs, and are known by the
+    session that the browser leads.
+    """
+    found, sessions = [], _sessions(folder)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(OWNER) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+            mine = process.environ().get(OWNER) == str(folder) or ("chrom" in process.name() and os.getsid(process.pid) in sessions)
+            if mine and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def _sessions(folder: Path) -> set[int]:
+    try:
+        return {int(line) for line in (folder / STARTED).read_text().split()}
+    except (OSError, ValueError):
+        return set()
 
 
 def remove_abandoned_folders(least_age_seconds: float = 3600.0) -> None:

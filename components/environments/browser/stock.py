@@ -1,6 +1,6 @@
 """An episode in BrowserGym's environment as its makers give it: a browser an episode, the chat window in a second one, slowed-down actions,
-half a second of waiting, a screenshot a step. Only the state is ours, and the patience with a click, which is no matter of speed. It is there
-for a comparison of speed (`dreamgym bench dream`), one row at a time.
+half a second of waiting, a screenshot a step. Only the state is ours, and the patience with a click, which is no matter of speed. It is
+there for a comparison of speed (`dreamgym bench dream`), one row at a time.
 
 BrowserGym starts its second browser without the executable that the first is given; Playwright's launcher is told of it here, since there
 is no other way to run it on a system's own Chromium.

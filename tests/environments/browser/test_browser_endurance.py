@@ -18,7 +18,6 @@ from test_browser_pool import chromium_of, folders
 
 from components.config import load_config
 from components.environments.browser.adapter import BrowserAdapter
-from components.environments.browser.pool import OWNER
 from components.records import Trajectory, Transition
 
 EPISODES, ROWS, KILLS, LIMIT = 500, 20, 5, 12
@@ -26,11 +25,12 @@ BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
 
 
 def of_browsers() -> set[int]:
-    """All processes that any worker of ours started and that run."""
+    """All processes that run a browser or its driver, whoever started them."""
     found = set()
     for process in psutil.process_iter():
         try:
-            if OWNER in process.environ() and process.status() != psutil.STATUS_ZOMBIE:
+            driver = "run-driver" in process.cmdline()
+            if ("chrom" in process.name() or driver) and process.status() != psutil.STATUS_ZOMBIE:
                 found.add(process.pid)
         except psutil.Error:
             continue
