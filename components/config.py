@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, field_validator, model_serializer, model_validator
 
+from components.browser_config import BrowserConfig
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.section import Section
@@ -26,8 +27,9 @@ ADAPTERS_OWN = {
     "games": ("alfworld",),
     "receptacles": ("alfworld",),
     "objects": ("alfworld",),
-    "workers": ("alfworld",),
+    "workers": ("alfworld", "browser"),
     "webshop": ("webshop",),
+    "browser": ("browser",),
 }
 """Fields of `environment` that only some adapters read; with another one they are refused, and left out of what is recorded."""
 
@@ -35,7 +37,7 @@ ADAPTERS_OWN = {
 class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 
-    name: Literal["alfworld", "webshop"] = Field("alfworld", description="The adapter under components/environments.")
+    name: Literal["alfworld", "webshop", "browser"] = Field("alfworld", description="The adapter under components/environments.")
     games: Literal["generated", "official"] = Field(
         "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
     )
@@ -45,6 +47,7 @@ class EnvironmentConfig(Section):
     workers: int = Field(2, ge=1, description="Processes that run the engine, which is slow and not thread-safe.")
     seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
+    browser: BrowserConfig = Field(default_factory=BrowserConfig)
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> EnvironmentConfig:
@@ -61,6 +64,11 @@ class EnvironmentConfig(Section):
     def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What another adapter alone would read is part of no record, so that a new adapter changes no old one's."""
         return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
+
+    def decisive(self) -> dict[str, Any]:
+        """What of this section decides which tasks there are and how they go: nothing of this machine, nothing of other adapters."""
+        values = self.model_dump(mode="json", exclude={"workers"})
+        return values | ({"browser": self.browser.decisive()} if "browser" in values else {})
 
 
 class DataConfig(Section):

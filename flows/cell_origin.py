@@ -29,7 +29,7 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     Args: idle: further sections that change no number of such a cell.
     """
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
-    values["environment"].pop("workers")
+    values["environment"] = config.environment.decisive()
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
@@ -51,6 +51,6 @@ def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: s
 
 
 def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` without what `wanted` leaves out at its two levels."""
-    kept = {name: value for name, value in values.items() if name in wanted}
-    return {name: {key: value[key] for key in wanted[name]} if isinstance(value, dict) else value for name, value in kept.items()}
+    """`values` without what `wanted` leaves out, at any level."""
+    both = {name: (value, wanted[name]) for name, value in values.items() if name in wanted}
+    return {name: _kept(*pair) if all(isinstance(one, dict) for one in pair) else pair[0] for name, pair in both.items()}

@@ -151,6 +151,6 @@ def _place(staged: Path, target: Path) -> None:
 def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     """The part of the config that the recorded games and episodes depend on."""
     return {
-        "environment": config.environment.model_dump(exclude={"workers"}),
+        "environment": config.environment.decisive(),
         "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),
     }

@@ -181,7 +181,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
         recorded = [(section, *entry) for section, values in json.loads(path.read_text()).items() for entry in values.items()]
     except (ValueError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
-    values = config.model_dump(mode="json")
+    values = config.model_dump(mode="json") | {"environment": config.environment.decisive()}
     differing = {
         f"{section}.{name}": (value, asked)
         for section, name, value in recorded

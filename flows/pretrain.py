@@ -103,7 +103,8 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
 
 def _worlds(config: Config) -> dict[str, Any]:
     """What of the environment decides which tasks there are, but for its seed and the sizes, which pretraining chooses itself."""
-    return config.environment.model_dump(exclude={"seed", "max_steps", "workers", "receptacles", "objects"})
+    own = ("seed", "max_steps", "receptacles", "objects")
+    return {name: value for name, value in config.environment.decisive().items() if name not in own}
 
 
 def choose_tasks(config: Config) -> list[Task]:

@@ -206,7 +206,8 @@ class Workspace:
     def slice(self, *sections: str) -> dict[str, Any]:
         """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
-        values.get("environment", {}).pop("workers", None)
+        if "environment" in values:
+            values["environment"] = self.config.environment.decisive()
         for place in ("encoder_path", "server"):
             values.get("retrieval", {}).pop(place, None)
         values.get("experience_model", {}).pop("path", None)

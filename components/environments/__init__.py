@@ -13,8 +13,10 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
     """
-    if config.name == "webshop":
-        return _webshop(config)
+    return {"alfworld": _alfworld, "webshop": _webshop, "browser": _browser}[config.name](config)
+
+
+def _alfworld(config: EnvironmentConfig) -> Adapter:
     try:
         from components.environments.alfworld.adapter import AlfworldAdapter
     except ImportError as error:
@@ -34,3 +36,9 @@ def _webshop(config: EnvironmentConfig) -> Adapter:
             next_step="pip install -c constraints.txt -e '.[webshop]'",
         ) from None
     return WebshopAdapter(config)
+
+
+def _browser(config: EnvironmentConfig) -> Adapter:
+    from components.environments.browser.adapter import BrowserAdapter
+
+    return BrowserAdapter(config)
