@@ -96,7 +96,6 @@ class _Seats:
     def __init__(self, folder: str, settings: PoolSettings) -> None:
         self._folder, self._settings = Path(folder), settings
         self._seats: dict[int, Seat] = {}
-        self._loads = 0
         self._playwright: Any = None
         self._browser: Any = None
 
@@ -112,7 +111,6 @@ class _Seats:
             return f"The page died: {said}." if isinstance(error, PageGone) else f"{type(error).__name__}: {said}"
 
     def _load(self, row: int, spec: Mapping[str, Any]) -> Seen:
-        self._loads += 1
         return self._seat(row).load(spec)
 
     def _step(self, row: int, action: str) -> Seen:

@@ -255,10 +255,6 @@ class Seat:
 
     def _read(self, *, lenient: bool) -> View:
         tree, snapshot = capture(self._page, lenient=lenient)
-        return self.viewed(tree, snapshot)
-
-    def viewed(self, tree: Mapping[str, Any], snapshot: Mapping[str, Any]) -> View:
-        """The view of a captured page."""
         found, more = elements(tree["nodes"], marks(snapshot), self.goal, self._settings.elements)
         dialogs, tab, pages = list(self._dialogs), "", self._pages()
         self._dialogs.clear()
