@@ -1,6 +1,6 @@
 """The ladder "check your set-up": each rung rests on the ones before it, and says what to type when it breaks.
 
-dreamgym doctor
+    dreamgym doctor
 """
 
 from __future__ import annotations

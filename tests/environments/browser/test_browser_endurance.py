@@ -1,6 +1,6 @@
 """Five hundred episodes in a pool of browsers of which five are killed on purpose. By hand:
 
-python -m pytest -m slow -s tests/environments/browser/test_browser_endurance.py
+    python -m pytest -m slow -s tests/environments/browser/test_browser_endurance.py
 """
 
 from __future__ import annotations
