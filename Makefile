@@ -44,9 +44,11 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "$(PYTHON) is not Python 3.11 or 3.12. Type: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
 	@for tool in gcc g++ make cmake; do command -v $$tool >/dev/null || \
 	  echo "Note: there is no $$tool on this machine; ALFWorld's engine may have to be built with it (apt-get install gcc g++ make cmake)."; done
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  echo "Note: there is no Chromium on this machine; the browser environment needs one (apt-get install chromium)."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(TORCH) -c constraints.txt
-	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,webshop,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,webshop,browser,dev]'
 	$(BIN)/python -m pip install --no-deps -c constraints.txt openenv
 	@touch $(STAMP)
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from components.browser_config import BrowserConfig
 from components.section import Section
 from components.webshop_config import WebshopConfig
 from components.world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
@@ -14,14 +15,19 @@ ADAPTERS_OWN = {
     "games": ("alfworld",),
     "receptacles": ("alfworld",),
     "objects": ("alfworld",),
-    "workers": ("alfworld", "openenv", "own"),
+    "workers": ("alfworld", "browser", "openenv", "own"),
     "webshop": ("webshop",),
+    "browser": ("browser",),
     "gymnasium": ("gymnasium",),
     "openenv": ("openenv",),
     "own": ("own",),
 }
 """Fields of `environment` that only some adapters read; with another one they are refused, and left out of what is recorded."""
-ENVIRONMENT_IDLE: dict[str, Any] = {"workers": True, "openenv": {"url", "token_variable", "timeout_seconds"}}
+IDLE: dict[str, Any] = {
+    "workers": True,
+    "openenv": {"token_variable", "timeout_seconds"},
+    "browser": {"executable", "page_seconds", "action_seconds"},
+}
 """What of the section `environment` changes no result, as pydantic's `exclude` takes it."""
 NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
 """Worlds that the user brings: the option of each that says where it is."""
@@ -30,7 +36,7 @@ NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
 class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 
-    name: Literal["alfworld", "webshop", "gymnasium", "openenv", "own"] = Field(
+    name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"] = Field(
         "alfworld", description="The adapter under components/environments; own: the one that environment.own.adapter names."
     )
     games: Literal["generated", "official"] = Field(
@@ -42,10 +48,11 @@ class EnvironmentConfig(Section):
     workers: int = Field(
         2,
         ge=1,
-        description="Processes that run ALFWorld's engine, which is slow and not thread-safe; of OpenEnv, sessions asked at once.",
+        description="Processes that run ALFWorld's engine, which is slow and not thread-safe; browsers; of OpenEnv, sessions asked at once.",
     )
     seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
+    browser: BrowserConfig = Field(default_factory=BrowserConfig)
     gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
     openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
     own: OwnConfig = Field(default_factory=OwnConfig)
@@ -68,6 +75,14 @@ class EnvironmentConfig(Section):
     def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What another adapter alone would read is part of no record, so that a new adapter changes no old one's."""
         return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
+
+    def decisive(self, *, where: bool = False) -> dict[str, Any]:
+        """What of this section decides which tasks there are and how they go, as plain values: nothing of this machine or of other adapters.
+
+        Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay and hold another.
+        """
+        idle = IDLE if where else IDLE | {"openenv": {"url", *IDLE["openenv"]}}
+        return self.model_dump(mode="json", exclude=idle)
 
     @property
     def own_module(self) -> str:

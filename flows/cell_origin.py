@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.config import Config
-from components.environment_config import ENVIRONMENT_IDLE
 from components.errors import DataError
 from components.tracking.comparison import changed_fields
 from components.tracking.hashes import tree_hash
@@ -22,8 +21,6 @@ from components.trajectories.store import DataLayout
 Origin = dict[str, Any]
 IDLE = ("threads", "tracking", "promotion", "timeout_minutes")
 """What of a config changes no number of a cell (threads: none but the last digit)."""
-WORLD_IDLE = ENVIRONMENT_IDLE | {"openenv": ENVIRONMENT_IDLE["openenv"] - {"url"}}
-"""The same of the section `environment`; a config without the server's address could not be read back."""
 MOST_NAMED = 5
 
 
@@ -35,7 +32,7 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     Args: idle: further sections that change no number of such a cell.
     """
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
-    values["environment"] = config.environment.model_dump(mode="json", exclude=WORLD_IDLE)
+    values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
@@ -57,6 +54,6 @@ def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: s
 
 
 def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` without what `wanted` leaves out, at every level."""
-    kept = {name: value for name, value in values.items() if name in wanted}
-    return {name: _kept(value, wanted[name]) if isinstance(value, dict) else value for name, value in kept.items()}
+    """`values` without what `wanted` leaves out, at any level."""
+    both = {name: (value, wanted[name]) for name, value in values.items() if name in wanted}
+    return {name: _kept(*pair) if all(isinstance(one, dict) for one in pair) else pair[0] for name, pair in both.items()}

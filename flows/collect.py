@@ -19,7 +19,6 @@ from prefect.cache_policies import NO_CACHE
 
 from components.atomic import cannot_write, write_json
 from components.config import Config
-from components.environment_config import ENVIRONMENT_IDLE
 from components.environments import make_adapter
 from components.environments.protocol import Adapter
 from components.errors import DataError, EnvironmentFailure
@@ -166,6 +165,6 @@ def _place(staged: Path, target: Path) -> None:
 def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     """The part of the config that the recorded games and episodes depend on."""
     return {
-        "environment": config.environment.model_dump(exclude=ENVIRONMENT_IDLE),
+        "environment": config.environment.decisive(),
         "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),
     }

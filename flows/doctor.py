@@ -24,7 +24,7 @@ from flows.failures import expected_failure
 from flows.preflight import has_identity, missing_data, not_in_snapshot, require_backbone, require_repository
 from flows.services import port_is_free
 
-INSTALL = "pip install -c constraints.txt -e '.[alfworld]'"
+INSTALL = "pip install -c constraints.txt -e '.[{}]'"
 _FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 5_000_000_000
 
 
@@ -82,11 +82,11 @@ def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) 
         failure = expected_failure(error)
         if failure is None:
             return wrong(f"{type(error).__name__}: {error}", "mend the rungs above first; if they hold, report this line as a bug")
-        return _as_rung(failure)
+        return _as_rung(failure, INSTALL.format(config.environment.name))
 
 
-def _as_rung(failure: DreamGymError) -> Rung:
-    return wrong(" ".join(part for part in (failure.found, failure.expected) if part), failure.next_step or INSTALL)
+def _as_rung(failure: DreamGymError, cure: str = "") -> Rung:
+    return wrong(" ".join(part for part in (failure.found, failure.expected) if part), failure.next_step or cure)
 
 
 def check_python(_config: Config, _root: Path) -> Rung:
@@ -97,20 +97,22 @@ def check_python(_config: Config, _root: Path) -> Rung:
     return ok(f"{version} in {sys.prefix}")
 
 
-def check_packages(_config: Config, root: Path) -> Rung:
+def check_packages(config: Config, root: Path) -> Rung:
     """What the project requires is installed, in the versions of constraints.txt."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
+    install = INSTALL.format(config.environment.name)
     try:
         wanted = [Requirement(line) for line in metadata.requires("dreamgym-pipeline") or []]
     except metadata.PackageNotFoundError:
-        return wrong("the project itself is not installed", INSTALL)
-    names = [r.name for r in wanted if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in ("", "alfworld"))]
+        return wrong("the project itself is not installed", install)
+    extras = ("", config.environment.name)
+    names = [r.name for r in wanted if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in extras)]
     installed = {str(canonicalize_name(dist.metadata["Name"])): dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
     absent = sorted(name for name in names if canonicalize_name(name) not in installed)
     if absent:
-        return wrong(f"not installed: {', '.join(absent)}", INSTALL)
+        return wrong(f"not installed: {', '.join(absent)}", install)
     lock = root / "constraints.txt"
     if not lock.is_file():
         return doubt(f"there is no {lock} to compare with", "git checkout constraints.txt")
@@ -118,18 +120,20 @@ def check_packages(_config: Config, root: Path) -> Rung:
     found = {name: installed.get(canonicalize_name(name), pin).split("+")[0] for name, pin in pins.items()}
     drift = [f"{name} {found[name]} (not {pin})" for name, pin in pins.items() if found[name] != pin]
     if drift:
-        return doubt(f"{len(drift)} of {len(pins)} differ from constraints.txt: {', '.join(drift[:5])}", INSTALL)
+        return doubt(f"{len(drift)} of {len(pins)} differ from constraints.txt: {', '.join(drift[:5])}", install)
     return ok(f"{len(names)} required ones, versions of constraints.txt")
 
 
 def check_compilers(config: Config, _root: Path) -> Rung:
     """What builds ALFWorld's engine, needed only if it is not there yet."""
+    if config.environment.name != "alfworld":
+        return ok(f"not needed with environment.name={config.environment.name}")
     if importlib.util.find_spec("alfworld") and importlib.util.find_spec("textworld"):
         return ok("not needed: alfworld is installed")
     missing = [tool for tool in ("gcc", "g++", "make", "cmake") if shutil.which(tool) is None]
     if missing:
         return wrong(f"alfworld is not installed, and building it needs {', '.join(missing)}", "apt-get install gcc g++ make cmake")
-    return wrong("alfworld is not installed; its build tools are there", INSTALL)
+    return wrong("alfworld is not installed; its build tools are there", INSTALL.format("alfworld"))
 
 
 def check_games(config: Config, _root: Path) -> Rung:
@@ -139,20 +143,42 @@ def check_games(config: Config, _root: Path) -> Rung:
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
     tasks = adapter.tasks("train", 1, config.data.seed)
+    if config.environment.browser.benchmark != "miniwob":
+        return ok(f"{tasks[0].id} opens: '{tasks[0].instruction}'; no expert plays it")
     played = collect(adapter, plan(tasks, {"expert": 1}, config.data.seed), max(30, config.environment.max_steps))
     if not played or not played[0].success:
         return wrong(f"the expert did not solve {tasks[0].id}", "dreamgym collect data.train_tasks=2 data.fidelity_tasks=1 --debug")
-    return ok(f"{config.environment.games} games; the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps")
+    kind = f"{config.environment.games} games" if config.environment.name == "alfworld" else config.environment.name
+    return ok(f"{kind}; the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps")
 
 
 def check_official_games(config: Config, _root: Path) -> Rung:
     """The official games are where ALFWORLD_DATA says, if they are asked for."""
     if config.environment.games != "official":
-        return ok("not needed with environment.games=generated")
+        return ok("not needed without environment.games=official")
     folder = os.environ.get("ALFWORLD_DATA", "")
     if not folder or not (Path(folder) / "json_2.1.1").is_dir():
         return wrong(f"ALFWORLD_DATA is {folder!r}, which holds no json_2.1.1", "alfworld-download, then export ALFWORLD_DATA=<its folder>")
     return ok(folder)
+
+
+def check_browser(config: Config, _root: Path) -> Rung:
+    """Chromium starts; for WebArena also its packages, the WA_* variables, the sites, and what its evaluators need."""
+    if config.environment.name != "browser":
+        return ok(f"not needed with environment.name={config.environment.name}")
+    from components.environments.browser.chromium import find_chromium, version
+    from components.environments.browser.web_sites import lacking
+
+    found = version(find_chromium(config.environment.browser.executable))
+    if config.environment.browser.benchmark == "miniwob":
+        return ok(f"{found}; MiniWoB++ needs nothing else")
+    absent = lacking()
+    stopping = [want for want in absent if want.stops]
+    if stopping:
+        return wrong(f"{found}; {'; '.join(want.found for want in stopping)}", "; then ".join(want.next_step for want in stopping))
+    if absent:
+        return doubt(f"{found}; {'; '.join(want.found for want in absent)}", "; then ".join(want.next_step for want in absent))
+    return ok(f"{found}; all sites answer")
 
 
 def check_git(_config: Config, root: Path) -> Rung:
@@ -255,6 +281,7 @@ LADDER: dict[str, Callable[[Config, Path], Rung]] = {
     "packages": check_packages,
     "build tools": check_compilers,
     "official games": check_official_games,
+    "browser": check_browser,
     "game engine": check_games,
     "disk and memory": check_room,
     "cores": check_cores,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.config import Config
-from components.environment_config import ENVIRONMENT_IDLE
 from components.errors import ConfigError, DataError
 from components.experience.encoders import encoder_identity
 from components.trajectories.store import DataLayout, read_frame, read_tasks
@@ -182,7 +181,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
         recorded = [(section, *entry) for section, values in json.loads(path.read_text()).items() for entry in values.items()]
     except (ValueError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
-    values = config.model_dump(mode="json", exclude={"environment": ENVIRONMENT_IDLE})
+    values = config.model_dump(mode="json") | {"environment": config.environment.decisive()}
     differing = {
         f"{section}.{name}": (value, asked)
         for section, name, value in recorded

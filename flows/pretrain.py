@@ -29,7 +29,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.utilities.annotations import quote
 
 from components.config import Config
-from components.environment_config import ENVIRONMENT_IDLE
 from components.environments import make_adapter
 from components.environments.protocol import Adapter
 from components.experience.dataset import premise_examples, transition_examples, variation_examples, with_premises
@@ -104,7 +103,8 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
 
 def _worlds(config: Config) -> dict[str, Any]:
     """What of the environment decides which tasks there are, but for its seed and the sizes, which pretraining chooses itself."""
-    return config.environment.model_dump(exclude=ENVIRONMENT_IDLE | dict.fromkeys(("seed", "max_steps", "receptacles", "objects"), True))
+    own = ("seed", "max_steps", "receptacles", "objects")
+    return {name: value for name, value in config.environment.decisive().items() if name not in own}
 
 
 def choose_tasks(config: Config) -> list[Task]:

@@ -20,7 +20,6 @@ from prefect import get_run_logger, runtime
 from prefect.utilities.timeout import timeout
 
 from components.config import Config, dump_config
-from components.environment_config import ENVIRONMENT_IDLE
 from components.environments.named import look_here
 from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
@@ -212,7 +211,7 @@ class Workspace:
         """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
         values = self.config.model_dump(mode="json", include=set(sections))
         if "environment" in values:
-            values["environment"] = self.config.environment.model_dump(mode="json", exclude=ENVIRONMENT_IDLE)
+            values["environment"] = self.config.environment.decisive()
         for place in ("encoder_path", "server"):
             values.get("retrieval", {}).pop(place, None)
         values.get("experience_model", {}).pop("path", None)

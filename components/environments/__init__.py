@@ -14,20 +14,10 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
         EnvironmentFailure: the packages it needs are not installed.
         ConfigError: code that the config names is not there.
     """
-    if config.name == "gymnasium":
-        from components.environments.gymnasium.adapter import GymnasiumAdapter
-
-        return GymnasiumAdapter(config)
-    if config.name == "openenv":
-        from components.environments.openenv.adapter import OpenEnvAdapter
-
-        return OpenEnvAdapter(config)
-    if config.name == "own":
-        from components.environments.named import load_named
-
-        adapter: Adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
-        return adapter
-    return _webshop(config) if config.name == "webshop" else _alfworld(config)
+    makers = {
+        "alfworld": _alfworld, "webshop": _webshop, "browser": _browser, "gymnasium": _gymnasium, "openenv": _openenv, "own": _own
+    }  # fmt: skip
+    return makers[config.name](config)
 
 
 def _alfworld(config: EnvironmentConfig) -> Adapter:
@@ -50,3 +40,28 @@ def _webshop(config: EnvironmentConfig) -> Adapter:
             next_step="pip install -c constraints.txt -e '.[webshop]'",
         ) from None
     return WebshopAdapter(config)
+
+
+def _browser(config: EnvironmentConfig) -> Adapter:
+    from components.environments.browser.adapter import BrowserAdapter
+
+    return BrowserAdapter(config)
+
+
+def _gymnasium(config: EnvironmentConfig) -> Adapter:
+    from components.environments.gymnasium.adapter import GymnasiumAdapter
+
+    return GymnasiumAdapter(config)
+
+
+def _openenv(config: EnvironmentConfig) -> Adapter:
+    from components.environments.openenv.adapter import OpenEnvAdapter
+
+    return OpenEnvAdapter(config)
+
+
+def _own(config: EnvironmentConfig) -> Adapter:
+    from components.environments.named import load_named
+
+    adapter: Adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
+    return adapter

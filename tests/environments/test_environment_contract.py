@@ -6,6 +6,7 @@ A new adapter is tested by adding its settings to ADAPTERS.
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections import Counter
 from dataclasses import replace
 from typing import get_args
@@ -14,6 +15,7 @@ import pytest
 
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.environments.browser.chromium import NAMES as CHROMIUM
 from components.environments.plain import PlainAdapter
 from components.environments.protocol import Adapter, Environment, Forkable
 from components.errors import EnvironmentFailure
@@ -22,6 +24,7 @@ from components.records import Trajectory, Transition
 ADAPTERS = {
     "alfworld": EnvironmentConfig(name="alfworld", workers=1),
     "webshop": EnvironmentConfig(name="webshop", webshop={"catalogue": "generated", "products": 600}),
+    "browser": EnvironmentConfig(name="browser", workers=2),
 }
 NAMES = get_args(EnvironmentConfig.model_fields["name"].annotation)
 LIMIT = 40
@@ -30,6 +33,8 @@ LIMIT = 40
 @pytest.fixture(scope="module", params=ADAPTERS)
 def subject(request):
     """(adapter, its real environment, four training tasks)."""
+    if request.param == "browser" and not any(map(shutil.which, CHROMIUM)):
+        pytest.skip("there is no Chromium on this machine")
     adapter = make_adapter(ADAPTERS[request.param])
     environment = adapter.open()
     yield adapter, environment, adapter.tasks("train", 4, 5)

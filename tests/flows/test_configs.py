@@ -13,7 +13,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def test_the_configs_are_there():
-    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick-webshop", "quick", "study"]
+    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick-browser", "quick-webshop", "quick", "study"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -45,6 +45,8 @@ def test_a_record_holds_no_options_of_other_environments():
     other = load_config(None, ["environment.name=webshop"])
     assert set(other.environment.model_dump(mode="json")) == {"name", "max_steps", "seed", "webshop"}
     assert load_config(None, []).model_validate_json(dump_config(other)) == other
+    browser = load_config(None, ["environment.name=browser"])
+    assert set(browser.environment.model_dump(mode="json")) == {"name", "max_steps", "workers", "seed", "browser"}
 
 
 def test_unknown_key_in_a_file_names_the_nearest(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -91,6 +92,23 @@ def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
     require_origin(tmp_path / "cell", origin, now[0], "")
     with pytest.raises(DataError, match=r"evaluation.temperature \(1.0, not 0.0\)"):
         require_origin(tmp_path / "cell", origin, now[1], "")
+
+
+@pytest.mark.parametrize("name", ["alfworld", "webshop", "browser"])
+def test_cells_of_every_environment_come_back_but_not_for_another_one(tmp_path, name):
+    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    origin = origin_of(load_config(None, [f"environment.name={name}"]), tmp_path)
+    require_origin(tmp_path / "cell", json.loads(json.dumps(origin)), origin, "")
+    other = origin_of(load_config(None, [f"environment.name={name}", "environment.max_steps=7"]), tmp_path)
+    with pytest.raises(DataError, match=r"environment.max_steps \(20, not 7\)"):
+        require_origin(tmp_path / "cell", origin, other, "")
+
+
+def test_what_only_a_machine_decides_is_no_part_of_a_browsers_origin(tmp_path):
+    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    machine = ["environment.browser.executable=/x", "environment.browser.page_seconds=9", "environment.workers=7"]
+    first, second = (origin_of(load_config(None, ["environment.name=browser", *more]), tmp_path) for more in ([], machine))
+    assert first == second
 
 
 def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):

@@ -1,0 +1,147 @@
+"""What an agent can do in a browser: its commands, when one cannot be carried out, and their form in BrowserGym.
+
+    click [13]           dblclick [13]      hover [13]         drag [13] to [14]
+    fill [16] kenda      clear [16]         select [13] Chad   press [16] Enter
+    scroll down          scroll up
+    back    forward    tab 2    close tab    goto http://...    answer 42      only on the web: leaving its page ends a MiniWoB task
+
+Ids are those that the state shows; an element that the state does not name cannot be acted on, so that a dream, which knows no more than
+the states, can tell what is possible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from components.environments.browser.elements import EDITABLE, Element
+from components.environments.browser.states import View
+
+_ID = r"\[(?P<id>[a-zA-Z]*\d+)\]"
+_KEY = (
+    r"(?:(?:Control|Shift|Alt)\+)*(?:Enter|Tab|Escape|Backspace|Delete|Space|Arrow(?:Up|Down|Left|Right)|Page(?:Up|Down)|Home|End|F\d\d?"
+    r"|[!-~])"
+)
+_FORMS = tuple(
+    re.compile(form)
+    for form in (
+        rf"(?P<verb>click|dblclick|hover|clear) {_ID}",
+        rf"(?P<verb>fill|select) {_ID} (?P<text>\S(?:.*\S)?)",
+        rf"(?P<verb>press) {_ID} (?P<text>{_KEY})",
+        rf"(?P<verb>drag) {_ID} to \[(?P<text>[a-zA-Z]*\d+)\]",
+        r"(?P<verb>scroll) (?P<text>up|down)",
+        r"(?P<verb>back|forward|close tab)",
+        r"(?P<verb>tab) (?P<text>\d{1,3})",
+        r"(?P<verb>goto|answer) (?P<text>\S(?:.*\S)?)",
+    )
+)
+WEB_ONLY = frozenset({"back", "forward", "close tab", "tab", "goto", "answer"})
+LONGEST_ACTION = 1000
+_SCROLL = {"down": "scroll(0, 300)", "up": "scroll(0, -300)"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A parsed action: the id that it names and the text behind it, "" where it has none."""
+
+    verb: str
+    id: str = ""
+    text: str = ""
+
+
+def read_action(action: str) -> Command | None:
+    """The command of an action that follows the grammar, else None."""
+    if len(action) > LONGEST_ACTION or not action.isprintable():
+        return None
+    for form in _FORMS:
+        if found := form.fullmatch(action.strip()):
+            parts = found.groupdict()
+            return Command(parts["verb"], parts.get("id") or "", parts.get("text") or "")
+    return None
+
+
+def obstacle(action: str, view: View, *, web: bool, sites: Iterable[str] = ()) -> str:
+    """Why `action` cannot be carried out where `view` is what one sees: a key of `states.FAILURES`, or "" if nothing speaks against it.
+
+    Args:
+        web: the task plays on web sites, not on a MiniWoB page.
+        sites: hosts that it may go to.
+    """
+    command = read_action(action)
+    if command is None:
+        return "malformed"
+    if command.verb in WEB_ONLY:
+        return "" if web and _allowed(command, sites) else "place"
+    named = [command.id] if command.id else []
+    if command.verb == "drag":
+        named.append(command.text)
+    found = [view.element(name) for name in named]
+    if None in found:
+        return "missing"
+    return _unfit(command, found[0]) if found and found[0] else ""
+
+
+def _allowed(command: Command, sites: Iterable[str]) -> bool:
+    if command.verb != "goto":
+        return True
+    address = urlsplit(command.text)
+    return address.scheme in ("http", "https") and address.netloc in set(sites)
+
+
+def _unfit(command: Command, element: Element) -> str:
+    if "disabled" in element.flags:
+        return "disabled"
+    if command.verb in ("fill", "clear"):
+        return "" if element.kind in EDITABLE else "kind"
+    if command.verb == "select":
+        return "kind" if element.kind != "select" else "" if command.text in element.options else "option"
+    if element.kind == "select" and command.verb != "press":
+        return "kind"  # its native list would cover the page
+    return ""
+
+
+def to_browsergym(action: str) -> str:
+    """The action, which must be well-formed, as a call of BrowserGym's high-level action set."""
+    command = read_action(action)
+    assert command is not None, "only well-formed actions are carried out"
+    names = {"select": "select_option", "drag": "drag_and_drop", "goto": "goto", "answer": "send_msg_to_user"}
+    verb = names.get(command.verb, command.verb)
+    if command.verb == "scroll":
+        return _SCROLL[command.text]
+    if command.verb == "tab":
+        return f"tab_focus({int(command.text) - 1})"
+    simple = {"back": "go_back()", "forward": "go_forward()", "close tab": "tab_close()"}
+    if command.verb in simple:
+        return simple[command.verb]
+    return f"{verb}({', '.join(repr(part) for part in (command.id, command.text) if part)})"
+
+
+def well_formed(action: str) -> bool:
+    """True if `action` follows the grammar."""
+    return read_action(action) is not None
+
+
+def admissible(view: View, instruction: str) -> tuple[str, ...]:
+    """The actions that `view` allows, fields filled with what the instruction quotes; in the order of the page."""
+    found: list[str] = []
+    words = quoted(instruction)
+    for element in view.elements:
+        if not element.id or "disabled" in element.flags:
+            continue
+        if element.kind == "select":
+            found += [f"select [{element.id}] {option}" for option in element.options if option != element.value]
+            continue
+        found.append(f"click [{element.id}]")
+        if element.kind in EDITABLE:
+            found += [f"fill [{element.id}] {word}" for word in words]
+            found += [f"clear [{element.id}]"] if element.value else []
+            found.append(f"press [{element.id}] Enter")
+    return tuple(found)
+
+
+def quoted(instruction: str) -> Sequence[str]:
+    """What an instruction gives in quotation marks, else its words of digits and names, in order and without repetition."""
+    found = re.findall(r'"([^"]+)"', instruction) or re.findall(r"\b(?:\d[\w/:.,-]*|[A-Z][a-z]+)\b", instruction)
+    return list(dict.fromkeys(word.strip().rstrip(",.") for word in found if word.strip(" ,.")))[:6]

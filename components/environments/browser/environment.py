@@ -1,0 +1,122 @@
+"""The real browser of a batch of tasks: one tab a row in a pool of browsers; counts its interactions and refuses to exceed its budget.
+
+A row whose browser died or whose page hangs is answered with `info["failed"]` and is over: infrastructure's failure, never the agent's. The
+other rows go on, and the next episode has a new browser.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.environments.browser.gym_tasks import PLAYED, of_the_web
+from components.environments.browser.pool import Browsers, PoolSettings
+from components.environments.browser.seat import Seen
+from components.environments.budget import spend
+from components.environments.protocol import Step
+from components.errors import EnvironmentFailure
+from components.records import Task
+
+
+class BrowserEnvironment:
+    """The real world of a batch of tasks (`components.environments.protocol.Environment`, and `Forkable` for MiniWoB)."""
+
+    def __init__(self, settings: PoolSettings, budget: int | None = None) -> None:
+        self.interactions = 0
+        self.budget = budget
+        self.browsers = Browsers(settings)
+        self.admissible: list[tuple[str, ...]] = []
+        self._tasks: list[Task] = []
+        self._states: list[str] = []
+        self._actions: list[list[str]] = []
+        self._broken: dict[int, str] = {}
+
+    def reset(self, tasks: Sequence[Task]) -> list[str]:
+        """Open each task's page. A row whose page does not open is over at its first step, with the reason.
+
+        Raises:
+            EnvironmentFailure: a task was made up and has no page of its own, or none of several pages opens.
+        """
+        for task in tasks:
+            if task.generated:
+                found = f"The task {task.id} was generated: it has no real world."
+                raise EnvironmentFailure(found, next_step="Evaluate on recorded tasks; no page judges a made-up one.")
+        answers = self.browsers.load({row: spec_of(task) for row, task in enumerate(tasks)})
+        self._broken = {row: answer for row, answer in answers.items() if isinstance(answer, str)}
+        if tasks and len(self._broken) == len(tasks):
+            raise EnvironmentFailure(f"No page opens, as {tasks[0].id}: {self._broken[0]}", next_step="Type `dreamgym doctor`.")
+        seen = [answers[row] if row not in self._broken else Seen(tasks[row].initial_state) for row in range(len(tasks))]
+        self._tasks, self._actions = list(tasks), [[] for _ in tasks]
+        self._states = [one.state for one in seen if isinstance(one, Seen)]
+        self.admissible = [one.admissible for one in seen if isinstance(one, Seen)]
+        return list(self._states)
+
+    def step(self, actions: Sequence[str | None]) -> list[Step | None]:
+        """One step for each row with an action.
+
+        Raises:
+            EnvironmentFailure: the budget of interactions does not allow these steps.
+        """
+        chosen = {row: action for row, action in enumerate(actions) if action is not None}
+        self.interactions = spend(self.interactions, len(chosen), self.budget)
+        answers: dict[Any, Any] = {row: self._broken[row] for row in chosen if row in self._broken}
+        answers |= self.browsers.step({row: action for row, action in chosen.items() if row not in self._broken})
+        return [self._answer(row, chosen[row], answers[row]) if row in chosen else None for row in range(len(actions))]
+
+    def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
+        """What each of a row's actions would lead to; the rows stay where they are.
+
+        A page cannot be forked, but a MiniWoB page is given by its seed: each alternative is tried in another tab in which the episode is
+        played again up to here. All of these steps are real, so all of them count.
+
+        Raises:
+            EnvironmentFailure: the budget does not allow these steps, or the tasks play on the web, where nothing can be played again.
+        """
+        tried = {row: (spec_of(self._tasks[row]), list(self._actions[row]), list(some)) for row, some in enumerate(actions) if some}
+        web = next((self._tasks[row].id for row, (spec, *_) in tried.items() if of_the_web(spec)), None)
+        if web is not None:
+            raise EnvironmentFailure(
+                f"{web} plays on a live site, where no step can be tried and taken back.", "Set cloning.early_experience=none."
+            )
+        steps = sum((len(history) + 1) * len(some) for _, history, some in tried.values())
+        self.interactions = spend(self.interactions, steps, self.budget)
+        answers = self.browsers.probe(tried)
+        return [[self._alternative(row, seen) for seen in _each(answers.get(row, []), len(some))] for row, some in enumerate(actions)]
+
+    def close(self) -> None:
+        """End the browsers. May be called twice."""
+        self.browsers.close()
+
+    def _alternative(self, row: int, seen: Seen | str) -> Step:
+        if isinstance(seen, str):
+            return Step(self._states[row], 0.0, True, {"failed": seen})
+        return Step(seen.state, seen.reward, seen.done, {"observation": seen.state})
+
+    def _answer(self, row: int, action: str, seen: Seen | str) -> Step:
+        if isinstance(seen, str):
+            self._broken[row] = seen
+            return Step(self._states[row], 0.0, True, {"failed": seen, "admissible": ()})
+        self._actions[row].append(action)
+        self._states[row], self.admissible[row] = seen.state, seen.admissible
+        return Step(seen.state, seen.reward, seen.done, {"observation": seen.state, "admissible": seen.admissible})
+
+
+def _each(found: Any, count: int) -> list[Any]:
+    return [found] * count if isinstance(found, str) else list(found)
+
+
+def spec_of(task: Task) -> Mapping[str, Any]:
+    """What opens the page of `task`.
+
+    Raises:
+        EnvironmentFailure: it is no task of a benchmark, such as an address that a stranger's data would have us open.
+    """
+    try:
+        spec = json.loads(task.spec)
+    except ValueError:
+        spec = None
+    if not isinstance(spec, dict) or str(spec.get("task", "")).partition(".")[0] not in PLAYED:
+        example = "Expected one such as {'task': 'miniwob.click-test-2', 'seed': 3}."
+        raise EnvironmentFailure(f"The task {task.id} has the spec {task.spec[:80]!r}.", example)
+    return spec

@@ -1,0 +1,86 @@
+"""BrowserGym's tasks by name: `miniwob.click-tab-2`, `webarena.4`, `webarenalite.17`, and `openended` for a page of one's own.
+
+BrowserGym is imported when it is needed, in worker processes alone. WebArena's packages download a table of NLTK's as they are
+imported, and fail offline; here it is left out: tasks and evaluators load without it (`web_sites.py` tells which evaluators need it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import importlib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from components.environments.browser.web_sites import require_for_web
+from components.errors import EnvironmentFailure
+
+PLAYED = ("miniwob", "webarena", "webarenalite")
+"""The benchmarks; `openended` is for our own tests and pictures, and no task that comes from data opens it."""
+EPISODE_MILLISECONDS = 1_000_000_000
+"""So long that a MiniWoB page never ends an episode by itself: RL may leave it waiting for minutes."""
+
+
+def make_task(spec: Mapping[str, Any]) -> Any:
+    """BrowserGym's task object for a spec: `task` (its name), `seed`, and for `openended` also `url` and `goal`.
+
+    Raises:
+        EnvironmentFailure: there is no such task, its package is not installed, or the sites that it needs are not named.
+    """
+    benchmark, _, rest = str(spec["task"]).partition(".")
+    seed = int(spec.get("seed", 0))
+    if benchmark == "miniwob" and rest in miniwob_tasks():
+        return miniwob_tasks()[rest](seed=seed, base_url=miniwob_address(), episode_max_time=EPISODE_MILLISECONDS)
+    if benchmark in ("webarena", "webarenalite") and rest.isdigit():
+        return _web_task(benchmark, int(rest), seed)
+    if benchmark == "openended":
+        from browsergym.core.task import OpenEndedTask
+
+        return OpenEndedTask(seed, spec["url"], spec.get("goal", ""))
+    near = difflib.get_close_matches(rest, miniwob_tasks(), n=3) if benchmark == "miniwob" else []
+    expected = f"Expected one such as {', '.join(f'miniwob.{name}' for name in near) or 'miniwob.click-test-2 or webarena.4'}."
+    raise EnvironmentFailure(f"BrowserGym has no task {spec['task']!r}.", expected)
+
+
+def of_the_web(spec: Mapping[str, Any]) -> bool:
+    """True of a task on web sites, False of one on MiniWoB's files."""
+    return not str(spec["task"]).startswith("miniwob.")
+
+
+@functools.cache
+def miniwob_tasks() -> dict[str, Any]:
+    """Name -> class of MiniWoB's tasks."""
+    from browsergym.miniwob import ALL_MINIWOB_TASKS
+
+    return {task.subdomain: task for task in ALL_MINIWOB_TASKS}
+
+
+def miniwob_address() -> str:
+    """Where MiniWoB's pages are: in the installed package."""
+    found = importlib.util.find_spec("miniwob")
+    if found is None or not found.submodule_search_locations:
+        raise EnvironmentFailure("MiniWoB++ is not installed.", next_step="pip install -c constraints.txt -e '.[browser]'")
+    return (Path(found.submodule_search_locations[0]) / "html" / "miniwob").as_uri() + "/"
+
+
+def _web_task(benchmark: str, number: int, seed: int) -> Any:
+    require_for_web(benchmark)
+    with without_downloads():
+        if benchmark == "webarena":
+            return importlib.import_module("browsergym.webarena.task").GenericWebArenaTask(seed, task_id=number)
+        return importlib.import_module("browsergym.webarenalite.task").WebArenaLiteTask(seed, task_id=number)
+
+
+@contextlib.contextmanager
+def without_downloads() -> Iterator[None]:
+    """NLTK fetches nothing while this lasts."""
+    import nltk
+
+    download, nltk.download = nltk.download, lambda *_args, **_options: False
+    try:
+        yield
+    finally:
+        nltk.download = download

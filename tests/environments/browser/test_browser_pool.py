@@ -1,0 +1,194 @@
+"""What becomes of rows and processes when browsers die, hang, or lose their owner. Real processes, killed for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+from real_browser import settings
+
+from components.environments.browser.pool import OWNER, PREFIX, Browsers, remove_abandoned_folders, started_by
+from components.environments.browser.states import read_state
+
+BUTTONS = {"task": "miniwob.click-button", "seed": 3}
+
+
+def folders(browsers) -> list[Path]:
+    """Of the workers that run."""
+    return [worker.folder for worker in browsers._workers if worker]
+
+
+def chromium_of(folder) -> psutil.Process:
+    """The browser itself: the one of its processes that is nobody's renderer, zygote or helper."""
+    return next(
+        process
+        for process in started_by(folder)
+        if not any(part.startswith("--type=") for part in process.cmdline()[1:]) and _is_browser(process)
+    )
+
+
+def _is_browser(process) -> bool:
+    return "chrom" in process.name()
+
+
+def left_after(folder, seconds=20.0) -> list[str]:
+    """Processes of a worker that do not end in time."""
+    deadline = time.monotonic() + seconds
+    while (still := started_by(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [f"{process.pid} {process.name()}" for process in still]
+
+
+def test_closing_leaves_no_process_and_no_file():
+    browsers = Browsers(settings(size=2))
+    browsers.load({0: BUTTONS, 1: BUTTONS})
+    there, workers = folders(browsers), browsers.processes()
+    assert len(there) == 2
+    for folder in there:
+        kinds = {part for process in started_by(folder) for part in process.cmdline() if part.startswith("--type=")}
+        assert {"--type=renderer", "--type=gpu-process", "--type=utility"} <= kinds
+    browsers.close()
+    browsers.close()
+    assert not any(started_by(folder) or folder.exists() for folder in there)
+    assert not any(psutil.pid_exists(worker) for worker in workers)
+
+
+def test_a_killed_browser_fails_its_rows_and_the_next_episode_has_a_new_one():
+    browsers = Browsers(settings(size=2))
+    try:
+        seen = browsers.load(dict.fromkeys(range(4), BUTTONS))
+        chromium_of(folders(browsers)[0]).kill()
+        answers = browsers.step(dict.fromkeys(range(4), f"click [{read_state(seen[0].state).ids[0]}]"))
+        assert [isinstance(answers[row], str) for row in range(4)] == [True, True, False, False]
+        assert "The page died" in answers[0] or "Error" in answers[0]
+        assert browsers.load(dict.fromkeys(range(4), BUTTONS)) == seen
+    finally:
+        browsers.close()
+
+
+def test_an_alternative_that_fails_costs_its_row_nothing(browsers):
+    seen = browsers.load({0: BUTTONS})[0]
+    answer = browsers.probe({0: ({"task": "miniwob.no-such-task", "seed": 0}, [], ["click [1]"])})[0]
+    assert isinstance(answer, str) and "no task 'miniwob.no-such-task'" in answer
+    assert browsers.step({0: "click [9999]"})[0].state == f"Failed: no such element.\n{seen.state}"
+
+
+def test_a_killed_worker_takes_all_along_and_is_replaced():
+    browsers = Browsers(settings())
+    try:
+        seen, folder = browsers.load({0: BUTTONS}), folders(browsers)[0]
+        os.kill(browsers.processes()[0], signal.SIGKILL)
+        answer = browsers.step({0: "click [13]"})[0]
+        assert isinstance(answer, str) and "process ended" in answer and browsers.replaced == 1
+        assert not started_by(folder) and not folder.exists()
+        assert browsers.load({0: BUTTONS}) == seen
+    finally:
+        browsers.close()
+
+
+def test_a_browser_that_does_not_answer_is_given_up_and_the_others_go_on(page):
+    browsers = Browsers(settings(size=2, page_seconds=3.0, action_seconds=1.0))
+    hang = page("<button onclick='for (;;) ;'>Hang</button>")
+    try:
+        shown = browsers.load({0: hang, 1: BUTTONS})[0].state
+        there = folders(browsers)
+        began = time.monotonic()
+        answers = browsers.step({0: f"click {shown.split()[0]}", 1: "click [99]"})
+        assert isinstance(answers[0], str) and ("did not answer" in answers[0] or "Timeout" in answers[0])
+        assert answers[1].state.startswith("Failed: no such element.")
+        assert time.monotonic() - began < 30 and not (browsers.replaced and started_by(there[0]))
+        assert browsers.load({0: BUTTONS})[0].state
+    finally:
+        browsers.close()
+
+
+def test_a_stopped_browser_is_killed_all_the_same():
+    browsers = Browsers(settings(page_seconds=2.0, action_seconds=1.0))
+    browsers.load({0: BUTTONS})
+    folder = folders(browsers)[0]
+    chromium_of(folder).suspend()
+    browsers.close()
+    assert not left_after(folder, 2) and not folder.exists()
+
+
+def test_a_page_that_never_loads_is_an_answer_not_an_end():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        browsers = Browsers(settings(page_seconds=2.0))
+        try:
+            address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+            answers = browsers.load({0: {"task": "openended", "url": address, "goal": ""}, 1: BUTTONS})
+            assert "Timeout" in answers[0] and answers[1].state
+            assert browsers.replaced == 0
+        finally:
+            browsers.close()
+
+
+def test_nothing_outlives_an_owner_that_is_killed(tmp_path):
+    script = tmp_path / "owner.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import sys, time
+            sys.path[:0] = {sys.path!r}
+            from components.environments.browser.pool import Browsers
+            from real_browser import settings
+            if __name__ == "__main__":
+                browsers = Browsers(settings())
+                browsers.load({{0: {BUTTONS!r}}})
+                print(browsers._workers[0].folder, *browsers.processes(), flush=True)
+                time.sleep(600)
+            """
+        )
+    )
+    owner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    folder, worker = owner.stdout.readline().split()
+    assert len(started_by(Path(folder))) > 3
+    owner.kill()
+    owner.wait()
+    assert not left_after(Path(folder))
+    assert not psutil.pid_exists(int(worker)) or psutil.Process(int(worker)).status() == psutil.STATUS_ZOMBIE
+    assert Path(folder).exists()
+    remove_abandoned_folders(least_age_seconds=0)
+    assert not Path(folder).exists()
+
+
+def test_an_owner_that_forgets_to_close_leaves_nothing(tmp_path):
+    script = tmp_path / "owner.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import sys
+            sys.path[:0] = {sys.path!r}
+            from components.environments.browser.pool import Browsers
+            from real_browser import settings
+            if __name__ == "__main__":
+                browsers = Browsers(settings())
+                browsers.load({{0: {BUTTONS!r}}})
+                print(browsers._workers[0].folder)
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    folder = Path(done.stdout.strip())
+    assert not started_by(folder) and not folder.exists()
+
+
+def test_folders_of_the_living_stay():
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, OWNER: str(folder)})
+    try:
+        remove_abandoned_folders(least_age_seconds=0)
+        assert folder.exists()
+    finally:
+        process.kill()
+        process.wait()
+    remove_abandoned_folders(least_age_seconds=0)
+    assert not folder.exists()

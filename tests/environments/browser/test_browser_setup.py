@@ -1,0 +1,173 @@
+"""What is said where Chromium, packages or sites are missing, and WebArena's tasks with their evaluators on sites of our own."""
+
+from __future__ import annotations
+
+import http.server
+import importlib.util
+import json
+import random
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from real_browser import opened, settings
+
+from components.config import load_config
+from components.environments import make_adapter
+from components.environments.browser import web_sites
+from components.environments.browser.chromium import SWITCHES, find_chromium, version
+from components.environments.browser.gym_tasks import make_task, without_downloads
+from components.environments.browser.pool import Browsers
+from components.environments.browser.seat import Seat, SeatSettings
+from components.environments.browser.task_lists import _entries, _held_out, template, web_candidates
+from components.environments.browser.web_sites import SITES, lacking
+from components.errors import EnvironmentFailure
+from flows import doctor
+
+WITHOUT = next((name for name in (*web_sites.PACKAGES, "text_generation") if not web_sites._installed(name)), "")
+needs_webarena = pytest.mark.skipif(bool(WITHOUT), reason=f"WebArena's packages are not installed ({WITHOUT}): {web_sites.INSTALL}")
+ZIP_CODE = 70
+"""The WebArena task on the map alone whose answer is compared word for word: no judge, no login."""
+
+
+def rung(*overrides):
+    return doctor._checked(doctor.check_browser, load_config(None, ["environment.name=browser", *overrides]), None)
+
+
+def test_a_missing_chromium_says_what_to_type(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentFailure, match=r"no Chromium.*on the PATH.*apt-get install -y chromium"):
+        find_chromium()
+    with pytest.raises(EnvironmentFailure, match=r"executable=nowhere is no program"):
+        make_adapter(load_config(None, ["environment.name=browser", "environment.browser.executable=nowhere"]).environment).open()
+    found = rung()
+    assert found.state == "wrong" and "no Chromium" in found.found and "apt-get install" in found.next_step
+
+
+def test_a_program_that_is_no_browser_is_told(tmp_path):
+    fake = tmp_path / "chromium"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    with pytest.raises(EnvironmentFailure, match="does not start"):
+        version(str(fake))
+    browsers = Browsers(settings(executable=str(fake), page_seconds=5.0))
+    try:
+        assert isinstance(browsers.load({0: {"task": "miniwob.click-test", "seed": 0}})[0], str)
+    finally:
+        browsers.close()
+
+
+def test_doctor_knows_the_browser():
+    settings()
+    assert doctor.check_browser(load_config(), None).found == "not needed with environment.name=alfworld"
+    assert doctor.check_compilers(load_config(None, ["environment.name=browser"]), None).state == "ok"
+    found = rung()
+    assert found.state == "ok" and "Chrom" in found.found
+    assert list(doctor.LADDER).index("browser") < list(doctor.LADDER).index("game engine")
+
+
+def test_missing_packages_and_variables_are_listed(monkeypatch):
+    settings()
+    for site in SITES:
+        monkeypatch.delenv(f"WA_{site}", raising=False)
+    found = rung("environment.browser.benchmark=webarenalite")
+    assert found.state == "wrong"
+    assert "pip install" in found.next_step if WITHOUT else "WA_SHOPPING, WA_SHOPPING_ADMIN" in found.found
+    with pytest.raises(EnvironmentFailure, match="webarena cannot be played: not"):
+        make_adapter(load_config(None, ["environment.name=browser", "environment.browser.benchmark=webarena"]).environment)
+
+
+@pytest.fixture
+def sites(monkeypatch):
+    """All of WebArena's sites at one address of this machine: a page with a search box and a link. The real ones are not to be had here."""
+
+    class Map(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = b"<title>Map</title><input aria-label=Search><button>Go</button><a href=/about>About</a>"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Map) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        for site in SITES:
+            monkeypatch.setenv(f"WA_{site}", address)
+        yield address
+        server.shutdown()
+
+
+def test_a_miniwob_tab_has_no_network(sites):
+    from browsergym.core.constants import BROWSERGYM_ID_ATTRIBUTE
+    from playwright.sync_api import sync_playwright
+
+    limits, found = settings(), []
+    knock = "address => fetch(address, {mode: 'no-cors'}).then(() => 'reached', () => 'refused')"
+    with sync_playwright() as playwright:
+        playwright.selectors.set_test_id_attribute(BROWSERGYM_ID_ATTRIBUTE)
+        with closing(playwright.chromium.launch(executable_path=limits.executable, args=list(SWITCHES))) as browser:
+            seat = Seat(browser, SeatSettings(Path(), limits.elements, limits.page_seconds, limits.action_seconds))
+            for spec in ({"task": "miniwob.click-test-2", "seed": 4}, {"task": "openended", "url": sites}):
+                seat.load(spec)
+                found.append(seat._page.evaluate(knock, sites))
+    assert found == ["refused", "reached"]
+
+
+@needs_webarena
+def test_sites_that_are_silent_are_named_and_so_is_what_evaluators_lack(monkeypatch, sites):
+    assert not [want for want in lacking() if want.stops]
+    monkeypatch.setenv("WA_REDDIT", "http://127.0.0.1:9")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    found = lacking()
+    assert "no answer from WA_REDDIT (http://127.0.0.1:9)" in found[0].found and found[0].stops
+    assert any("OPENAI_API_KEY" in want.found and not want.stops for want in found)
+    assert rung("environment.browser.benchmark=webarena").state == "wrong"
+
+
+@needs_webarena
+@pytest.mark.parametrize(("answer", "reward"), [("15213", 1.0), ("15214", 0.0)])
+def test_a_webarena_task_is_played_and_judged_by_its_own_evaluator(sites, answer, reward):
+    browsers = Browsers(settings())
+    try:
+        seen = opened(browsers, {"task": f"webarena.{ZIP_CODE}", "seed": 0})
+        assert seen.goal == "What is the zip code of Carnegie Mellon University?"
+        assert seen.state.startswith("Tab 1 of 1: Map\n") and "link: About" in seen.state
+        link = next(line.split()[0] for line in seen.state.splitlines() if "About" in line)
+        assert not browsers.step({0: f"click {link}"})[0].done
+        assert browsers.step({0: f"goto {sites}/x"})[0].state.startswith("Tab 1 of 1: Map")
+        assert browsers.step({0: "goto http://example.com/"})[0].state.startswith("Failed: not possible here.")
+        last = browsers.step({0: f"answer {answer}"})[0]
+        assert (last.done, last.reward, last.state) == (True, reward, "Episode over.")
+    finally:
+        browsers.close()
+
+
+@needs_webarena
+def test_webarenas_tasks_are_split_by_template(sites):
+    config = load_config(None, ["environment.name=browser", "environment.browser.benchmark=webarenalite"]).environment.browser
+    strange = sum(template(entry) in _held_out(config) for entry in _entries("webarenalite"))
+    counts = {"train": 165 - strange, "test": strange}
+    train, test = (web_candidates(config, split, random.Random(0), count) for split, count in counts.items())
+    assert len(_entries("webarenalite")) == 165 and len(_entries("webarena")) == 812
+    assert train and {one.family for one in test} == _held_out(config) and not {one.family for one in train} & _held_out(config)
+    assert len({one.name for one in (*train, *test)}) == 165
+    with pytest.raises(EnvironmentFailure, match=f"has {strange} tasks of the split test.*at least {strange + 1}"):
+        web_candidates(config, "test", random.Random(0), strange + 1)
+
+
+@needs_webarena
+def test_every_evaluator_loads(sites, tmp_path):
+    assert importlib.util.find_spec("webarena") and make_task({"task": "webarenalite.4"}).task_configs
+    with without_downloads():
+        from webarena.evaluation_harness.evaluators import evaluator_router
+
+        file = tmp_path / "task.json"
+        for entry in _entries("webarena"):
+            file.write_text(json.dumps(entry))
+            assert evaluator_router(str(file)).evaluators

@@ -1,0 +1,198 @@
+"""The state's text and back, facts and contradictions, and the commands: pure functions, no browser."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.environments.browser.actions import Command, admissible, obstacle, read_action, to_browsergym, well_formed
+from components.environments.browser.elements import EDITABLE, FIELDS, FLAGS, TEXT, WORDS, Element, Mark, clean, elements
+from components.environments.browser.states import EMPTY, FAILURES, OVER, View, contradicts, read_state, state_facts, view_of
+
+FORM = """[16] textbox: Username = kenda (focused)
+[18] select: Country = Chad {Aruba | Chad}
+[20] checkbox: News (checked)
+[22] button: Login (disabled)
+text: Welcome back
+3 more"""
+LOGIN = View(
+    (
+        Element("textbox", "Username", "16", "kenda", (), ("focused",)),
+        Element("select", "Country", "18", "Chad", ("Aruba", "Chad")),
+        Element("checkbox", "News", "20", flags=("checked",)),
+        Element("button", "Login", "22", flags=("disabled",)),
+        Element(TEXT, "Welcome back"),
+    ),
+    more=3,
+)
+
+
+def test_a_state_is_read_as_it_was_written():
+    assert read_state(FORM) == LOGIN and str(LOGIN) == FORM
+    assert read_state(OVER).over and str(read_state(OVER)) == OVER
+    assert str(View()) == EMPTY and read_state(EMPTY) == View()
+    failed = view_of(LOGIN.elements, 3, failure="option", dialogs=["Sure?\nReally"], tab="2 of 2: Orders")
+    assert str(failed).splitlines()[:3] == ["Failed: no such option.", "Dialog: Sure? Really", "Tab 2 of 2: Orders"]
+    assert read_state(str(failed)) == failed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "A dragon.",
+        "[16] dragon: x",
+        "[] button: x",
+        "16 button: x",
+        "[1] button: a\n[1] link: b",
+        "Failed: it rained.\n[1] button: a",
+        "3 more",
+        "\n",
+    ],
+)
+def test_what_is_no_state_is_unreadable(text):
+    assert not read_state(text).readable
+    assert state_facts(text) == {("unreadable", text)} and contradicts(("unreadable", text), state_facts(FORM))
+
+
+NAMES = st.text(st.characters(codec="utf-8"), max_size=60).map(clean)
+
+
+@st.composite
+def lines(draw) -> Element:
+    """An element as the mapper makes them, whatever the page calls it."""
+    kind = draw(st.sampled_from(sorted(WORDS)))
+    name, value = draw(NAMES), draw(NAMES) if kind in FIELDS else ""
+    options = tuple(draw(st.lists(NAMES.filter(bool), max_size=3))) if kind == "select" else ()
+    flags = tuple(flag for flag in FLAGS if draw(st.booleans()))
+    return Element(kind, name.replace(" = ", "=").rstrip(" =:"), "", value, options, flags)
+
+
+@given(st.lists(lines(), min_size=1, max_size=6))
+def test_every_state_reads_back_to_its_own_text(found):
+    view = View(tuple(Element(e.kind, e.name, str(n + 1), e.value, e.options, e.flags) for n, e in enumerate(found)))
+    again = read_state(str(view))
+    assert again.readable and again.ids == view.ids and [e.kind for e in again.elements] == [e.kind for e in view.elements]
+    assert str(again) == str(view)
+
+
+def test_facts_are_the_elements_and_what_they_hold():
+    assert state_facts(FORM) == {
+        *{("event", "page"), ("more", "3"), ("text", "Welcome back"), ("focused", "16")},
+        *{("element", "16", "textbox", "Username"), ("element", "18", "select", "Country"), ("element", "20", "checkbox", "News")},
+        *{("element", "22", "button", "Login"), ("value", "16", "kenda"), ("value", "18", "Chad")},
+        *{("option", "18", "Aruba"), ("option", "18", "Chad"), ("flag", "20", "checked"), ("flag", "22", "disabled")},
+    }
+    assert state_facts(OVER) == {("event", "over")}
+    assert ("event", "failed", "disabled") in state_facts("Failed: disabled.\n" + FORM)
+
+
+@pytest.mark.parametrize(
+    ("claim", "denied"),
+    [
+        (("element", "16", "textbox", "Username"), False),
+        (("element", "16", "textbox", "Password"), True),
+        (("element", "99", "button", "Help"), False),
+        (("value", "16", "keli"), True),
+        (("flag", "16", "checked"), True),
+        (("event", "over"), True),
+        (("text", "Hello"), False),
+    ],
+)
+def test_a_claim_is_denied_by_what_the_state_lists(claim, denied):
+    assert contradicts(claim, state_facts(FORM)) == denied
+    assert contradicts(claim, state_facts(FORM.removesuffix("\n3 more"))) == (claim not in state_facts(FORM))
+
+
+@pytest.mark.parametrize(
+    ("action", "command", "call"),
+    [
+        ("click [13]", Command("click", "13"), "click('13')"),
+        ('fill [a16] it\'s "x"\\ ü', Command("fill", "a16", 'it\'s "x"\\ ü'), "fill('a16', 'it\\'s \"x\"\\\\ ü')"),
+        ("select [18] Chad", Command("select", "18", "Chad"), "select_option('18', 'Chad')"),
+        ("press [16] Control+a", Command("press", "16", "Control+a"), "press('16', 'Control+a')"),
+        ("drag [1] to [2]", Command("drag", "1", "2"), "drag_and_drop('1', '2')"),
+        ("scroll down", Command("scroll", "", "down"), "scroll(0, 300)"),
+        ("tab 2", Command("tab", "", "2"), "tab_focus(1)"),
+        ("close tab", Command("close tab"), "tab_close()"),
+        ("goto http://x/", Command("goto", "", "http://x/"), "goto('http://x/')"),
+        ("answer 42", Command("answer", "", "42"), "send_msg_to_user('42')"),
+    ],
+)
+def test_commands_and_their_form_in_browsergym(action, command, call):
+    assert well_formed(action) and read_action(action) == command and to_browsergym(action) == call
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["", "?", "click", "click 13", "click [13] now", "fill [13]", "fill [13] a\nb", "press [1] Enter now", "Click [1]", "x" * 2000],
+)
+def test_anything_else_is_malformed(action):
+    assert not well_formed(action) and obstacle(action, LOGIN, web=False) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("action", "web", "why"),
+    [
+        ("click [16]", False, ""),
+        ("click [99]", False, "missing"),
+        ("drag [16] to [99]", False, "missing"),
+        ("click [22]", False, "disabled"),
+        ("click [18]", False, "kind"),
+        ("fill [20] x", False, "kind"),
+        ("select [18] Peru", False, "option"),
+        ("select [18] Aruba", False, ""),
+        ("back", False, "place"),
+        ("back", True, ""),
+        ("goto http://elsewhere/", True, "place"),
+        ("goto file:///etc/passwd", True, "place"),
+        ("goto http://shop:80/x", True, ""),
+    ],
+)
+def test_what_speaks_against_an_action(action, web, why):
+    assert obstacle(action, LOGIN, web=web, sites=["shop:80"]) == why
+    assert why == "" or why in FAILURES
+
+
+def test_admissible_actions_can_all_be_carried_out():
+    found = admissible(LOGIN, 'Enter "a b" and "c".')
+    assert {"click [16]", "fill [16] a b", "fill [16] c", "clear [16]", "select [18] Aruba", "click [20]"} <= set(found)
+    assert not any("[22]" in action for action in found)
+    assert all(obstacle(action, LOGIN, web=False) == "" for action in found)
+
+
+def node(number, role, name="", bid="", children=(), **properties):
+    """A node of an accessibility tree."""
+    found = {"nodeId": str(number), "role": {"value": role}, "name": {"value": name}, "childIds": [str(child) for child in children]}
+    found["properties"] = [{"name": key, "value": {"value": value}} for key, value in properties.items()]
+    return found | ({"browsergym_id": bid} if bid else {})
+
+
+def test_text_beside_nameless_fields_becomes_their_name():
+    nodes = [node(0, "RootWebArea", children=range(1, 5)), node(1, "StaticText", "Year:"), node(2, "textbox", bid="7"),
+             node(3, "StaticText", "Genre"),
+             node(4, "textbox", bid="8")]  # fmt: skip
+    marked = {"7": Mark(True, True, ""), "8": Mark(True, True, "")}
+    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == ["[7] textbox: Year", "[8] textbox: Genre"]
+    behind = [node(0, "RootWebArea", children=(2, 1, 4, 3)), *nodes[1:]]
+    assert [str(element) for element in elements(behind, marked, "", 10)[0]] == ["[7] textbox: Year", "[8] textbox: Genre"]
+
+
+def test_what_is_out_of_view_or_cannot_be_clicked_is_left_out():
+    nodes = [node(0, "RootWebArea", children=(1, 2, 3)), node(1, "button", "Seen", "1"), node(2, "button", "Unseen", "2"),
+             node(3, "generic", "", "3", (4,)),
+             node(4, "StaticText", "words")]  # fmt: skip
+    marked = {"1": Mark(True, True, ""), "2": Mark(True, False, ""), "3": Mark(False, True, "")}
+    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == ["[1] button: Seen", "text: words"]
+    clickable = marked | {"3": Mark(True, True, "")}
+    assert [str(element) for element in elements(nodes, clickable, "", 10)[0]] == ["[1] button: Seen", "[3] item: words"]
+
+
+def test_a_tree_without_end_is_read():
+    deep = [node(number, "generic", children=(number + 1,)) for number in range(5000)]
+    assert elements(deep, {}, "", 10) == ([], 0) and elements([], {}, "", 10) == ([], 0)
+
+
+def test_kinds_that_can_be_filled_hold_values():
+    assert EDITABLE < FIELDS < WORDS
