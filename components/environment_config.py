@@ -48,7 +48,7 @@ class EnvironmentConfig(Section):
     workers: int = Field(
         2,
         ge=1,
-        description="Processes that run ALFWorld's engine, which is slow and not thread-safe; browsers; of OpenEnv, sessions asked at once.",
+        description="Processes that run ALFWorld's engine, slow and not thread-safe; browsers; sessions of OpenEnv asked at once.",
     )
     seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
@@ -77,7 +77,7 @@ class EnvironmentConfig(Section):
         return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
 
     def decisive(self, *, where: bool = False) -> dict[str, Any]:
-        """What of this section decides which tasks there are and how they go, as plain values: nothing of this machine or of other adapters.
+        """What of this section decides which tasks there are and how they go, as plain values: nothing of this machine.
 
         Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay and hold another.
         """
