@@ -180,7 +180,7 @@ def study(
         from components.evaluation.study_table import around_table
         from flows.study import study as run_study
         from flows.study import write_study
-        from flows.study_methods import BASE, chosen_methods
+        from flows.study_methods import BASE, BASES, chosen_methods
         from flows.summary import print_study
 
         wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
@@ -188,7 +188,7 @@ def study(
             around_table(table)  # before hours of work
         quiet(debug)
         found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells, finished=finished)
-        metrics = summarise(found, BASE)
+        metrics = summarise(found, BASE, BASES)
         print_study(out, found, metrics)
         for path in write_study(found, metrics, json_file, figures, table):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
