@@ -524,7 +524,8 @@ def test_small_forward_batches_give_the_same_update():
 
 ALGORITHMS = [
     pytest.param({"group": 16}, id="grpo"),
-    pytest.param({"group": 16, "reward": "hero", "normalise": False}, id="hero"),
+    pytest.param({"group": 16, "family": "qwen"}, id="grpo, qwen"),
+    pytest.param({"group": 16, "reward": "hero"}, id="hero"),
     pytest.param({"algorithm": "ppo", "group": 16}, id="ppo"),
     pytest.param({"group": 16, "algorithm": "dpo", "dpo": {"sync_every": 2}}, id="dpo"),
     pytest.param({"group": 16, "algorithm": "rft", "rft": {"step_tokens": 64, "epochs": 30, "learning_rate": 3e-3}}, id="rft"),
@@ -535,7 +536,8 @@ ALGORITHMS = [
 def test_the_policy_learns_what_is_rewarded(settings):
     """A policy cloned to four actions alike; one of them is rewarded. Every algorithm makes it the usual one."""
     choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
-    policy = Policy(make_model(hidden=32, seed=5), VOCABULARY, max_new_tokens=16)
+    settings = {"family": "llama"} | settings
+    policy = Policy(make_model(hidden=32, seed=5, family=settings.pop("family")), VOCABULARY, max_new_tokens=16)
     shown = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
     clone(policy, shown, lambda history, action: "find mug", CloningConfig(epochs=200, learning_rate=5e-3), seed=0)
 
@@ -553,9 +555,14 @@ def test_the_policy_learns_what_is_rewarded(settings):
 LORA = LoraConfig(rank=2, targets="all-linear")
 
 
-def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left():
-    loops = [make_loop(Rewarding(even_rows), iterations=2, lora=LORA, interpolation=share, learning_rate=1e-2) for share in (1.0, 0.25)]
-    first = {name: weight.clone() for name, weight in make_model().named_parameters()}
+@pytest.mark.parametrize("family", ["llama", "qwen"])
+def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left(family):
+    policies = [Policy(make_model(family=family), VOCABULARY) for _ in range(2)]
+    loops = [
+        make_loop(Rewarding(even_rows), policy=policy, iterations=2, lora=LORA, interpolation=share, learning_rate=1e-2)
+        for policy, share in zip(policies, (1.0, 0.25), strict=True)
+    ]
+    first = {name: weight.clone() for name, weight in make_model(family=family).named_parameters()}
     for loop in loops:
         loop.run()
         loop.interpolate()
