@@ -179,6 +179,11 @@ def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
     return model, buffer, _dream(run.config, model, buffer)
 
 
+def dream_over(config: Config, directory: Path, buffer: ReplayBuffer) -> Dream:
+    """The dream of the experience model in `directory` over a buffer."""
+    return _dream(config, _model_of(config, directory), buffer)
+
+
 def _model_of(config: Config, directory: Path) -> ExperienceModel:
     return ExperienceModel.load(directory, config.experience_model, seed=config.seed, compute=compute_of(config))
 
@@ -215,7 +220,7 @@ def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list
     """The dream of the experience model in `model` over a buffer of the transitions `known`, and of those `dreamed` so far."""
     buffer = ReplayBuffer(config.retrieval, known, hidden=hidden, **kept_below(root))
     buffer.add(dreamed)
-    return _dream(config, _model_of(config, model), buffer)
+    return dream_over(config, model, buffer)
 
 
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
