@@ -307,6 +307,12 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _clusters_are_seen(self) -> Config:
+        if not self.curriculum.enabled:
+            self.synthetic_rl.ppo._refuse_dead(["clusters"], "curriculum.enabled: false", "curriculum.enabled: true")
+        return self
+
+    @model_validator(mode="after")
     def _budgets_allow_an_iteration(self) -> Config:
         for name, stage in (("sim_to_real", self.sim_to_real), ("real_rl", self.real_rl)):
             least = stage.tasks * stage.group * self.environment.max_steps

@@ -88,7 +88,7 @@ class PPOConfig(Section):
     gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of generalised advantage estimation, a step of the episode.")
     value_weight: float = Field(0.5, ge=0, description="Weight of the value head's squared error beside the policy's loss.")
     value_clip: float = Field(0.2, gt=0, description="Most that a value may move from the sampled one before its gradient ends.")
-    value_rate: float = Field(1e-3, gt=0, description="Learning rate of the value head; the rest follows learning_rate.")
+    value_rate: float = Field(1e-3, gt=0, description="Learning rate of the value head; it falls as learning_rate does.")
     clusters: int = Field(
         8, ge=1, description="Clusters of an iteration's tasks by their encoding: with PPO the group whose variance the curriculum sees."
     )
@@ -169,19 +169,14 @@ class RLConfig(Section):
             dead = ["discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "updates", "epochs"]
             dead += ["learning_rate", "schedule"]
             self._refuse_dead(dead, "algorithm: rft", "algorithm: grpo")
+        if self.algorithm == "grpo" and not self.grpo.step_weight:
+            self._refuse_dead(["discount"], "grpo.step_weight: 0", "grpo.step_weight")
         if self.reward == "outcome":
             self._refuse_dead(["hero"], "reward: outcome", "reward: hero")
         if not self.demonstration_weight:
             self._refuse_dead(["demonstration_tokens"], "demonstration_weight: 0", "demonstration_weight: 0.1")
         if self.group == 1 and self.algorithm not in ("ppo", "rft"):
             raise ValueError(f"group: 1 leaves {self.algorithm} nothing to compare a rollout with; expected at least 2")
-        return self
-
-    @model_validator(mode="after")
-    def _hero_shows(self) -> RLConfig:
-        """A weight that is the same for all rollouts of a group cancels when the advantages are divided by their deviation."""
-        if self.reward == "hero" and self.algorithm == "grpo" and self.grpo.normalise:
-            raise ValueError("reward: hero has no effect on the weight of a group with grpo.normalise: true; set grpo.normalise: false")
         return self
 
 
@@ -199,6 +194,8 @@ class SyntheticRLConfig(RLConfig):
     def _no_dead_checks(self) -> SyntheticRLConfig:
         if self.check_every == 0:
             self._refuse_dead(["check_replays"], "check_every: 0", "check_every")
+        if self.check_every > self.iterations > 0:
+            self._refuse_dead(["check_every"], f"iterations: {self.iterations}", "check_every to as many or fewer")
         return self
 
 
@@ -209,6 +206,11 @@ class SimToRealConfig(RLConfig):
     tasks: int = Field(12, ge=1, description="Tasks an iteration: few, since real ones are dear.")
     budget: int = Field(4000, ge=0, description="Real interactions (environment steps) that may be spent.")
 
+    @model_validator(mode="after")
+    def _no_clusters(self) -> SimToRealConfig:
+        self.ppo._refuse_dead(["clusters"], "RL in reality, which has no curriculum", "synthetic_rl.ppo.clusters")
+        return self
+
 
 class RealRLConfig(RLConfig):
     """RL in the real environment from the cloned policy: what a study holds the dream against; `dreamgym retrain` has no use for it."""
@@ -216,6 +218,11 @@ class RealRLConfig(RLConfig):
     iterations: int = Field(400, ge=1, description="Most iterations; the budget ends them sooner.")
     schedule: Literal["linear", "constant"] = Field("constant", description="The budget, not the iterations, tells how long it lasts.")
     budget: int = Field(25_000, ge=1, description="Real interactions that may be spent; no iteration begins that might exceed it.")
+
+    @model_validator(mode="after")
+    def _no_clusters(self) -> RealRLConfig:
+        self.ppo._refuse_dead(["clusters"], "RL in reality, which has no curriculum", "synthetic_rl.ppo.clusters")
+        return self
 
 
 class CurriculumConfig(Section):
@@ -233,4 +240,8 @@ class CurriculumConfig(Section):
     def _no_dead_options(self) -> CurriculumConfig:
         if not self.enabled:
             self._refuse_dead(["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true")
+        if not self.share:
+            self._refuse_dead(["seeds", "candidates"], "share: 0", "a share")
+        if self.share + self.explore > 1 + 1e-9:
+            raise ValueError(f"share + explore is {self.share + self.explore:g}, more than a batch; expected at most 1")
         return self

@@ -33,7 +33,7 @@ from flows.models import find_model, lessons
 from flows.summary import level
 from flows.threads import threads as using
 
-BENCHMARKS = ("dream", "train", "overhead")
+BENCHMARKS = ("dream", "train", "profile", "overhead")
 DREAM, PLAIN, STOCK, CACHED = "dream", "plain_generate", "stock_environment", "cached_environment"
 SINGLE = "single_generate"
 """One call of `generate` for one step of one episode, as a loop over an environment makes them; a sample of the steps."""

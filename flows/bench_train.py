@@ -65,7 +65,7 @@ def bench_train(
     """
     _require_trl()
     with using(threads):
-        batch = _play(config, DataLayout(root / "data"), policy, tasks)
+        batch = played_batch(config, DataLayout(root / "data"), policy, tasks)
         say(f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, {sum(r.written for r in batch.rollouts):,} of them the policy's")
         done = []
         for number in range(rounds):
@@ -86,7 +86,8 @@ def _require_trl() -> None:
         raise ConfigError("TRL is not installed.", "It is the other contestant.", "pip install -c constraints.txt -e '.[dev]'") from None
 
 
-def _play(config: Config, data: DataLayout, directory: Path, tasks: int) -> Batch:
+def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) -> Batch:
+    """The groups of `tasks` training tasks, played in the real environment, that teach something. Raises DataError if none does."""
     policy, settings = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens), config.synthetic_rl
     chosen = grouped(evenly(read_tasks(data.tasks("train")), tasks, config.seed), settings.group)
     world = make_adapter(config.environment).open()
@@ -128,6 +129,11 @@ def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
     ends: list[float] = []
     loop.run(on_iteration=lambda *_: ends.append(time.perf_counter()))
     return ends[-1] - ends[WARM_UP - 1]
+
+
+def one_step(batch: Batch, settings: RLConfig) -> None:
+    """An optimiser step of ours over all episodes, after one that warms up."""
+    _ours(batch, settings, 1)
 
 
 def _theirs(batch: Batch, settings: RLConfig, steps: int) -> float:

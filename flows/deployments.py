@@ -64,12 +64,12 @@ def study_from_file(
     where git does not look: a schedule leaves the workspace clean."""
     from components.evaluation.study import summarise
     from flows.study import study, write_study
-    from flows.study_methods import BASE, chosen_methods
+    from flows.study_methods import BASE, BASES, chosen_methods
 
     config, place = _prepared(config_file, overrides), Path.cwd() / cells
     with tags(TAG):
         found = study(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)
-    return [str(path) for path in write_study(found, summarise(found, BASE), place.with_suffix(".json"), place)]
+    return [str(path) for path in write_study(found, summarise(found, BASE, BASES), place.with_suffix(".json"), place)]
 
 
 @flow(name="watch-data")

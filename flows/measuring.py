@@ -180,7 +180,7 @@ def study(
         from components.evaluation.study_table import around_table
         from flows.study import study as run_study
         from flows.study import write_study
-        from flows.study_methods import BASE, chosen_methods
+        from flows.study_methods import BASE, BASES, chosen_methods
         from flows.summary import print_study
 
         wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
@@ -188,7 +188,7 @@ def study(
             around_table(table)  # before hours of work
         quiet(debug)
         found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells, finished=finished)
-        metrics = summarise(found, BASE)
+        metrics = summarise(found, BASE, BASES)
         print_study(out, found, metrics)
         for path in write_study(found, metrics, json_file, figures, table):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
@@ -208,14 +208,14 @@ def _numbers(text: str, option: str) -> list[int]:
 @verbs.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="`dream`: against generate and the real environment; `train`: against TRL; `overhead`.")
+        str, typer.Argument(metavar="NAME", help="`dream`: against generate and reality; `train`: against TRL; `profile`; `overhead`.")
     ],
     overrides: Overrides = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, as in metrics.json.")] = None,
     model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: of the newest finished stage.")] = None,
-    policy: Annotated[Path | None, typer.Option(help="`train`: a policy's directory; default: of the newest clone.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="`train`, `profile`: a policy's directory; default: of the newest clone.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="`dream`: recorded episodes, dreamed side by side.")] = 64,
-    tasks: Annotated[int, typer.Option(min=1, help="`train`: tasks, each played by a group.")] = 8,
+    tasks: Annotated[int, typer.Option(min=1, help="`train`, `profile`: tasks, each played by a group.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Repeats, over which medians and intervals are taken.")] = 5,
     threads: Annotated[int, typer.Option(min=1, help="torch threads of each contestant.")] = 1,
     config: ConfigFile = None,
@@ -228,6 +228,8 @@ def bench(
     and against the real environment in one process, stock and with our caches.
 
     `train`: optimiser steps on the same recorded episodes, against TRL's GRPOTrainer.
+
+    `profile`: what an optimiser step and dreamed rollouts spend their time on, by kind of operation.
 
     `overhead`: what of the newest whole run's wall time was not spent in a stage; it runs nothing.
 
@@ -256,11 +258,16 @@ def bench(
             if json_file:
                 write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in figures.items()}))
             return
-        directory = find_model(place, model) if name == "dream" else find_clone(place, policy)
+        directory = find_clone(place, policy) if name == "train" else find_model(place, model)
         ensure_data(place, say, backbone=False, versioned=False)
         if name == "dream":
             metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
             print_dream(out, metrics, settings.evaluation.confidence)
+        elif name == "profile":
+            from flows.bench_profile import bench_profile, print_profile
+
+            metrics = bench_profile(settings, place, directory, find_clone(place, policy), tasks=tasks, threads=threads, say=say)
+            print_profile(out, metrics)
         else:
             from flows.bench_train import bench_train, print_train
 

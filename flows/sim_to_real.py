@@ -18,7 +18,7 @@ from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
 from components.training_config import RealRLConfig, SimToRealConfig
 from flows.experience_model import families_of, taught_tasks
-from flows.synthetic_rl import demonstrations_of, rl_outcome, run_loop, snapshots_in, snapshots_made, snapshots_of
+from flows.synthetic_rl import demonstrations_of, rl_outcome, run_loop, snapshots_in, snapshots_made, snapshots_of, told
 from flows.threads import training
 from flows.workspace import Outcome, Workspace
 
@@ -53,10 +53,10 @@ def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRea
         policy, OneProcess(world), EvenTasks(taught_tasks(run)), algorithm, settings,
         max_steps=config.environment.max_steps, seed=config.seed + 1, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
-        demonstrations=demonstrations_of(run, policy, settings), snapshots=snapshots_in(run, work),
+        demonstrations=demonstrations_of(run, policy, settings), snapshots=snapshots_in(run, work), tokens=lambda: policy.tokens,
     )  # fmt: skip
     try:
-        state = run_loop(config, loop, budget=settings.budget)
+        state = run_loop(config, loop, lambda number, rollouts: told(adapter, rollouts), budget=settings.budget)
     finally:
         world.close()
     policy.save(work / "policy")
@@ -64,5 +64,5 @@ def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRea
     outcome = rl_outcome(name, state, {})
     outcome.outputs |= {"policy": "policy"} | snapshots_made(work)
     outcome.metrics[f"{name}/real_interactions"] = exact(state.interactions)
-    outcome.costs = {"real_interactions": state.interactions, "tokens_generated": policy.tokens}
+    outcome.costs = {"real_interactions": state.interactions, "tokens_generated": state.tokens}
     return outcome

@@ -10,6 +10,7 @@ the files. A cell that crashes is said in the table, and the others go on.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +25,7 @@ from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import insert_table, study_table
+from components.evaluation.watch import FIGURES
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
 from components.trajectories.store import DataLayout, read_tasks
@@ -32,7 +34,7 @@ from flows.evaluate import evaluate_policy, evaluate_snapshots
 from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality, train_in_reality
 from flows.study_cells import read_cell, write_cell
-from flows.study_methods import BASE, METHODS, configured
+from flows.study_methods import BASE, BASES, METHODS, configured
 from flows.synthetic_rl import SNAPSHOTS, clone_policy, train_in_dream
 from flows.validate import validate_data
 from flows.workspace import Workspace, series_of
@@ -109,7 +111,7 @@ def _cell(run: Workspace, name: str, origin: Origin) -> Cell:
     curve = _curve(stages, seconds.get("experience_model", 0.0))
     return Cell(
         name, run.config.seed, origin, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
-        costs.check_interactions, seconds, curve, _held_out(run, stages, curve), _curriculum(stages),
+        costs.check_interactions, seconds, curve, _held_out(run, stages, curve), _curriculum(stages), _watched(stages),
         run.manifest.run_id, run.manifest.environment.git.commit,
     )  # fmt: skip
 
@@ -132,6 +134,15 @@ def _interactions(result: StageResult) -> list[float]:
 
 def _curriculum(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
     return [entry for stage in stages for entry in stage.details.get("curriculum", [])]
+
+
+def _watched(stages: Sequence[StageResult]) -> list[list[float]]:
+    """See `Cell.watched`."""
+    looks = []
+    for series in map(series_of, stages):
+        pairs = zip(*(series.get(f"synthetic_rl/{name}", []) for name in FIGURES), strict=True)
+        looks += [[number, rate, confirmed] for number, (confirmed, rate) in enumerate(pairs, start=1) if not math.isnan(confirmed)]
+    return looks
 
 
 def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
@@ -163,6 +174,6 @@ def write_study(
         write_json(json_file, values)
         written.append(json_file)
     if table is not None:
-        insert_table(table, study_table(metrics, cells, BASE))
+        insert_table(table, study_table(metrics, cells, BASE, BASES))
         written.append(table)
     return written + (draw_study(metrics, cells, BASE, figures) if figures else [])

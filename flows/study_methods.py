@@ -13,7 +13,8 @@ from components.evaluation.ablation import VARIANTS, varied
 SHARE = 10
 """A method that was trained in the dream first has one of so many of the real interactions of one that was not."""
 BASE = "grpo-real"
-"""What all others are compared with."""
+"""What most others are compared with; ablations of the dream are with the whole of it, transfer with transfer from reality."""
+DREAM, TRANSFER = "dream-grpo", "transfer-grpo-real"
 SURROGATE = ("discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "hero")
 IDLE_WITH = {
     "grpo": ("ppo", "dpo", "rft"),
@@ -30,7 +31,7 @@ RFT_LARGER = {"synthetic_rl": 4, "real_rl": 2}
 class Method:
     """`dream` and `real`: the algorithm of RL there, "" for none. `changes`: section -> options that differ.
 
-    `transfer`: it learns from the first half of the task families alone.
+    `transfer`: it learns from the first half of the task families alone. `base`: what it is compared with.
     """
 
     about: str
@@ -38,6 +39,7 @@ class Method:
     real: str = ""
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     transfer: bool = False
+    base: str = BASE
 
     @property
     def stages(self) -> list[str]:
@@ -57,14 +59,17 @@ METHODS: dict[str, Method] = {
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
     "s2r-ppo": Method("PPO in the dream, then in reality", dream="ppo", real="ppo"),
     "s2r-rft": Method("RFT in the dream, then in reality", dream="rft", real="rft"),
-    "no-retrieval": Method("GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"]),
-    "no-reasoning": Method("GRPO in a dream without reasoning", dream="grpo", changes=VARIANTS["no-reasoning"]),
-    "no-history": Method("GRPO in a dream without history", dream="grpo", changes=VARIANTS["no-history"]),
-    "no-curriculum": Method("GRPO in the dream, tasks drawn evenly", dream="grpo", changes={"curriculum": {"enabled": False}}),
-    "transfer-clone": Method("cloning, half of the families", transfer=True),
-    "transfer-grpo-real": Method("GRPO in reality, half of the families", real="grpo", transfer=True),
-    "transfer-dream-grpo": Method("GRPO in the dream, half of the families", dream="grpo", transfer=True),
+    "no-retrieval": Method("GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"], base=DREAM),
+    "no-reasoning": Method("GRPO in a dream without reasoning", dream="grpo", changes=VARIANTS["no-reasoning"], base=DREAM),
+    "no-history": Method("GRPO in a dream without history", dream="grpo", changes=VARIANTS["no-history"], base=DREAM),
+    "no-curriculum": Method("GRPO in the dream, tasks drawn evenly", dream="grpo", changes={"curriculum": {"enabled": False}}, base=DREAM),
+    "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
+    "transfer-grpo-real": Method("GRPO in reality, half of the families", real="grpo", transfer=True, base=TRANSFER),
+    "transfer-dream-grpo": Method("GRPO in the dream, half of the families", dream="grpo", transfer=True, base=TRANSFER),
 }
+
+
+BASES = {name: method.base for name, method in METHODS.items()}
 
 
 def chosen_methods(names: str) -> list[str]:

@@ -228,7 +228,7 @@ def print_study(console: Console, cells: Mapping[str, Any], metrics: Mapping[str
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for name, found in cells.items():
         own = {metric: estimate.to_json() for metric, estimate in metrics[name].items()}
-        if not own:
+        if "evaluate/success_rate" not in own:
             table.add_row(name, "-", *[""] * 6)
             continue
         rate, change = own["evaluate/success_rate"], own.get("difference/success_rate")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -178,6 +179,11 @@ def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
     return model, buffer, _dream(run.config, model, buffer)
 
 
+def dream_over(config: Config, directory: Path, buffer: ReplayBuffer) -> Dream:
+    """The dream of the experience model in `directory` over a buffer."""
+    return _dream(config, _model_of(config, directory), buffer)
+
+
 def _model_of(config: Config, directory: Path) -> ExperienceModel:
     return ExperienceModel.load(directory, config.experience_model, seed=config.seed, compute=compute_of(config))
 
@@ -214,7 +220,7 @@ def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list
     """The dream of the experience model in `model` over a buffer of the transitions `known`, and of those `dreamed` so far."""
     buffer = ReplayBuffer(config.retrieval, known, hidden=hidden, **kept_below(root))
     buffer.add(dreamed)
-    return _dream(config, _model_of(config, model), buffer)
+    return dream_over(config, model, buffer)
 
 
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
@@ -230,6 +236,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
         max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
         checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
         demonstrations=demonstrations_of(run, policy, config.synthetic_rl), snapshots=snapshots_in(run, work),
+        tokens=lambda: model.tokens + dreams.tokens + policy.tokens,
     )  # fmt: skip
 
     settings = config.synthetic_rl
@@ -239,7 +246,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]
         _keep_shard(work / "replay", iteration, fresh)
         dreams.remember(fresh)
-        return watch.look(iteration, rollouts, loop.state.series)
+        return told(adapter, rollouts) | watch.look(iteration, rollouts, loop.state.series)
 
     state = run_loop(config, loop, keep)
     policy.save(work / "policy")
@@ -252,7 +259,7 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     outcome.outputs |= {"policy": "policy", "replay": "replay"} | snapshots_made(work)
     spent = int(sum(state.series.get(CHECKS, [])))
     outcome.metrics[f"synthetic_rl/{CHECKS}"], outcome.costs[CHECKS] = exact(spent), spent
-    outcome.costs["tokens_generated"] = model.tokens + dreams.tokens + policy.tokens
+    outcome.costs["tokens_generated"] = state.tokens
     return outcome
 
 
@@ -267,6 +274,12 @@ def _keep_shard(log_dir: Path, iteration: int, transitions: list[Transition]) ->
     name = f"iteration-{iteration:04d}"
     if not any(shard.stem.endswith(name) for shard in log_dir.glob("*.parquet")):
         append_transitions(log_dir, transitions, name)
+
+
+def told(adapter: Adapter, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """What the adapter alone can say of an iteration's rollouts: the share of actions that the world did not carry out."""
+    steps = [step for rollout in rollouts for step in rollout.trajectory.steps]
+    return {"impossible_actions": sum(adapter.refused(step.next_state) for step in steps) / max(1, len(steps))}
 
 
 def _described(task: Task) -> str:
@@ -311,10 +324,8 @@ def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = 
 
 
 def rl_outcome(stage: str, state: LoopState, details: dict[str, Any]) -> Outcome:
-    """Curves of an RL stage, and the mean of their last five values as its metrics."""
+    """Curves of an RL stage, and the mean of their last five values as its metrics; what no iteration had is no metric."""
     series = {f"{stage}/{name}": values for name, values in state.series.items()}
-    metrics = {}
-    for name, values in series.items():
-        last = [value for value in values if value == value][-5:]
-        metrics[name] = exact(sum(last) / len(last)) if last else exact(0.0)
+    known = {name: [value for value in values if not math.isnan(value)][-5:] for name, values in series.items()}
+    metrics = {name: exact(sum(last) / len(last)) for name, last in known.items() if last}
     return Outcome({}, metrics, series, details)

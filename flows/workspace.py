@@ -31,6 +31,7 @@ from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
 from components.tracking.stages import StageResult, StageStore
+from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash
 from components.trajectories.store import DataLayout
 
@@ -134,9 +135,9 @@ class Workspace:
         self._note(dataclasses.replace(result, reused=True), child)
 
     def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
-        directory, began, limit = self.store.begin(name, key), time.monotonic(), self.config.timeout_minutes.seconds(name)
+        directory, limit = self.store.begin(name, key), self.config.timeout_minutes.seconds(name)
         try:
-            with timeout(limit, StageOverdue):
+            with Stopwatch(directory) as watch, timeout(limit, StageOverdue):
                 outcome = work(directory)
         except StageOverdue:
             found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
@@ -145,9 +146,7 @@ class Workspace:
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
         details = {**outcome.details, "series": series, "costs": outcome.costs}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
-        return self.store.commit(
-            name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(time.monotonic() - began, 2), details=details
-        )
+        return self.store.commit(name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details)
 
     def _note(self, result: StageResult, child: str) -> None:
         self.results[result.name] = result

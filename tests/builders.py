@@ -42,9 +42,17 @@ def make_episode(task: Task, *steps: tuple[str, str], won: bool = False, episode
     return Trajectory(task, tuple(transitions))
 
 
-def make_model(*, seed: int = 1, scale: float = 1.0, vocabulary: Vocabulary = VOCABULARY, hidden: int = 16, max_positions: int = 4096):
+def make_model(
+    *,
+    seed: int = 1,
+    scale: float = 1.0,
+    vocabulary: Vocabulary = VOCABULARY,
+    hidden: int = 16,
+    max_positions: int = 4096,
+    family: str = "llama",
+):
     """An untrained model; `scale` above 1 sets its choices far apart, so that they do not hang on rounding."""
-    config = BackboneConfig(vocabulary=340, hidden=hidden, layers=2, heads=2, max_positions=max_positions)
+    config = BackboneConfig(vocabulary=340, hidden=hidden, layers=2, heads=2, max_positions=max_positions, family=family)
     model = build_backbone(config, len(vocabulary), seed).eval()
     for weight in model.parameters():
         if weight.dim() > 1:

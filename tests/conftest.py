@@ -58,8 +58,8 @@ def lessons():
     return [won, make_episode(make_task(), *fridge, episode="fridge")]
 
 
-def train(lessons, history: bool, epochs: int):
-    model = make_model(hidden=32)
+def train(lessons, history: bool, epochs: int, family: str = "llama"):
+    model = make_model(hidden=32, family=family)
     examples = [render_trajectory(VOCABULARY, e, [[] for _ in e.steps], history=history) for e in lessons]
     examples.append(render_variation(VOCABULARY, make_task(), "put a hot mug in desk"))
     examples.append(render_premise(VOCABULARY, make_task(), PREMISE))
@@ -71,6 +71,12 @@ def train(lessons, history: bool, epochs: int):
 def learnt(lessons):
     """The experience model that has learnt the lessons by heart."""
     return ExperienceModel(train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0))
+
+
+@pytest.fixture(scope="session")
+def learnt_qwen(lessons):
+    """The same, shaped like Qwen's."""
+    return ExperienceModel(train(lessons, True, 220, "qwen"), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0))
 
 
 @pytest.fixture

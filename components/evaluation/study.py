@@ -3,7 +3,7 @@
 A cell is one method with one seed, a small file that says everything a table or a figure needs, so that a study may begin on one machine
 and end on another. A comparison is paired by game and seed, its interval speaks of further games and further seeds (`crossed_mean`; n is
 the number of games), and the p-values of all comparisons with one method are corrected together (Holm 1979). Each seed's own rate stands
-beside.
+beside. Methods that learnt from some families of tasks alone are compared on games of the others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 from components.errors import DataError
 from components.evaluation.intervals import Estimate, crossed_mean, crossed_p_value, exact, mean
 
+Rows = list[dict[str, float]]
+"""A row a seed: game -> 1.0 where it was won."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -22,7 +25,8 @@ class Cell:
 
     `games`: task id -> won. `curve`: one (real interactions, dreamed interactions, seconds, success of the rollouts) an iteration of RL,
     all counted from the cloned policy; `held_out`: the same of policies on the way, with their success on the held-out games in place of
-    the rollouts'. `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `origin` tells
+    the rollouts'. `watched`: one (iteration, dreamed success, share of replayed dreamed successes that were confirmed) a look of the watch.
+    `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `origin` tells
     config, data and models: a cell is read back for the same alone. `crash` says how it ended if it did not come to its end; then
     there are no games.
     """
@@ -39,6 +43,7 @@ class Cell:
     curve: list[list[float]] = field(default_factory=list)
     held_out: list[list[float]] = field(default_factory=list)
     curriculum: list[dict[str, Any]] = field(default_factory=list)
+    watched: list[list[float]] = field(default_factory=list)
     run_id: str = ""
     commit: str = ""
     crash: str = ""
@@ -48,29 +53,65 @@ class Cell:
         """Share of the held-out games won."""
         return sum(self.games.values()) / len(self.games)
 
+    @property
+    def learnt(self) -> list[str]:
+        """The families of tasks that it learnt from; empty: all."""
+        families: list[str] = self.origin.get("config", {}).get("data", {}).get("families", [])
+        return families
 
-def summarise(cells: Mapping[str, Sequence[Cell]], against: str) -> dict[str, dict[str, Estimate]]:
-    """Metrics of each method over its seeds, and its difference from the method `against`; a method without a finished cell has none.
 
-    `evaluate/success_rate`, also by family; `cost/...` as means over the seeds; `difference/success_rate` with `difference/p_value`
-    (two-sided, Holm-corrected over all methods compared) and `ratio/success_rate`, whose interval is the difference's over the base.
-    `reached/...`: see `_reached`.
+def summarise(cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[str, str] | None = None) -> dict[str, dict[str, Estimate]]:
+    """Metrics of each method over its seeds, and its difference from another; of a method without a finished cell the crashes alone.
+
+    `evaluate/success_rate`, also by family, and `.../unseen` of families that were not learnt from; `cost/...` as means over the seeds;
+    `difference/success_rate` with `difference/p_value` (two-sided, Holm-corrected over all methods compared with the same one) and
+    `ratio/success_rate`, whose interval is the difference's over the base of the same seeds and games. `reached/...`: see `_reached`.
+    `crashed_seeds`: cells that came to no end, where there are any.
+
+    Args: bases: what some methods are compared with, in place of `against`.
     """
     whole = {name: [cell for cell in found if not cell.crash] for name, found in cells.items()}
     metrics = {name: _of_method(found) if found else {} for name, found in whole.items()}
-    base = whole.get(against) or []
-    for name, found in whole.items():
-        metrics[name] |= _reached(found, base)
-    compared = {name: _differences(found, base) for name, found in whole.items() if found and base and name != against}
-    corrected = holm({name: crossed_p_value(rows) for name, rows in compared.items()})
-    for name, rows in compared.items():
-        difference, rate = crossed_mean(rows), metrics[against]["evaluate/success_rate"].value
-        metrics[name]["difference/success_rate"] = difference
-        metrics[name]["difference/p_value"] = exact(corrected[name])
-        if rate:
-            ends = [1 + part / rate for part in (difference.value, difference.low, difference.high)]
-            metrics[name]["ratio/success_rate"] = Estimate(ends[0], difference.n, ends[1], ends[2])
+    for name, found in cells.items():
+        metrics[name] |= {"crashed_seeds": exact(lost)} if (lost := sum(bool(cell.crash) for cell in found)) else {}
+        metrics[name] |= _reached(whole[name], whole.get(against) or [])
+    beside = {name: (bases or {}).get(name, against) for name in whole}
+    for base in dict.fromkeys(beside.values()):
+        compared = {name: pair for name in whole if beside[name] == base and (pair := _pair(whole[name], whole.get(base) or []))}
+        corrected = holm({name: crossed_p_value(_differences(*pair)) for name, pair in compared.items()})
+        for name, pair in compared.items():
+            metrics[name] |= _beside(*pair) | {"difference/p_value": exact(corrected[name])}
     return metrics
+
+
+def _pair(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | None:
+    """The rows of both sides: of the seeds that both have, so that what a seed shares cancels, or, where none is, of their means."""
+    if not cells or not base or cells[0].method == base[0].method:
+        return None
+    _same_games(cells[0], base[0])
+    ours, theirs = ({cell.seed: row for cell, row in zip(side, _by_seed(side), strict=True)} for side in (cells, base))
+    shared = sorted(ours.keys() & theirs.keys())
+    mine, other = ([side[seed] for seed in shared] if shared else [_mean_row(list(side.values()))] for side in (ours, theirs))
+    kept = _unseen(cells[0])
+    return [{game: row[game] for game in kept} for row in mine], [{game: row[game] for game in kept} for row in other]
+
+
+def _differences(ours: Rows, theirs: Rows) -> list[list[float]]:
+    return [[mine[game] - other[game] for game in mine] for mine, other in zip(ours, theirs, strict=True)]
+
+
+def _beside(ours: Rows, theirs: Rows) -> dict[str, Estimate]:
+    difference = crossed_mean(_differences(ours, theirs))
+    metrics, rate = {"difference/success_rate": difference}, crossed_mean([list(row.values()) for row in theirs]).value
+    if rate:
+        ends = [1 + part / rate for part in (difference.value, difference.low, difference.high)]
+        metrics["ratio/success_rate"] = Estimate(ends[0], difference.n, ends[1], ends[2])
+    return metrics
+
+
+def _unseen(cell: Cell) -> list[str]:
+    """The games of families that it did not learn from; all of them where it learnt from all."""
+    return [game for game in cell.games if not cell.learnt or cell.families[game] not in cell.learnt]
 
 
 def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
@@ -80,6 +121,8 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
         found[f"evaluate/success_rate/{family}"] = _rate(
             [{game: won for game, won in row.items() if families[game] == family} for row in rows]
         )
+    if cells[0].learnt:
+        found["evaluate/success_rate/unseen"] = _rate([{game: row[game] for game in _unseen(cells[0])} for row in rows])
     for cell in cells:
         found[f"evaluate/success_rate/seed_{cell.seed}"] = exact(cell.success)
     for cost in ("real_interactions", "dreamed_interactions", "check_interactions"):
@@ -93,7 +136,7 @@ def _rate(rows: Sequence[Mapping[str, float]]) -> Estimate:
     return Estimate(found.value, found.n, max(0.0, found.low), min(1.0, found.high))
 
 
-def _by_seed(cells: Sequence[Cell]) -> list[dict[str, float]]:
+def _by_seed(cells: Sequence[Cell]) -> Rows:
     """Of each cell the games in the order of the first one's, 1.0 where it won.
 
     Raises:
@@ -113,18 +156,8 @@ def _same_games(one: Cell, other: Cell) -> None:
         raise DataError(found, "Expected the same held-out games.", "Make the cells again with one evaluation.tasks and the same data.")
 
 
-def _differences(cells: Sequence[Cell], base: Sequence[Cell]) -> list[list[float]]:
-    """A row a seed, game by game: of the seeds that both have, so that what a seed shares cancels, or, where none is, of their means."""
-    _same_games(cells[0], base[0])
-    ours, theirs = ({cell.seed: row for cell, row in zip(side, _by_seed(side), strict=True)} for side in (cells, base))
-    shared = sorted(ours.keys() & theirs.keys())
-    if shared:
-        return [[ours[seed][game] - theirs[seed][game] for game in ours[seed]] for seed in shared]
-    return [[_mean_of(ours, game) - _mean_of(theirs, game) for game in cells[0].games]]
-
-
-def _mean_of(rows: Mapping[int, Mapping[str, float]], game: str) -> float:
-    return sum(row[game] for row in rows.values()) / len(rows)
+def _mean_row(rows: Rows) -> dict[str, float]:
+    return {game: sum(row[game] for row in rows) / len(rows) for game in rows[0]}
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:

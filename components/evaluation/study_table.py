@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,20 +18,35 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def study_table(metrics: Mapping[str, Mapping[str, Estimate]], cells: Mapping[str, Sequence[Cell]], base: str) -> str:
-    """One row a method that has a finished cell; intervals of 95 % for further games and seeds."""
+def study_table(
+    metrics: Mapping[str, Mapping[str, Estimate]], cells: Mapping[str, Sequence[Cell]], base: str, bases: Mapping[str, str] | None = None
+) -> str:
+    """One row a method; intervals of 95 % for further games and seeds. Below it: cells that crashed, and the commits that made the others.
+
+    Args: bases: what some methods are compared with, in place of `base`.
+    """
     rows = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
-    rows += [_row(name, own, [cell for cell in cells[name] if not cell.crash]) for name, own in metrics.items() if own]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    for name, own in metrics.items():
+        other = (bases or {}).get(name, base)
+        rows.append(_row(name, own, [cell for cell in cells[name] if not cell.crash], "" if other == base else f"{other}: "))
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    every = [cell for name in metrics for cell in cells[name]]
+    crashed = [f"- `{cell.method}`, seed {cell.seed}, crashed: {' '.join(cell.crash.split())}" for cell in every if cell.crash]
+    commits = Counter(cell.commit[:7] for cell in every if cell.commit)
+    made = [f"Made at commit {', '.join(f'{name} ({count} cells)' for name, count in commits.items())}."] if commits else []
+    return "\n".join([*lines, *(["", *crashed] if crashed else []), *(["", *made] if made else [])])
 
 
-def _row(name: str, own: Mapping[str, Estimate], cells: Sequence[Cell]) -> list[str]:
+def _row(name: str, own: Mapping[str, Estimate], cells: Sequence[Cell], other: str) -> list[str]:
+    if not cells:
+        return [name, "no cell was finished", *[""] * (len(COLUMNS) - 2)]
     rate, change, ratio = own["evaluate/success_rate"], own.get("difference/success_rate"), own.get("ratio/success_rate")
-    beside = f"{change.value:+.3f} ({change.low:+.3f} to {change.high:+.3f})" if change else ""
+    beside = f"{other}{change.value:+.3f} ({change.low:+.3f} to {change.high:+.3f})" if change else ""
     beside += f", {ratio.value:.2f} of it ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""
+    unseen = own.get("evaluate/success_rate/unseen")
     return [
         name,
-        f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})",
+        f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})" + (f", families never seen {unseen.value:.3f}" if unseen else ""),
         "; ".join(f"{cell.success:.3f}" for cell in cells),
         beside,
         _p_value(own["difference/p_value"].value) if change else "",

@@ -2,8 +2,8 @@
 
 A policy that learns to please the dream and not the world wins more and more dreams, and fewer and fewer of them are confirmed. Each
 look replays at most `most` successes of one iteration's rollouts (`components/experience/agreement.py`); its real steps are check
-interactions and train nothing. Where the whole interval of the agreement lies below the floor while more dreams are won than at the
-first look, the stage ends.
+interactions and train nothing. Where the whole interval of the agreement has fallen below the floor while more dreams are won than in the
+first iteration, the stage ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DreamWatch:
             return idle
         replays, spent = replay(self._adapter, random.Random(iteration).sample(won, min(self._most, len(won))))
         found, rate = proportion(sum(one.confirmed for one in replays), len(replays)), len(won) / len(rollouts)
-        first = next((value for value in series.get("watched_success_rate", []) if not math.isnan(value)), rate)
+        first = next(iter(series.get("success_rate", [])), rate)
         if found.high < self._floor and rate > first:
             raise TrainingError(
                 f"The policy cheats the dream: of its dreamed successes the real engine confirms {found}, while its dreamed success rose "

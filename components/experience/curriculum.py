@@ -6,6 +6,9 @@ model, with several candidates each: one that is malformed, infeasible in its ro
 multiplies the value that it inherits from its parent), and of the others the one whose instruction the archive of all tasks so far
 holds least often is taken. A batch is an even draw from the training tasks (`explore`), at most `share` (lambda) generated tasks, and
 known tasks by value. With n returns V has only a few levels and underestimates by (n-1)/n; only its order is used.
+
+Differs from the paper (DreamGym, arXiv 2511.03773, App. C): of the candidates a count of what there was so far chooses, not a second
+prompt that asks the experience model for the best one; a small model has no such judgement. The paper's batch has no even draw.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ class Curriculum:
             self.value[name] = return_variance(values)
         fresh = [task for task, _ in returns.values() if self.value[task.id] > 0]
         fresh.sort(key=lambda task: -self.value[task.id])
-        accepted, refused = self._grow(fresh[: self.config.seeds], seed)
+        accepted, refused = self._grow(fresh[: self.config.seeds] if self.config.share else [], seed)
         self._prune()
         figures = {"proposed": accepted + refused.total(), "accepted": accepted, "pool": len(self.generated)}
         self.life.append({**figures, "refused": dict(refused), **_outcomes(returns)})

@@ -13,6 +13,8 @@ import torch
 from torch.nn import Module, Parameter
 from torch.optim import AdamW, Muon, Optimizer
 
+from components.errors import TrainingError
+
 OptimizerName = Literal["adamw", "muon"]
 
 BETAS = (0.9, 0.98)
@@ -38,10 +40,41 @@ class Optimizers:
         """The states of the parts, in order."""
         return [part.state_dict() for part in self.parts]
 
+    def check(self, states: Sequence[dict[str, Any]]) -> None:
+        """Raises TrainingError unless `states` are of the same optimisers over weights of the same shapes.
+
+        torch itself takes moments of any shape and then writes beyond their end.
+        """
+        if len(states) != len(self.parts):
+            raise _misfit(f"states of {len(states)} optimisers", f"{len(self.parts)}")
+        for part, state in zip(self.parts, states, strict=True):
+            there, wanted = _outline(state["param_groups"]), _outline(part.state_dict()["param_groups"])
+            if there != wanted:
+                raise _misfit(f"an optimiser of {there}", wanted)
+            weights = [weight for group in part.param_groups for weight in group["params"]]
+            for number, moments in state["state"].items():
+                for name, value in moments.items():
+                    if name != "step" and value.shape != weights[number].shape:
+                        raise _misfit(f"{name} of {tuple(value.shape)} for weight {number}", f"{tuple(weights[number].shape)}")
+
     def load_state_dict(self, states: Sequence[dict[str, Any]]) -> None:
-        """Go on from `states`."""
+        """Go on from `states`. Raises TrainingError as `check` does."""
+        self.check(states)
         for part, state in zip(self.parts, states, strict=True):
             part.load_state_dict(state)
+
+
+def _outline(groups: Sequence[dict[str, Any]]) -> str:
+    """What tells AdamW from Muon, and the number of weights."""
+    kinds = ", ".join("Muon" if "momentum" in group else "AdamW" for group in groups)
+    return f"{kinds} over {sum(len(group['params']) for group in groups)} weights"
+
+
+def _misfit(found: str, wanted: str) -> TrainingError:
+    return TrainingError(
+        f"The checkpoint does not fit the optimiser: it holds {found}.", f"Expected {wanted}.",
+        "Delete the stage's .partial directory under .dreamgym/stages to train from the start.",
+    )  # fmt: skip
 
 
 def make_optimizers(

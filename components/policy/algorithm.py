@@ -21,11 +21,13 @@ from components.policy.rollout import Rollout
 class Lesson:
     """Episodes that only teach together (one, or a pair), and what the loss must know of the n tokens written in them.
 
-    `targets` has lists of n values, in the order of the tokens, the episodes one after the other.
+    `targets` has lists of n values, in the order of the tokens, the episodes one after the other. `telling`: something here was worth more
+    than something else; else all that is taught is to leave out what changes nothing.
     """
 
     rollouts: tuple[Rollout, ...]
     targets: dict[str, list[float]] = field(default_factory=dict)
+    telling: bool = True
 
     @property
     def written(self) -> int:

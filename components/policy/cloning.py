@@ -1,4 +1,10 @@
-"""Behaviour cloning: -log pi(thought, action | history) on a few expert demonstrations.
+"""Behaviour cloning (Pomerleau 1989, NIPS; for language models: supervised fine-tuning): the mean over the tokens of the loss
+
+    -log pi(thought, action | history)
+
+    dreamgym retrain cloning.demonstrations=200 cloning.behaviours='[expert, noisy]'
+
+on a few expert demonstrations, or on all that the logs hold; the thought is the one that leads to the action (`Adapter.think`).
 
 Differs from common practice in stopping early on purpose: cloned to a loss near zero a policy no longer explores, all
 rollouts of a task end alike, and RL has nothing to learn from.

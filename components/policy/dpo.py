@@ -8,8 +8,13 @@ w is a success and l a failure of the same task; log pi(w) sums over the tokens 
 Reinforcement Learning" (arXiv 2506.21495) the weights that play become those that are trained every `sync_every` iterations (1: online,
 0: never, so that all is learnt from what the first policy did: offline), and the reference moves with them if `sync_reference` says so.
 
-Deviations: each success is paired with one failure, in the order played, so that no episode of the rarer kind is left out and the more
-frequent kind repeats nothing; tasks without both are left out, as in the paper. Log-probabilities are those at the sampling temperature.
+Deviations:
+1. Each success is paired with one failure, in the order played, so that no episode of the rarer kind is left out and the more frequent
+   kind repeats nothing; tasks without both are left out, as in the paper.
+2. Log-probabilities are those at the sampling temperature.
+3. What is counted between synchronisations are iterations of `epochs` times `updates` optimiser steps, where the paper counts steps: it is
+   online in its sense with both at 1.
+4. Offline means that the first policy plays all episodes, a fresh set in each iteration, not that a fixed set of logs is read.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ class DPO:
         self._waiting: dict[str, Any] | None = None
 
     def acting(self, policy: Policy, iteration: int) -> Policy:
-        """A copy of the policy as it was at the last synchronisation."""
+        """The policy where it is synchronised, else a copy of it as it was then."""
         own = self.config.dpo
         if self._player is None:
             self._begin(policy)
@@ -51,6 +56,7 @@ class DPO:
             _copy(policy.model, self._player.model)
             if own.sync_reference:
                 self._reference.follow(policy)
+            return policy
         return self._player
 
     def _begin(self, policy: Policy) -> None:

@@ -2,10 +2,15 @@
 
     dreamgym retrain synthetic_rl.algorithm=grpo
 
+The loss of a token, with ratio = pi(token) / pi_old(token) (Eq. 3 of that paper; Schulman et al. 2017, arXiv 1707.06347, Eq. 7):
+
+    -min(ratio A, clip(ratio, 1 - clip, 1 + clip_high) A) + kl (exp(d) - d - 1),   d = log ref(token) - log pi(token)
+
 Deviations:
 1. The outcome is the return, and every token that the policy wrote in an episode (thoughts and actions) has its advantage, plus
    `step_weight` times GiGPO's advantage of its step, which tells the step that decided from those that did not.
-2. Groups whose returns are all equal have no such advantages; they are counted, and left out unless 6 applies.
+2. Groups whose returns are all equal have no such advantages. They are counted (`zero_variance_groups`) and left out, unless 6 applies
+   or, with a `step_weight`, all were won at different lengths: of two successes the shorter one is worth more to GiGPO's steps.
 3. `loss_mean: token` takes the mean over the tokens of all kept episodes together (as DAPO does), so a long episode counts for
    more; `episode` is the formula's own mean of the episodes' means. A lost episode runs to the step limit, a won one ends early,
    so by tokens most of the gradient comes from losses.
@@ -29,7 +34,7 @@ from components.policy.algorithm import Lesson, Written
 from components.policy.policy import Policy
 from components.policy.rewards import Rewards
 from components.policy.rollout import Rollout
-from components.policy.surrogate import clipped_loss, mean_shares, reference_distance
+from components.policy.surrogate import mean_shares, surrogate
 from components.training_config import RLConfig
 
 EPSILON = 1e-6
@@ -76,10 +81,10 @@ class GRPO:
 
     wants_hidden = False
     anew = False
-    figures: tuple[str, ...] = ("clip_share", "kl")
 
     def __init__(self, config: RLConfig, rewards: Rewards) -> None:
         self.config, self.rewards = config, rewards
+        self.figures: tuple[str, ...] = ("clip_share", "approx_kl", *(["kl"] if config.kl else []))
 
     def acting(self, policy: Policy, iteration: int) -> Policy:
         """The policy itself."""
@@ -88,17 +93,19 @@ class GRPO:
     def lessons(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[Lesson]:
         """The rollouts with an advantage somewhere."""
         found = []
-        for group in groups:
-            for rollout, values in zip(group, self._values(group), strict=True):
+        for group in filter(None, groups):
+            each, telling = self._values(group)
+            for rollout, values in zip(group, each, strict=True):
                 advantages = token_values(rollout, values)
                 if any(advantages):
-                    found.append(Lesson((rollout,), {"advantage": advantages}))
+                    found.append(Lesson((rollout,), {"advantage": advantages}, telling))
         return found
 
-    def _values(self, group: list[Rollout]) -> list[list[float]]:
-        """The advantage of each reply of each rollout: the episode's, GiGPO's of the step, and the penalty of the idle."""
-        if not group:
-            return []
+    def _values(self, group: list[Rollout]) -> tuple[list[list[float]], bool]:
+        """The advantage of each reply of each rollout: the episode's, GiGPO's of the step, and the penalty of the idle.
+
+        And whether any is left without that penalty.
+        """
         config, own = self.config, self.config.grpo
         returns, weight = self.rewards.of(group)
         whole = group_advantages(returns, normalise=own.normalise)
@@ -107,7 +114,8 @@ class GRPO:
             [weight * (value + own.step_weight * step) - config.idle_penalty * idle for step, idle in zip(row, rollout.idle, strict=True)]
             for rollout, value, row in zip(group, whole, steps, strict=True)
         ]
-        return [[value if value > 0 else own.negative_weight * value for value in row] for row in values]
+        telling = any(whole) or (own.step_weight > 0 and any(any(row) for row in steps))
+        return [[value if value > 0 else own.negative_weight * value for value in row] for row in values], telling
 
     def shares(self, lessons: Sequence[Lesson]) -> list[float]:
         """See `surrogate.mean_shares`."""
@@ -115,11 +123,7 @@ class GRPO:
 
     def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
         """The clipped loss, and `kl` times the distance from the reference."""
-        each, clipped = clipped_loss(written.logprobs, written.old, written.targets["advantage"], self.config.clip, self.config.clip_high)
-        figures = {"clip_share": clipped.item() / written.count, "kl": 0.0}
-        if self.config.kl:
-            distance = reference_distance(written.logprobs, written.targets["reference"])
-            figures["kl"], each = distance.detach().sum().item() / written.count, each + self.config.kl * distance
+        each, figures = surrogate(written, self.config)
         return (each * written.shares).sum(), figures
 
     def parameters(self) -> list[torch.nn.Parameter]:

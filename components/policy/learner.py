@@ -72,7 +72,7 @@ class Learner:
         Args: on_policy: what played is what is trained, so sampler and trainer must say the same before the first step.
 
         Raises:
-            TrainingError: a loss that is not finite, or sampler and trainer differ.
+            TrainingError: a loss or a gradient that is not finite, or sampler and trainer differ.
         """
         return parallel.together(_learn, self.name, lessons, seed, rate, on_policy, own=(self,))
 
@@ -87,8 +87,10 @@ class Learner:
         return {"policy": weights, **states, "algorithm": self.algorithm.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`. Raises TrainingError if it is not of this model."""
+        """Go on from `state`. Raises TrainingError, and changes nothing, if it is not of this model and optimiser."""
         check_weights(state["policy"], self.trained())
+        self.optimizers.check(state["optimizers"])
+        self.beside.check(state["beside"])
         with torch.no_grad():
             for name, weight in self.trained().items():
                 weight.copy_(state["policy"][name])
@@ -153,10 +155,12 @@ class Learner:
             if shown:
                 sums[DEMONSTRATION_LOSS] += self._clone(parallel.share(shown), sum(_wanted(example) for example in shown))
             sums = dict(zip(sums, parallel.sums(list(sums.values())), strict=True))
-            _check_loss(sums["loss"])
+            _check_finite("policy loss", sums["loss"])
+            _check_finite("loss on the demonstrations", sums.get(DEMONSTRATION_LOSS, 0.0))
             weights = [*self.trained().values(), *self.algorithm.parameters()]
             parallel.sum_gradients(weights)
             norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            _check_finite("gradient's norm", float(norm))
             self.optimizers.step(rate)
             self.beside.step(rate * self.config.ppo.value_rate / self.config.learning_rate)
         return sums | {"gradient_norm": float(norm)}
@@ -227,6 +231,7 @@ def _check_gap(gap: float) -> None:
         )
 
 
-def _check_loss(loss: float) -> None:
-    if not math.isfinite(loss):
-        raise TrainingError(f"The policy loss is {loss}.", "Expected a finite number.", "Lower the stage's learning_rate.")
+def _check_finite(what: str, value: float) -> None:
+    """Before the step is taken, so that the weights and the checkpoint stay those of the last good one."""
+    if not math.isfinite(value):
+        raise TrainingError(f"The {what} is {value}.", "Expected a finite number.", "Lower the stage's learning_rate.")

@@ -85,11 +85,12 @@ class EvenTasks:
 
 @dataclass
 class LoopState:
-    """The place reached and the figures of each iteration so far, name -> one value an iteration."""
+    """The place reached, the `tokens` sampled on the way, and the figures of each iteration so far, name -> one value an iteration."""
 
     iteration: int = 0
     interactions: int = 0
     barren: int = 0
+    tokens: int = 0
     series: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -124,8 +125,10 @@ class Loop:
         updating: Callable[[], AbstractContextManager[Any]] = nullcontext,
         demonstrations: Sequence[Example] = (),
         snapshots: Snapshots | None = None,
+        tokens: Callable[[], int] = lambda: 0,
     ) -> None:
         """Args:
+        tokens: how many all models together have sampled since this process began; what is counted is saved with the state.
         snapshots: which policies on the way are kept, and where.
         updating: entered around each update (training may gain from more threads than decoding).
         demonstrations: what `demonstration_weight` mixes in; needed where that is above 0.
@@ -137,7 +140,7 @@ class Loop:
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
         policy.model = add_lora(policy.model, config.lora, seed=seed)
-        self.snapshots = snapshots
+        self.snapshots, self._tokens = snapshots, tokens
         self.learner = Learner.everywhere(policy, algorithm, config, demonstrations)
         self._reference = Reference(policy, config.temperature, config.batch_tokens) if config.kl else None
         self.state = LoopState()
@@ -158,6 +161,7 @@ class Loop:
             TrainingError: a loss that is not finite, nothing to learn from for many iterations on end, or a policy that collapsed.
         """
         self._resume()
+        sampled = self.state.tokens - self._tokens()
         rows = self.config.tasks * self.config.group
         while self.state.iteration < self.config.iterations:
             if budget is not None and self.state.interactions + rows * self.max_steps > budget:
@@ -165,11 +169,11 @@ class Loop:
             figures = self._iterate(on_rollouts)
             for name, value in figures.items():
                 self.state.series.setdefault(name, []).append(value)
-            self.state.iteration += 1
+            self.state.iteration, self.state.tokens = self.state.iteration + 1, sampled + self._tokens()
+            self._check_collapse()  # before it is saved: typed again, the command finds it again
             if self.snapshots:
                 self.snapshots.keep(self.policy, self.state.iteration)
             self._save()
-            self._check_collapse()
             if on_iteration:
                 on_iteration(self.state.iteration, figures)
         return self.state
@@ -210,7 +214,7 @@ class Loop:
         figures |= self.tasks.report(returns, number)
         lessons = self.algorithm.lessons(groups, self.policy)
         figures["lessons"] = float(len(lessons))
-        self._count_barren(figures["zero_variance_groups"] < 1 or (self.algorithm.anew and bool(lessons)))
+        self._count_barren(any(lesson.telling for lesson in lessons))
         if lessons:
             with self.updating():
                 on_policy = acting is self.policy and not self.algorithm.anew
@@ -253,7 +257,7 @@ class Loop:
         self.state.barren = 0 if fertile else self.state.barren + 1
         if self.state.barren >= BARREN_ITERATIONS:
             raise TrainingError(
-                f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance: nothing to learn from.",
+                f"In {BARREN_ITERATIONS} iterations on end no rollout was worth more than what it is compared with: nothing to learn.",
                 "Expected tasks that the policy sometimes solves and sometimes does not.",
                 "Raise the stage's temperature or group, or clone more (cloning.demonstrations).",
             )

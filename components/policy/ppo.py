@@ -4,6 +4,9 @@
 
     dreamgym retrain synthetic_rl.algorithm=ppo synthetic_rl.group=1 synthetic_rl.tasks=256
 
+The policy's loss of a token is GRPO's (`grpo.py`); the value's, at the first token of each reply, with R = A + V_old the value it turned
+out to have: 1/2 max((V - R)^2, (V_old + clip(V - V_old, -value_clip, value_clip) - R)^2).
+
 The step t is a reply of the agent, not a token, as the paper's sum runs over interactions: V is read where the reply begins, and each
 token of the reply has its advantage.
 
@@ -29,7 +32,7 @@ from components.policy.grpo import token_values
 from components.policy.policy import Policy
 from components.policy.rewards import Rewards
 from components.policy.rollout import Rollout
-from components.policy.surrogate import clipped_loss, mean_shares, reference_distance
+from components.policy.surrogate import mean_shares, surrogate
 from components.training_config import RLConfig
 
 EPSILON = 1e-6
@@ -50,11 +53,11 @@ class PPO:
 
     wants_hidden = True
     anew = False
-    figures: tuple[str, ...] = ("clip_share", "kl", "value_loss")
 
     def __init__(self, config: RLConfig, rewards: Rewards, hidden: int, device: torch.device | str = "cpu") -> None:
         """Args: hidden: width of the policy's last hidden state."""
         self.config, self.rewards = config, rewards
+        self.figures: tuple[str, ...] = ("clip_share", "approx_kl", *(["kl"] if config.kl else []), "value_loss")
         self.head = torch.nn.Linear(hidden, 1).to(device)
         torch.nn.init.zeros_(self.head.weight)
         torch.nn.init.zeros_(self.head.bias)
@@ -76,8 +79,9 @@ class PPO:
         values = self._values(rollouts, policy)
         advantages = [self._advantages(len(row), outcome, row) for row, outcome in zip(values, outcomes, strict=True)]
         scaled = _standardised(advantages)
+        telling = len(set(outcomes)) > 1
         return [
-            self._lesson(rollout, [weight * value for value in row], old, [a + v for a, v in zip(own, old, strict=True)])
+            self._lesson(rollout, [weight * value for value in row], old, [a + v for a, v in zip(own, old, strict=True)], telling)
             for rollout, weight, row, old, own in zip(rollouts, weights, scaled, values, advantages, strict=True)
         ]
 
@@ -99,12 +103,12 @@ class PPO:
             found[row] = [values[place] for place in starts]
         return found
 
-    def _lesson(self, rollout: Rollout, advantages: list[float], values: list[float], returns: list[float]) -> Lesson:
+    def _lesson(self, rollout: Rollout, advantages: list[float], values: list[float], returns: list[float], telling: bool) -> Lesson:
         punished = [value - self.config.idle_penalty * idle for value, idle in zip(advantages, rollout.idle, strict=True)]
         rows = {"advantage": punished, "value": values, "return": returns, "length": [float(length) for length in rollout.replies]}
         starts = set(_starts(rollout))
         first = [float(place in starts) for place in range(rollout.written)]
-        return Lesson((rollout,), {name: token_values(rollout, row) for name, row in rows.items()} | {"first": first})
+        return Lesson((rollout,), {name: token_values(rollout, row) for name, row in rows.items()} | {"first": first}, telling)
 
     def shares(self, lessons: Sequence[Lesson]) -> list[float]:
         """See `surrogate.mean_shares`."""
@@ -113,11 +117,7 @@ class PPO:
     def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
         """The clipped loss, the clipped error of the values, and `kl` times the distance from the reference."""
         targets, own = written.targets, self.config.ppo
-        each, clipped = clipped_loss(written.logprobs, written.old, targets["advantage"], self.config.clip, self.config.clip_high)
-        figures = {"clip_share": clipped.item() / written.count, "kl": 0.0}
-        if self.config.kl:
-            distance = reference_distance(written.logprobs, targets["reference"])
-            figures["kl"], each = distance.detach().sum().item() / written.count, each + self.config.kl * distance
+        each, figures = surrogate(written, self.config)
         assert written.hidden is not None
         values = self.head(written.hidden.float())[:, 0]
         near = targets["value"] + (values - targets["value"]).clamp(-own.value_clip, own.value_clip)

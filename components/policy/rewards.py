@@ -4,10 +4,11 @@
     r_hat = (1 - beta) + 2 beta z          of a success, likewise
     w(sigma) = w_min + (w_max - w_min) / (1 + exp(-k (sigma - sigma_mean)))      (Eq. 5), sigma the deviation of the group's scores
 
-    dreamgym retrain synthetic_rl.reward=hero synthetic_rl.grpo.normalise=false
+    dreamgym retrain synthetic_rl.reward=hero
 
 Differs from the paper: the score is no reward model's but the adapter's `progress`, the share of the goal that is reached. w is put on
-the advantages, not on the rewards: divided by a group's deviation a factor on its rewards cancels. A stratum of one has z = 1/2, so
+the advantages, not on the rewards: divided by a group's deviation a factor on its rewards cancels (so does alpha where all failed, and
+beta where all won, with `grpo.normalise`). A stratum of one has z = 1/2, so
 that a lone success is worth 1 and not the lower end of its band. sigma_mean is a running mean with decay 0.9, as in the verl port.
 """
 

@@ -8,6 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from components.policy.algorithm import Written
+from components.training_config import RLConfig
+
 
 def mean_shares(lengths: Sequence[int], loss_mean: Literal["episode", "token"]) -> list[float]:
     """The share that each token of an episode has in the mean, one value an episode of `lengths` tokens."""
@@ -27,6 +30,20 @@ def clipped_loss(new: Tensor, old: Tensor, advantages: Tensor, low: float, high:
     bounded = ratio.clamp(1 - low, 1 + high)
     clipped = ((ratio - bounded).abs() > 0) & (ratio * advantages > bounded * advantages)
     return -torch.minimum(ratio * advantages, bounded * advantages), clipped.sum()
+
+
+def surrogate(written: Written, config: RLConfig) -> tuple[Tensor, dict[str, float]]:
+    """The clipped loss of each token [n], with `config.kl` times its distance from the reference, and these tokens' part of the figures.
+
+    `clip_share`; `approx_kl`, the distance of the policy from the one that played; `kl`, that from the reference, where there is one.
+    """
+    each, clipped = clipped_loss(written.logprobs, written.old, written.targets["advantage"], config.clip, config.clip_high)
+    drift = reference_distance(written.old, written.logprobs.detach())
+    figures = {"clip_share": clipped.item() / written.count, "approx_kl": drift.sum().item() / written.count}
+    if config.kl:
+        distance = reference_distance(written.logprobs, written.targets["reference"])
+        figures["kl"], each = distance.detach().sum().item() / written.count, each + config.kl * distance
+    return each, figures
 
 
 def reference_distance(new: Tensor, reference: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from components.atomic import cannot_write, sync_directory, sync_tree, write_jso
 from components.errors import DataError, TrackingError
 from components.tracking.hashes import code_hash, file_hash, text_hash, tree_hash
 from components.tracking.runs import Metrics, checked_metrics
+from components.tracking.stopwatch import NOTE
 
 __all__ = ["StageResult", "StageStore", "code_hash", "file_hash", "tree_hash"]
 
@@ -38,7 +39,7 @@ Record locks vanish with their process and are not inherited by its workers; tha
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage. `seconds` is the wall time of the computation, also when this run `reused` it."""
+    """A finished stage. `seconds` is the wall time of the computation, of all its attempts, also when this run `reused` it."""
 
     name: str
     key: str
@@ -87,7 +88,7 @@ class StageStore:
     def begun(self, name: str, key: str) -> list[str]:
         """Names of what an attempt that did not come to its end left in the work directory."""
         work = self._work(name, key)
-        return sorted(entry.name for entry in work.iterdir()) if work.is_dir() else []
+        return sorted(entry.name for entry in work.iterdir() if not entry.name.startswith(NOTE)) if work.is_dir() else []
 
     def begin(self, name: str, key: str) -> Path:
         """The work directory, with whatever a crashed attempt left in it. Raises DataError if it cannot be made."""

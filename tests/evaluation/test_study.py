@@ -14,7 +14,7 @@ from components.evaluation.intervals import crossed_mean
 from components.evaluation.study import Cell, holm, reached_at, summarise
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import BEGIN, END, insert_table, study_table
-from flows.study_methods import BASE, METHODS
+from flows.study_methods import BASE, BASES, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -42,7 +42,7 @@ def test_a_difference_is_paired_by_game_over_the_seeds_that_both_have():
     found = summarise(cells, "base")["other"]
     assert found["difference/success_rate"].value == 0.25 and found["difference/success_rate"].n == 8
     assert found["difference/p_value"].value == pytest.approx(ttest_rel(other, base).pvalue)
-    assert found["ratio/success_rate"].value == pytest.approx(1 + 0.25 / (11 / 16))
+    assert found["ratio/success_rate"].value == pytest.approx(1 + 0.25 / (3 / 8)), "over the base of the seeds that both have"
 
 
 def test_seeds_that_disagree_widen_a_difference():
@@ -73,9 +73,31 @@ def test_p_values_are_corrected_for_their_number():
 def test_a_crashed_cell_leaves_the_others():
     crashed = Cell("other", 1, {}, crash="TrainingError: nan")
     found = summarise({"base": [cell("base", 0, [1, 0])], "other": [crashed], "third": [crashed, cell("third", 0, [1, 1])]}, "base")
-    assert found["other"] == {} and found["third"]["evaluate/success_rate"].value == 1.0
+    assert found["other"].keys() == {"crashed_seeds"} and found["third"]["crashed_seeds"].value == 1
+    assert "crashed_seeds" not in found["base"] and found["third"]["evaluate/success_rate"].value == 1.0
     alone = summarise({"base": [crashed], "third": [cell("third", 0, [1, 1])]}, "base")
     assert "difference/success_rate" not in alone["third"]
+
+
+def test_an_ablation_is_held_against_what_it_lacks_a_part_of():
+    rows = {"real": [1, 1, 1, 1, 1, 0, 1, 1], "dream": [1, 0, 1, 1, 1, 0, 1, 0], "no-part": [0, 0, 1, 1, 0, 0, 1, 0]}
+    cells = {name: [cell(name, 0, won)] for name, won in rows.items()}
+    found = summarise(cells, "real", {"no-part": "dream"})
+    assert found["no-part"]["difference/success_rate"].value == -0.25 and found["dream"]["difference/success_rate"].value == -0.25
+    for name, base in (("no-part", "dream"), ("dream", "real")):
+        assert found[name]["difference/p_value"].value == pytest.approx(ttest_rel(rows[name], rows[base]).pvalue), "a family of one each"
+    row = next(line for line in study_table(found, cells, "real", {"no-part": "dream"}).splitlines() if line.startswith("| no-part"))
+    assert "| dream: -0.250 (" in row
+
+
+def test_transfer_counts_on_families_that_were_not_learnt_from():
+    origin = {"config": {"data": {"families": ["a"]}}}
+    cells = {name: [cell(name, 0, won, origin=origin)] for name, won in (("real", [1, 0, 1, 0, 1, 1]), ("dream", [0, 1, 0, 1, 0, 1]))}
+    found = summarise(cells, "real")
+    assert found["dream"]["evaluate/success_rate"].value == 0.5 and found["dream"]["evaluate/success_rate/unseen"].value == 1.0
+    assert found["real"]["evaluate/success_rate/unseen"].value == pytest.approx(1 / 3)
+    difference = found["dream"]["difference/success_rate"]
+    assert (difference.value, difference.n) == (pytest.approx(2 / 3), 3)
 
 
 def test_cells_of_other_games_are_refused():
@@ -131,11 +153,14 @@ def test_the_pictures_are_drawn_of_what_there_is(tmp_path):
 
 
 def test_the_table_of_a_document_is_what_was_measured(tmp_path):
-    base = [on_the_way("base", 0, [1, 0], [0.0]), on_the_way("base", 1, [1, 1], [0.0])]
+    base = [replace(on_the_way("base", seed, won, [0.0]), commit="abcdef012") for seed, won in ((0, [1, 0]), (1, [1, 1]))]
     other = [on_the_way("other", 0, [1, 1], [0.6], real=0.0), on_the_way("other", 1, [1, 0], [0.5])]
-    cells = {"base": base, "other": other, "gone": [Cell("gone", 0, {}, crash="TrainingError")]}
+    cells = {"base": base, "other": other, "gone": [Cell("gone", 0, {}, crash="TrainingError: the loss\nis nan")]}
     table = study_table(summarise(cells, "base"), cells, "base")
-    head, _, first, second = ([part.strip() for part in line.strip("|").split("|")] for line in table.splitlines())
+    lines, _, below = table.partition("\n\n")
+    head, _, first, second, third = ([part.strip() for part in line[1:-1].split("|")] for line in lines.splitlines())
+    assert third[:2] == ["gone", "no cell was finished"] and len(third) == len(head)
+    assert below == "- `gone`, seed 0, crashed: TrainingError: the loss is nan\n\nMade at commit abcdef0 (2 cells)."
     assert head[3] == "beside base (paired)" and len(head) == len(first) == len(second)
     assert first[0] == "base" and first[2:5] == ["0.500; 1.000", "", ""] and first[-1] == "2 of 2, 20, 1.00"
     assert second[0] == "other" and second[2] == "1.000; 0.500" and second[3].startswith("+0.000 (") and "1.00 of it (" in second[3]
@@ -157,8 +182,8 @@ def test_the_published_table_is_that_of_the_published_cells():
     """What docs/results.md and study.json say, counted again from the cells beside them."""
     found = [Cell(**json.loads(path.read_text())) for path in sorted((DOCS / "results" / "study").glob("*.json"))]
     cells = {name: [cell for cell in found if cell.method == name] for name in METHODS if any(cell.method == name for cell in found)}
-    metrics = summarise(cells, BASE)
-    assert study_table(metrics, cells, BASE) in (DOCS / "results.md").read_text()
+    metrics = summarise(cells, BASE, BASES)
+    assert study_table(metrics, cells, BASE, BASES) in (DOCS / "results.md").read_text()
     written = json.loads((DOCS / "results" / "study.json").read_text())
     assert written.keys() == metrics.keys() and len(found) > 10
     for name, own in metrics.items():

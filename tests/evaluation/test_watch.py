@@ -50,11 +50,11 @@ def test_it_looks_as_often_as_it_should_and_counts_its_real_steps(adapter, hones
 
 
 def test_more_dreams_won_and_fewer_of_them_real_ends_the_stage(adapter, cheated):
-    series = {"watched_success_rate": [math.nan, 0.5, math.nan]}
+    series = {"success_rate": [0.5, 0.9, 0.9]}
     with pytest.raises(TrainingError, match=r"cheats the dream: .* confirms 0\.000 \(n=8.*rose from 0\.50 to 1\.00 \(iteration 4\)"):
         make_watch(adapter).look(3, cheated, series)
 
 
 def test_a_dream_that_errs_without_more_success_is_measured_alone(adapter, cheated):
-    found = make_watch(adapter).look(3, cheated, {"watched_success_rate": [1.0]})
+    found = make_watch(adapter).look(3, cheated, {"success_rate": [1.0, 0.4]})
     assert found["rollout_agreement"] == 0.0

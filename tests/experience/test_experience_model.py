@@ -39,8 +39,10 @@ def play(model, episodes, *, advance=True, demonstrations=()):
     return answers
 
 
-def test_what_was_learnt_in_training_is_answered_in_the_dream(learnt, lessons):
+@pytest.mark.parametrize("family", ["learnt", "learnt_qwen"])
+def test_what_was_learnt_in_training_is_answered_in_the_dream(family, lessons, request):
     """Training and inference see the same text, or this would fail."""
+    learnt = request.getfixturevalue(family)
     before = learnt.unparsable
     assert play(learnt, lessons) == [[expected(step) for step in episode.steps] for episode in lessons]
     assert learnt.unparsable == before

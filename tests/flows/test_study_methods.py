@@ -19,13 +19,12 @@ from flows.study_methods import METHODS, chosen_methods, configured
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = ["f", "e", "d", "c", "b", "a"]
-ROOM = ["sim_to_real.tasks=4", "sim_to_real.group=4"]
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("file", ["configs/quick.yaml", "configs/cpu.yaml"])
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
 def test_every_method_has_a_valid_config(name, file):
-    config = configured(load_config(file, ROOM), name, 7, FAMILIES)
+    config = configured(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
     method = METHODS[name]
     assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
     if method.dream:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
+from itertools import count
 
 import pytest
 import torch
@@ -277,7 +279,7 @@ def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_fro
 
 def test_too_many_barren_iterations_stop_the_loop():
     loop = make_loop(Rewarding(never), iterations=BARREN_ITERATIONS + 5)
-    with pytest.raises(TrainingError, match=f"All groups of {BARREN_ITERATIONS} iterations on end had zero reward variance.*temperature"):
+    with pytest.raises(TrainingError, match=f"In {BARREN_ITERATIONS} iterations on end no rollout was worth more than.*temperature"):
         loop.run()
     assert loop.state.iteration == BARREN_ITERATIONS - 1
 
@@ -295,12 +297,62 @@ def test_a_policy_that_has_unlearnt_stops_the_loop():
     assert loop.state.iteration == 2 * COLLAPSE_WINDOW
 
 
+def test_a_collapse_is_found_again_however_often_the_command_is_typed(tmp_path):
+    def unlearning(seen):
+        return lambda row, action: seen.append(row) or (row % 2 == 0 if len(seen) <= 8 * COLLAPSE_WINDOW else row == 0)
+
+    options = {"iterations": 2 * COLLAPSE_WINDOW, "checkpoint": tmp_path / "c"}
+    with pytest.raises(TrainingError, match="collapsed"):
+        make_loop(Rewarding(unlearning([])), **options).run()
+    assert reached(tmp_path / "c") == 2 * COLLAPSE_WINDOW - 1, "the iteration that showed it is not kept"
+    with pytest.raises(TrainingError, match="collapsed"):
+        make_loop(Rewarding(unlearning([0] * 99)), **options).run()
+
+
+def test_tokens_are_counted_over_all_attempts(tmp_path):
+    def attempt(iterations, sampled):
+        loop = make_loop(Rewarding(even_rows), iterations=iterations, checkpoint=tmp_path / "c")
+        loop._tokens = lambda: sampled + loop.policy.tokens
+        return loop.run(), loop.policy.tokens
+
+    first, alone = attempt(1, 0)
+    second, own = attempt(3, 1000)
+    assert first.tokens == alone > 0 and second.tokens == alone + own, "what was sampled before the loop began is not the loop's"
+
+
 def test_where_a_task_is_played_once_the_whole_batch_is_compared():
     settings = {"algorithm": "ppo", "group": 1, "iterations": BARREN_ITERATIONS + 1}
     state = make_loop(Rewarding(even_rows), **settings).run()
     assert state.iteration == BARREN_ITERATIONS + 1 and set(state.series["zero_variance_groups"]) == {0.0}
-    with pytest.raises(TrainingError, match="zero reward variance"):
+    with pytest.raises(TrainingError, match="no rollout was worth more"):
         make_loop(Rewarding(never), **settings).run()
+
+
+def won_at_different_lengths():
+    world = Rewarding(lambda row, action: True)
+    world.ends = lambda row: world.steps[row] == 1 + row % 2
+    return world
+
+
+FERTILE = {
+    "hero ranks failures": (lambda: Rewarding(never), {"reward": "hero"}),
+    "ppo compares tasks": (lambda: Rewarding(lambda row, action: row < 4), {"algorithm": "ppo"}),
+    "a shorter success": (won_at_different_lengths, {"step_weight": 2.0}),
+}
+
+
+@pytest.mark.parametrize(("world", "settings"), FERTILE.values(), ids=FERTILE)
+def test_groups_that_end_alike_may_still_teach(world, settings):
+    """All outcomes of each group are the same, and yet some rollout is worth more than another."""
+    places = count()
+    state = make_loop(world(), progress=lambda episode: next(places) % 3 / 3, iterations=BARREN_ITERATIONS + 2, **settings).run()
+    assert set(state.series["zero_variance_groups"]) == {1.0} and min(state.series["lessons"]) > 0 and state.barren == 0
+
+
+def test_successes_of_different_lengths_teach_grpo_nothing_without_its_steps():
+    loop = make_loop(won_at_different_lengths(), iterations=1, step_weight=0.0)
+    before = weights(loop)
+    assert loop.run().series["lessons"] == [0.0] and same(before, weights(loop))
 
 
 def test_a_hybrid_reward_without_a_measure_of_progress_is_refused():
@@ -327,6 +379,64 @@ def test_a_loss_that_is_no_number_stops_the_loop():
 
     with pytest.raises(TrainingError, match="Iteration 1: The policy loss is nan.*learning_rate"):
         loop.run(on_rollouts=poison)
+
+
+def test_a_gradient_that_is_no_number_leaves_weights_and_checkpoint(tmp_path):
+    loop = make_loop(Rewarding(even_rows), iterations=2, updates=1, checkpoint=tmp_path / "c")
+    kept = []
+
+    def poison(number, rollouts):
+        if number == 1:
+            kept.append(weights(loop))
+            next(loop.policy.model.parameters()).register_hook(lambda gradient: gradient * math.inf)
+
+    with pytest.raises(TrainingError, match="Iteration 1: The gradient's norm is (inf|nan).*learning_rate"):
+        loop.run(on_rollouts=poison)
+    assert same(kept[0], weights(loop)) and reached(tmp_path / "c") == 1
+    assert make_loop(Rewarding(even_rows), iterations=2, updates=1, checkpoint=tmp_path / "c").run().iteration == 2
+
+
+def test_sampler_and_trainer_that_disagree_stop_the_loop():
+    def falsify(number, rollouts):
+        for rollout in rollouts:
+            rollout.logprobs[:] = [value - 0.2 for value in rollout.logprobs]
+
+    with pytest.raises(TrainingError, match=r"Iteration 0: Sampler and trainer differ by 0\.2 nats.*at most 0\.05"):
+        make_loop(Rewarding(even_rows), iterations=1).run(on_rollouts=falsify)
+
+
+@pytest.mark.parametrize(("sync_every", "measured"), [(1, [True] * 3), (2, [True, False, True]), (0, [False] * 3)])
+def test_where_the_player_is_the_policy_the_gap_is_measured(sync_every, measured):
+    state = make_loop(Rewarding(even_rows), algorithm="dpo", dpo={"sync_every": sync_every}).run()
+    assert [not math.isnan(gap) for gap in state.series["logprob_gap"]] == measured
+
+
+def misfits(states):
+    """Optimiser states that are not those of the loop's AdamW, by what is wrong with them."""
+    (state,) = states
+    wrong = {number: dict(moments) for number, moments in state["state"].items()}
+    wrong[0]["exp_avg"] = wrong[0]["exp_avg"].flatten()[:3]
+    few = [{**state["param_groups"][0], "params": state["param_groups"][0]["params"][:-1]}]
+    muon = [{"lr": 0.1, "momentum": 0.9, "params": state["param_groups"][0]["params"]}]
+    return {
+        "exp_avg of (3,) for weight 0": [{**state, "state": wrong}],
+        "AdamW over": [{**state, "param_groups": few}],
+        "Muon over": [{**state, "param_groups": muon}],
+        "states of 2 optimisers": [state, state],
+    }
+
+
+def test_a_state_of_another_optimiser_is_refused_before_anything_changes():
+    made = make_loop(Rewarding(even_rows), iterations=1)
+    made.run()
+    state, fresh = made.state_dict(), make_loop(Rewarding(even_rows), iterations=1)
+    before = weights(fresh)
+    for words, optimizers in misfits(state["optimizers"]).items():
+        with pytest.raises(TrainingError, match=f"does not fit the optimiser: it holds (an optimiser of )?{re.escape(words)}.*Delete"):
+            fresh.load_state_dict({**state, "optimizers": optimizers})
+        assert same(before, weights(fresh))
+    fresh.load_state_dict(state)
+    assert same(weights(made), weights(fresh))
 
 
 @pytest.mark.parametrize(("budget", "iterations"), [(0, 0), (23, 0), (24, 1), (47, 1), (48, 2), (10_000, 5)])
@@ -358,11 +468,11 @@ def make_curriculum():
     return Curriculum(TASKS, CurriculumConfig(seeds=2, candidates=1), vary, lambda task: "")
 
 
-STOPPED = [{}, {"kl": 0.1}, {"reward": "hero", "normalise": False}, {"algorithm": "ppo"}, DPO_SELDOM, RFT]
+STOPPED = [{}, {"kl": 0.1}, {"reward": "hero"}, {"algorithm": "ppo"}, DPO_SELDOM, RFT]
 
 
-@pytest.mark.parametrize("settings", STOPPED, ids=str)
-def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, settings):
+@pytest.mark.parametrize(("settings", "stop"), [(settings, 2) for settings in STOPPED] + [({}, 1), ({}, 3), ({}, 4)], ids=str)
+def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, settings, stop):
     def run(name, stop=None):
         def stopping(number, values):
             if number == stop:
@@ -374,7 +484,7 @@ def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, setting
 
     whole, uninterrupted = run("a")
     with pytest.raises(KeyboardInterrupt):
-        run("b", stop=2)
+        run("b", stop=stop)
     resumed, state = run("b")
     assert same(weights(whole), weights(resumed))
     assert str(figures(state)) == str(figures(uninterrupted)) and len(state.series["loss"]) == 4
@@ -414,7 +524,8 @@ def test_small_forward_batches_give_the_same_update():
 
 ALGORITHMS = [
     pytest.param({"group": 16}, id="grpo"),
-    pytest.param({"group": 16, "reward": "hero", "normalise": False}, id="hero"),
+    pytest.param({"group": 16, "family": "qwen"}, id="grpo, qwen"),
+    pytest.param({"group": 16, "reward": "hero"}, id="hero"),
     pytest.param({"algorithm": "ppo", "group": 16}, id="ppo"),
     pytest.param({"group": 16, "algorithm": "dpo", "dpo": {"sync_every": 2}}, id="dpo"),
     pytest.param({"group": 16, "algorithm": "rft", "rft": {"step_tokens": 64, "epochs": 30, "learning_rate": 3e-3}}, id="rft"),
@@ -425,7 +536,8 @@ ALGORITHMS = [
 def test_the_policy_learns_what_is_rewarded(settings):
     """A policy cloned to four actions alike; one of them is rewarded. Every algorithm makes it the usual one."""
     choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
-    policy = Policy(make_model(hidden=32, seed=5), VOCABULARY, max_new_tokens=16)
+    settings = {"family": "llama"} | settings
+    policy = Policy(make_model(hidden=32, seed=5, family=settings.pop("family")), VOCABULARY, max_new_tokens=16)
     shown = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
     clone(policy, shown, lambda history, action: "find mug", CloningConfig(epochs=200, learning_rate=5e-3), seed=0)
 
@@ -443,9 +555,14 @@ def test_the_policy_learns_what_is_rewarded(settings):
 LORA = LoraConfig(rank=2, targets="all-linear")
 
 
-def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left():
-    loops = [make_loop(Rewarding(even_rows), iterations=2, lora=LORA, interpolation=share, learning_rate=1e-2) for share in (1.0, 0.25)]
-    first = {name: weight.clone() for name, weight in make_model().named_parameters()}
+@pytest.mark.parametrize("family", ["llama", "qwen"])
+def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left(family):
+    policies = [Policy(make_model(family=family), VOCABULARY) for _ in range(2)]
+    loops = [
+        make_loop(Rewarding(even_rows), policy=policy, iterations=2, lora=LORA, interpolation=share, learning_rate=1e-2)
+        for policy, share in zip(policies, (1.0, 0.25), strict=True)
+    ]
+    first = {name: weight.clone() for name, weight in make_model(family=family).named_parameters()}
     for loop in loops:
         loop.run()
         loop.interpolate()
