@@ -269,7 +269,7 @@ def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
 
 
 def test_a_cell_of_a_world_behind_a_server_is_read_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.cell_origin.data_hash", lambda root: "data")
+    monkeypatch.setattr("flows.cell_origin.data_hash", lambda root, **_: "data")
     world = ["environment.name=openenv", "environment.openenv.url=http://here:8000"]
     first, other, wrong = (
         origin_of(load_config(None, [*world, *more]), tmp_path)

@@ -21,6 +21,12 @@ ROOT = Path(__file__).parents[2]
 FAMILIES = ["f", "e", "d", "c", "b", "a"]
 
 
+def versioned(place):
+    """A folder whose data is that of this repository."""
+    shutil.copy(ROOT / "data.dvc", place)
+    shutil.copytree(ROOT / ".dvc", place / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
 def test_every_method_has_a_valid_config(name, file):
@@ -64,8 +70,7 @@ def test_methods_are_named():
 
 
 def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
-    shutil.copy(ROOT / "data.dvc", tmp_path)
-    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    versioned(tmp_path)
     origin = origin_of(load_config(None, ["seed=3", "threads=1"]), tmp_path)
     cell = Cell("clone", 3, origin, {"g": True}, {"g": "f"}, seconds={"x": 1.5}, curve=[[1.0, 2.0, 3.0, 0.5]])
     path = write_cell(tmp_path, cell)
@@ -83,8 +88,7 @@ def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
 
 
 def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
-    shutil.copy(ROOT / "data.dvc", tmp_path)
-    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    versioned(tmp_path)
     origin = origin_of(load_config(None, ["evaluation.tasks=7"]), tmp_path)
     del origin["config"]["evaluation"]["temperature"]
     now = [origin_of(load_config(None, ["evaluation.tasks=7", *more]), tmp_path) for more in ([], ["evaluation.temperature=0"])]
@@ -95,7 +99,7 @@ def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
 
 @pytest.mark.parametrize("name", ["alfworld", "webshop", "browser"])
 def test_cells_of_every_environment_come_back_but_not_for_another_one(tmp_path, name):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    versioned(tmp_path)
     origin = origin_of(load_config(None, [f"environment.name={name}"]), tmp_path)
     require_origin(tmp_path / "cell", json.loads(json.dumps(origin)), origin, "")
     other = origin_of(load_config(None, [f"environment.name={name}", "environment.max_steps=7"]), tmp_path)
@@ -104,27 +108,18 @@ def test_cells_of_every_environment_come_back_but_not_for_another_one(tmp_path, 
 
 
 def test_what_only_a_machine_decides_is_no_part_of_a_browsers_origin(tmp_path):
-    shutil.copy(Path(__file__).parents[2] / "data.dvc", tmp_path)
+    versioned(tmp_path)
     machine = ["environment.browser.executable=/x", "environment.browser.page_seconds=9", "environment.workers=7"]
     first, second = (origin_of(load_config(None, ["environment.name=browser", *more]), tmp_path) for more in ([], machine))
     assert first == second
 
 
 def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
-    shutil.copy(ROOT / "data.dvc", tmp_path)
-    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    versioned(tmp_path)
     made, now = (load_config(None, more) for more in ([], ["sim_to_real.budget=9000"]))
     require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), "")
     with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
         require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
-
-
-def test_a_world_without_worker_processes_has_an_origin_too(tmp_path):
-    shutil.copy(ROOT / "data.dvc", tmp_path)
-    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
-    origin = origin_of(load_config("configs/quick-webshop.yaml"), tmp_path)
-    require_origin(tmp_path / "cell", origin, origin, "")
-    assert origin["config"]["environment"]["name"] == "webshop" and "workers" not in origin["config"]["environment"]
 
 
 def test_a_retraining_in_the_same_folder_leaves_the_cells_what_they_were(tmp_path):
