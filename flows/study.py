@@ -74,7 +74,7 @@ def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path
 def run_cell(config: Config, root: Path, name: str, origin: Origin) -> Cell:
     """One method with one seed, from the offline data to the held-out games."""
     method, run = METHODS[name], Workspace(config, root)
-    run.start(f"study {name} seed {config.seed}")
+    run.start(f"study {name}")
     try:
         # 1. Check the offline data; clone the policy that all methods begin with.
         validate_data(run)

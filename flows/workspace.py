@@ -93,7 +93,8 @@ class Workspace:
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
         self.manifest.data.dvc_in = version
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
-        label = f"{name} {run_id.rpartition('-')[2]}, seed {self.config.seed}"  # short: a list of runs shows some twenty letters
+        short = name.removeprefix("study ")  # a list of runs shows some twenty letters
+        label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
         self.parent = tracker.start_run(label, tags, self.config.model_dump(mode="json"))
         tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))
         self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, tracker.uri

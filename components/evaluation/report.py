@@ -24,7 +24,10 @@ from components.evaluation.report_render import Block, Code, Figure, Section, Ta
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
-_HEALTH = ("policy_entropy", "zero_variance_groups", "episode_length", "idle_steps", "rollout_agreement", "unparsable_episodes")
+_HEALTH = (
+    *("policy_entropy", "approx_kl", "zero_variance_groups", "episode_length"),
+    *("impossible_actions", "rollout_agreement", "unparsable_episodes"),
+)
 _TRUST = (
     *("next_state_exact(/determined)?", "hallucination_rate(/determined)?", "inconsistency_rate", "unparsable_rate"),
     *("reward_precision(/near_miss)?", "reward_recall(/near_miss)?", "policy_reward_precision", "policy_reward_recall"),

@@ -66,6 +66,7 @@ def summarise(cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[
     `evaluate/success_rate`, also by family, and `.../unseen` of families that were not learnt from; `cost/...` as means over the seeds;
     `difference/success_rate` with `difference/p_value` (two-sided, Holm-corrected over all methods compared with the same one) and
     `ratio/success_rate`, whose interval is the difference's over the base of the same seeds and games. `reached/...`: see `_reached`.
+    `watched/rollout_agreement`: share of the dreamed successes replayed by the watch that were confirmed, a mean a seed.
     `crashed_seeds`: cells that came to no end, where there are any.
 
     Args: bases: what some methods are compared with, in place of `against`.
@@ -127,6 +128,9 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
         found[f"evaluate/success_rate/seed_{cell.seed}"] = exact(cell.success)
     for cost in ("real_interactions", "dreamed_interactions", "check_interactions"):
         found[f"cost/{cost}"] = mean([float(getattr(cell, cost)) for cell in cells])
+    looked = [[confirmed for _, _, confirmed in cell.watched] for cell in cells if cell.watched]
+    if looked:
+        found["watched/rollout_agreement"] = mean([sum(looks) / len(looks) for looks in looked])
     found["cost/seconds"] = mean([sum(cell.seconds.values()) for cell in cells])
     return found
 

@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 NAME = "dreamgym"
 TAG = f"mlflow.sharedViewState.{NAME}"
 METRICS = (
+    "evaluate/success_rate",  # of a study's cell
     *("evaluate/cloned/success_rate", "evaluate/dreamed/success_rate", "evaluate/refined/success_rate"),
     *("fidelity/next_state_exact/determined", "fidelity/reward_precision", "fidelity/rollout_agreement/dreamed"),
     *("cost/real_interactions", "cost/check_interactions"),

@@ -70,6 +70,13 @@ def test_p_values_are_corrected_for_their_number():
     assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0} and holm({}) == {}
 
 
+def test_what_the_watch_saw_counts_once_a_seed():
+    seen = [cell("dream", 0, [1, 0], watched=[[4, 0.5, 1.0], [8, 0.6, 0.5]]), cell("dream", 1, [1, 0], watched=[[4, 0.5, 0.25]])]
+    found = summarise({"dream": seen, "real": [cell("real", 0, [1, 0])]}, "real")
+    assert (found["dream"]["watched/rollout_agreement"].value, found["dream"]["watched/rollout_agreement"].n) == (0.5, 2)
+    assert "watched/rollout_agreement" not in found["real"]
+
+
 def test_a_crashed_cell_leaves_the_others():
     crashed = Cell("other", 1, {}, crash="TrainingError: nan")
     found = summarise({"base": [cell("base", 0, [1, 0])], "other": [crashed], "third": [crashed, cell("third", 0, [1, 1])]}, "base")
