@@ -162,3 +162,20 @@ def test_a_killed_run_is_marked_crashed(server, deployed):
             return
         time.sleep(2)
     pytest.fail(f"still {run['state_name']}")
+
+
+@pytest.mark.slow
+def test_a_deployment_without_success_is_told(server, deployed):
+    """No retraining ends well on this server; its automation, set to twenty seconds in place of days, fires and says what it is of."""
+    name = "dreamgym: no success of retrain"
+    (found,) = (entry for entry in server.post("/automations/filter") if entry["name"] == name)
+    found["trigger"]["within"] = 20
+    kept = {key: found[key] for key in ("name", "description", "enabled", "tags", "trigger", "actions")}
+    httpx.put(f"{server.url}/automations/{found['id']}", json=kept, timeout=30).raise_for_status()
+    deadline, seen = time.monotonic() + 180, []
+    while time.monotonic() < deadline:
+        seen = server.post("/events/filter", filter={"event": {"name": ["prefect.automation.triggered"]}})["events"]
+        if any(event["resource"].get("prefect.resource.name") == name for event in seen):
+            return
+        time.sleep(2)
+    pytest.fail(f"it did not fire; what fired: {[event['resource'] for event in seen]}")
