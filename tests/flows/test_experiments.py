@@ -2,10 +2,13 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from chat_server import ChatServer, Say
-from small_job import make_clone, run
+from small_job import ANYHOW, SMALL, environment_of, make_clone, run
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,22 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     code, output, _ = study("clone", "evaluation.tasks=5")
     assert code == 1
     assert "clone-0.json was made with something else: evaluation.tasks (6, not 5)" in " ".join(output.split())
+
+
+def test_the_scheduled_study_reads_its_cells_back_and_leaves_the_workspace_clean(clone):
+    """What the weekly deployment calls, twice: files beside the cells, where git does not look, and the same numbers again."""
+    code = "import json, sys\nfrom flows.deployments import study_from_file\nprint(json.dumps(study_from_file(*json.loads(sys.argv[1]))))"
+    given = json.dumps(["configs/quick.yaml", [*SMALL, *ANYHOW], "clone", [0]])
+    before = subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True, check=True).stdout
+    made = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code, given], cwd=clone, env=environment_of(clone), capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        files = json.loads(done.stdout.splitlines()[-1])
+        made.append((json.loads(Path(files[0]).read_text()), (clone / ".dreamgym" / "study" / "clone-0.json").read_bytes()))
+        assert files[1:] and all(Path(file).is_relative_to(clone / ".dreamgym") and Path(file).stat().st_size for file in files)
+    assert made[0] == made[1] and made[0][0]["clone"]["evaluate/success_rate"]["n"] == 6
+    assert subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True, check=True).stdout == before
 
 
 def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
