@@ -98,7 +98,7 @@ def _held_out_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) 
         axes.set_ylim(0, 1)
         quiet_axes(axes)
     figure.axes[0].set_title("success on held-out real games", loc="left", fontsize=9.5, color=INK)
-    figure.axes[0].legend(fontsize=8, frameon=False, loc="lower right")
+    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper right", ncols=3)
     return figure
 
 
