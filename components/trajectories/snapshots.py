@@ -51,7 +51,11 @@ class Snapshot:
 
 
 def init_if_needed(root: Path) -> None:
-    """Put `root` under DVC with both remotes, unless it is already. Raises DataError if it is no git repository."""
+    """Put `root` under DVC, unless it is already, and name both remotes where it has none to push to.
+
+    Raises:
+        DataError: it is no git repository.
+    """
     if not (root / ".git").exists():
         raise DataError(
             f"{root.absolute()} is no git repository.", "DVC keeps data.dvc in git.", "Type `git init` there, then the same again."
@@ -59,6 +63,7 @@ def init_if_needed(root: Path) -> None:
     if not (root / ".dvc" / "config").exists():
         _dvc(root, "init")
         (root / ".dvcignore").write_text(_IGNORED, encoding="utf-8")
+    if not set(_remotes(root)) - {SEED}:
         configure_remotes(root)
 
 

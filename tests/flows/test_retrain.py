@@ -70,7 +70,8 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{parent.info.run_id}'")
     assert len(children) == 8
     assert len(client.search_registered_models()) == 2
-    assert set(mlflow_view.METRICS) <= parent.data.metrics.keys() and set(mlflow_view.PARAMS) <= parent.data.params.keys()
+    assert set(mlflow_view.METRICS) - {"evaluate/success_rate"} <= parent.data.metrics.keys(), "the first is of a study's cells"
+    assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
     assert parent.info.run_name == f"retrain {manifest['run_id'][-4:]}, seed 0"
 
 

@@ -74,6 +74,21 @@ def test_committed_config_names_no_path_of_this_machine(repository):
     assert "url = ../seed" in (repository / ".dvc" / "config").read_text()
 
 
+@pytest.mark.parametrize("theirs", [False, True])
+def test_who_has_put_the_folder_under_dvc_alone_can_push_too(tmp_path, theirs):
+    """`dvc init` names no remote; a default remote of the user's own is the one that is pushed to."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for command in (["init", "-q"], ["remote", "add", "-d", "mine", str(tmp_path / "store")])[: 1 + theirs]:
+        subprocess.run([sys.executable, "-m", "dvc", *command], cwd=tmp_path, check=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("a transition")
+    snapshots.snapshot(tmp_path)
+    snapshots.push(tmp_path)
+    held = [place for place in (tmp_path / "store", tmp_path / ".dreamgym" / "dvc-remote") if place.is_dir()]
+    assert held == [tmp_path / "store" if theirs else tmp_path / ".dreamgym" / "dvc-remote"]
+    assert _object(held[0], "a transition").is_file()
+
+
 def test_configure_remotes_keeps_another_default(repository):
     config = repository / ".dvc" / "config"
     config.write_text(config.read_text().replace("remote = seed", "remote = store") + "['remote \"store\"']\n    url = s3://bucket/data\n")
