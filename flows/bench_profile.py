@@ -1,6 +1,6 @@
 """`dreamgym bench profile`: where the time of an RL update and of a dreamed rollout goes, by PyTorch's profiler.
 
-The policy plays a batch of groups in the real environment and our loop takes one optimiser step on it (as in `bench train`); then the
+The policy plays a batch of groups in the real environment and our loop takes two optimiser steps on it (as in `bench train`); then the
 same policy plays the same tasks in the dream. An operation counts with the time spent in itself, not in what it calls. What the profiler
 does not see (Python, tokenising, the dream's own rules) is the rest of the wall time. Watching costs time: shares are printed, no speeds.
 """

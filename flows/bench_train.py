@@ -132,7 +132,7 @@ def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
 
 
 def one_step(batch: Batch, settings: RLConfig) -> None:
-    """An optimiser step of ours over all episodes, after one that warms up."""
+    """An optimiser step of ours over all episodes, behind the one that warms up."""
     _ours(batch, settings, 1)
 
 
