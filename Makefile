@@ -2,24 +2,27 @@
 # pip takes its index, certificates and cache from its own environment and configuration; nothing here names one.
 
 PYTHON ?= python3
-CONFIG ?= configs/quick.yaml
+ENV ?=
+CONFIG ?= configs/quick$(if $(ENV),-$(ENV)).yaml
 ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+ENVS := $(patsubst configs/quick-%.yaml,%,$(wildcard configs/quick-*.yaml))
 STAMP := $(VENV)/.installed
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
 .PHONY: run test lint typecheck ui doctor docs install clean help
 
-run: install  ## Install, pull the data, and retrain to a promoted policy (CONFIG=..., ARGS="key=value ...")
+run: install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
+	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
 	@code=0; $(BIN)/dreamgym retrain --config $(CONFIG) $(ARGS) || code=$$?; \
 	if [ $$code -eq 4 ]; then echo "The run is complete; the gate refused the promotion (exit code 4), so the champion stays as it was."; \
 	elif [ $$code -ne 0 ]; then exit $$code; fi
 
 test: install  ## Install and run the tests in two processes (ARGS="-k name ...")
-	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: install typecheck  ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

@@ -47,7 +47,7 @@ class DataConfig(Section):
 class BackboneConfig(Section):
     """The small pretrained transformer that both models start from, or a Hugging Face model in its place."""
 
-    path: str = Field("", description="Directory with a causal LM in safetensors; empty: the backbone under data/backbone.")
+    path: str = Field("", description="Directory with a causal LM in safetensors; empty: the backbone of the data.")
     family: Literal["llama", "qwen"] = Field("llama", description="Architecture that `dreamgym pretrain` builds.")
     vocabulary: int = Field(2048, ge=300, description="Size of the byte-level BPE vocabulary, markers included.")
     hidden: int = Field(128, ge=8, description="Width of the residual stream.")
@@ -241,7 +241,11 @@ class TrackingConfig(Section):
     """MLflow: where it is and what the experiment is called."""
 
     uri: str = Field("", description="MLflow tracking URI; empty: $MLFLOW_TRACKING_URI, else sqlite under mlflow/.")
-    experiment: str = Field("dreamgym", description="MLflow experiment, and prefix of the registered models' names.")
+    experiment: str = Field(
+        "dreamgym",
+        description="MLflow experiment, and prefix of the registered models' names; left out, other environments than ALFWorld add theirs: "
+        "dreamgym-webshop.",
+    )
     dvc_experiment: bool = Field(True, description="Save the workspace as a DVC experiment commit at the end of a run.")
 
 
@@ -304,6 +308,14 @@ class Config(Section):
                 f"{' and '.join(users)} asks a language model, but {' and '.join(missing)} is empty; "
                 "set them, for example endpoint.url=http://localhost:8000/v1 endpoint.model=NAME"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _each_environment_has_its_own_champion(self) -> Config:
+        """Policies of different worlds are never compared: their experiments, and so their registered models, differ."""
+        if self.environment.name != "alfworld" and "experiment" not in self.tracking.model_fields_set:
+            named = self.tracking.model_copy(update={"experiment": f"{self.tracking.experiment}-{self.environment.name}"})
+            object.__setattr__(self, "tracking", named)  # frozen for everyone else
         return self
 
     @model_validator(mode="after")

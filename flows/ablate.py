@@ -83,7 +83,7 @@ def chosen_variants(names: str, sizes: str) -> dict[str, Any]:
 
 def full_size(config: Config, root: Path) -> int:
     """Offline transitions that the full model may learn from."""
-    recorded = len(read_transitions(DataLayout(root / "data").trajectories("train")))
+    recorded = len(read_transitions(DataLayout.of(root, config.environment.name).trajectories("train")))
     return min(recorded, config.experience_model.transitions or recorded)
 
 

@@ -71,7 +71,7 @@ def bench_dream(
     """
     directory = find_model(root, model)
     say(f"Experience model: {directory}")
-    contest = _prepare(config, DataLayout(root / "data"), directory, episodes)
+    contest = _prepare(config, DataLayout.of(root, config.environment.name), directory, episodes)
     adapter = make_adapter(config.environment)
     done: list[dict[str, Work]] = []
     identical: list[int] = []

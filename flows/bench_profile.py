@@ -78,7 +78,7 @@ def bench_profile(config: Config, root: Path, model: Path, policy: Path, *, task
     Args: model, policy: directories of an experience model and of a policy; tasks: so many are played by a group each.
     """
     with using(threads):
-        batch = played_batch(config, DataLayout(root / "data"), policy, tasks)
+        batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         say(f"update: {len(batch.rollouts)} episodes, {batch.tokens:,} tokens")
         metrics = _shares("update", *_profiled(lambda: one_step(batch, config.synthetic_rl)))
         dream, player = _dream_of(config, root, model), Policy.load(policy, max_new_tokens=config.synthetic_rl.max_new_tokens)
@@ -91,7 +91,7 @@ def bench_profile(config: Config, root: Path, model: Path, policy: Path, *, task
 
 
 def _dream_of(config: Config, root: Path, model: Path) -> _Watched:
-    data = DataLayout(root / "data")
+    data = DataLayout.of(root, config.environment.name)
     buffer = ReplayBuffer(config.retrieval, lessons(config, data), hidden=held_out(data))
     return _Watched(dream_over(config, model, buffer))
 

@@ -65,7 +65,7 @@ def bench_train(
     """
     _require_trl()
     with using(threads):
-        batch = played_batch(config, DataLayout(root / "data"), policy, tasks)
+        batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         say(f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, {sum(r.written for r in batch.rollouts):,} of them the policy's")
         done = []
         for number in range(rounds):

@@ -15,7 +15,7 @@ from components.config import Config
 from components.errors import DataError
 from components.tracking.comparison import changed_fields
 from components.tracking.hashes import tree_hash
-from components.trajectories.snapshots import data_hash
+from components.trajectories.snapshots import part_hash
 from components.trajectories.store import DataLayout
 
 Origin = dict[str, Any]
@@ -31,12 +31,13 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
 
     Args: idle: further sections that change no number of such a cell.
     """
+    layout = DataLayout.of(root, config.environment.name)
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
     values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
-    return {"config": values, "data": data_hash(root, without=DataLayout().replay.name), "models": models}
+    return {"config": values, "data": part_hash(root, layout.root.name, layout.replay.name), "models": models}
 
 
 def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: str) -> None:

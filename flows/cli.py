@@ -117,8 +117,8 @@ def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root 
         from flows.preflight import ensure_data
         from flows.summary import print_validation
 
-        ensure_data(place, say, backbone=False, versioned=False)
-        layout = DataLayout(place / "data")
+        ensure_data(place, settings, say, backbone=False, versioned=False)
+        layout = DataLayout.of(place, settings.environment.name)
         tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
         for name in ("train", "fidelity"):
             from components.trajectories.validation import validate as check

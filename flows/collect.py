@@ -64,7 +64,7 @@ def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None =
     played = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
     # 3. Keep a version of what lies there, then write.
     keep_old_version(root)
-    write(config, DataLayout(root / "data"), tasks, played)
+    write(config, DataLayout.of(root, config.environment.name), tasks, played)
     # 4. Version the new data and push it to the remote that takes new versions.
     version = snapshot(root)
     push(root)

@@ -100,7 +100,7 @@ def prepared(config: Path | None, overrides: list[str] | None, root: Path | None
 
     require_repository(place)
     require_room(place)
-    ensure_data(place, say, backbone=not settings.backbone.path)
+    ensure_data(place, settings, say, backbone=not settings.backbone.path)
     check_settings(place, settings, config)
     say("Starting (the libraries take some seconds to load) ...")
     return settings, place

@@ -28,7 +28,7 @@ from components.trajectories.store import DataLayout  # noqa: E402
 from flows.automations import DATA_CHANGED, DATA_RESOURCE, SKIPPED, TAG  # noqa: E402
 
 SEEN = "dreamgym_trajectories"
-"""The Prefect variable that holds the hash of the trajectories last seen."""
+"""The Prefect variables, one an environment, that hold the hash of its trajectories last seen."""
 
 
 @flow(name="retrain-from-file")
@@ -73,18 +73,20 @@ def study_from_file(
 
 
 @flow(name="watch-data")
-def watch_data() -> str | State[Any]:
-    """Send an event if the offline trajectories are other ones than last time; what RL adds to the replay log does not count."""
+def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
+    """Send an event if the offline trajectories of that config's environment are other ones than last time; what RL adds to the replay
+    log does not count."""
     from flows.preflight import ensure_data
 
-    ensure_data(Path.cwd(), get_run_logger().info, backbone=False)
-    found = file_hash(DataLayout(Path.cwd() / "data").trajectories("train"))
-    seen: Any = Variable.get(SEEN, default="")
+    config, root = load_config(Path.cwd() / config_file), Path.cwd()
+    ensure_data(root, config, get_run_logger().info, backbone=False)
+    found, noted = file_hash(DataLayout.of(root, config.environment.name).trajectories("train")), f"{SEEN}_{config.environment.name}"
+    seen: Any = Variable.get(noted, default="")
     if found == seen:
         return Completed(name=SKIPPED, message=f"The trajectories are those of last time ({found[:12]}).")
     if seen:  # told before it is noted: a watch that is cut off between the two tells twice, not never
         emit_event(DATA_CHANGED, {"prefect.resource.id": DATA_RESOURCE, "prefect.resource.name": "trajectories"}, payload={"hash": found})
-    Variable.set(SEEN, found, overwrite=True)
+    Variable.set(noted, found, overwrite=True)
     return found
 
 
@@ -94,7 +96,7 @@ def _prepared(config_file: str, overrides: list[str] | None) -> Config:
     root = Path.cwd()
     config = load_config(root / config_file, overrides or [])
     require_repository(root)
-    ensure_data(root, get_run_logger().info, backbone=not config.backbone.path)
+    ensure_data(root, config, get_run_logger().info, backbone=not config.backbone.path)
     check_settings(root, config, Path(config_file))
     return config
 

@@ -195,7 +195,7 @@ def check_data(config: Config, root: Path) -> Rung:
     from components.trajectories.snapshots import data_hash, missing_files, verify
 
     version = data_hash(root)
-    missing = missing_data(root, backbone=not config.backbone.path)
+    missing = missing_data(root, config, backbone=not config.backbone.path)
     if missing and not missing_files(root):
         return _as_rung(not_in_snapshot(missing))
     if missing:
@@ -210,9 +210,10 @@ def check_data(config: Config, root: Path) -> Rung:
 def check_backbone(config: Config, root: Path) -> Rung:
     """The model that both sides start from can be loaded."""
     from components.language.backbone import load_backbone
+    from components.trajectories.store import DataLayout
 
     require_backbone(config)
-    path = Path(config.backbone.path) if config.backbone.path else root / "data" / "backbone"
+    path = Path(config.backbone.path) if config.backbone.path else DataLayout.of(root, config.environment.name).backbone
     model, vocabulary = load_backbone(path, chat_template=config.backbone.chat_template)
     wrapped = ", chat template" if vocabulary.has_chat_template else ""
     return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens{wrapped}")

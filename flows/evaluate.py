@@ -23,7 +23,7 @@ from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
 from flows.synthetic_rl import SNAPSHOTS
 from flows.threads import decoding
-from flows.workspace import Outcome, Workspace
+from flows.workspace import OF_RUN, Outcome, Workspace
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
 CODE = ["flows.evaluate"]
@@ -32,7 +32,7 @@ PROMOTED_AT = "dreamgym.promoted_at"
 """Tag of a version: when it last became the champion, UTC, ISO 8601."""
 
 
-@flow(name="evaluate", validate_parameters=False)
+@flow(name="evaluate", flow_run_name=OF_RUN, validate_parameters=False)
 def evaluate_policies(run: Workspace) -> StageResult:
     """Each policy plays the same held-out real games once."""
     inputs = {name: run.results[stage].output_hashes["policy"] for name, stage in POLICIES.items()}
@@ -41,7 +41,7 @@ def evaluate_policies(run: Workspace) -> StageResult:
     return run.stage("evaluate", lambda work: _evaluate(run, work), inputs=inputs, config=config, code=CODE)
 
 
-@flow(name="evaluate-policy", validate_parameters=False)
+@flow(name="evaluate-policy", flow_run_name=OF_RUN, validate_parameters=False)
 def evaluate_policy(run: Workspace, stage: str) -> StageResult:
     """The policy that `stage` made plays the held-out real games once: `evaluate/success_rate`, as a study compares its methods."""
     inputs = {"policy": run.results[stage].output_hashes["policy"], "tasks": file_hash(run.data.tasks("test"))}
@@ -57,7 +57,7 @@ def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
     return Outcome({"games": "games.json"}, _success(won["policy"], tasks, "evaluate", settings), costs={"check_interactions": spent})
 
 
-@flow(name="evaluate-snapshots", validate_parameters=False)
+@flow(name="evaluate-snapshots", flow_run_name=OF_RUN, validate_parameters=False)
 def evaluate_snapshots(run: Workspace, stage: str) -> StageResult:
     """Each policy that `stage` kept on its way plays the held-out games as `evaluate_policy` has them played: its learning curve."""
     inputs = {"policies": run.results[stage].output_hashes[SNAPSHOTS], "tasks": file_hash(run.data.tasks("test"))}
@@ -133,7 +133,7 @@ def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> 
         world.close()
 
 
-@flow(name="promote", validate_parameters=False)
+@flow(name="promote", flow_run_name=OF_RUN, validate_parameters=False)
 def promote_challenger(run: Workspace) -> Decision:
     """Register both models; the refined policy becomes the champion if it passes the gate on the same games."""
     log, tracker = get_run_logger(), run.tracker

@@ -39,7 +39,7 @@ from components.trajectories.store import held_out, read_tasks, read_transitions
 from flows.progress import telling
 from flows.teaching import teach
 from flows.threads import decoding, training
-from flows.workspace import Outcome, Workspace
+from flows.workspace import OF_RUN, Outcome, Workspace
 
 CODE = ["flows.experience_model"]
 
@@ -114,7 +114,7 @@ def encoder_of(run: Workspace) -> dict[str, str]:
     return {} if run.config.retrieval.encoder == "hashing" else {"encoder": encoder_identity(run.config.retrieval)}
 
 
-@flow(name="experience-model", validate_parameters=False)
+@flow(name="experience-model", flow_run_name=OF_RUN, validate_parameters=False)
 def fine_tune_experience_model(run: Workspace) -> StageResult:
     """The experience model, and `fidelity/*` of its single steps."""
     validated = run.results["validate"].output_hashes

@@ -40,7 +40,7 @@ from flows.synthetic_rl import clone_policy, open_dream, train_in_dream
 from flows.teaching import ANSWERS
 from flows.threads import decoding
 from flows.validate import validate_data
-from flows.workspace import Outcome, Workspace
+from flows.workspace import OF_RUN, Outcome, Workspace
 
 CODE = ["flows.fidelity"]
 OPEN_LOOP_STEPS = 20
@@ -83,7 +83,7 @@ def policies_of(run: Workspace) -> dict[str, tuple[Path, str]]:
     return dict(zip(EXAMINED, found, strict=True))
 
 
-@flow(name="play-policies", validate_parameters=False)
+@flow(name="play-policies", flow_run_name=OF_RUN, validate_parameters=False)
 def play_policies(run: Workspace) -> StageResult:
     """Real episodes of each policy on held-out tasks, as transitions whose behaviour is the policy's name."""
     policies = policies_of(run)
@@ -131,7 +131,7 @@ def examined_tasks(run: Workspace) -> list[Task]:
     return mixed[: run.config.fidelity.open_loop_tasks]
 
 
-@flow(name="examine-dream", validate_parameters=False)
+@flow(name="examine-dream", flow_run_name=OF_RUN, validate_parameters=False)
 def examine_dream(run: Workspace) -> StageResult:
     """Judgements of the policies' real steps, dreamed episodes of theirs in the real engine, and all metrics."""
     model, policies = run.results["experience_model"], policies_of(run)
@@ -171,7 +171,7 @@ def _examine(run: Workspace, work: Path) -> Outcome:
     return Outcome(outputs, metrics, costs=costs)
 
 
-@flow(name="judge-dream", validate_parameters=False)
+@flow(name="judge-dream", flow_run_name=OF_RUN, validate_parameters=False)
 def judge_dream(run: Workspace) -> StageResult:
     """The paper's four rubrics by a language model, and its agreement with the same rubrics computed from facts."""
     inputs = {"judgements": run.results["fidelity"].output_hashes["judgements"]}

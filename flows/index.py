@@ -2,7 +2,7 @@
 
     dreamgym index --rebuild retrieval.index=chroma
 
-The log is the training trajectories and what runs have dreamed since (`data/replay`). A run's own buffer begins with the
+The log is the training trajectories and what runs have dreamed since (`data/<environment>/replay`). A run's own buffer begins with the
 trajectories alone, which come first, so one stored index serves both.
 """
 
@@ -48,7 +48,7 @@ def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
     """
     if not config.retrieval.k:
         raise ConfigError("retrieval.k is 0: nothing is retrieved, so there is no index.", next_step="Set retrieval.k=1.")
-    layout, places, began = DataLayout(root / "data"), kept_below(root), time.monotonic()
+    layout, places, began = DataLayout.of(root, config.environment.name), kept_below(root), time.monotonic()
     log, dreamed = whole_log(layout)
     buffer = ReplayBuffer(config.retrieval, log, hidden=held_out(layout), rebuild=rebuild, **places)
     measured = trajectories(read_tasks(layout.tasks("fidelity")), read_transitions(layout.trajectories("fidelity")))

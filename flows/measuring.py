@@ -36,7 +36,7 @@ def evaluate(
         from flows.preflight import check_settings, ensure_data, require_room
 
         require_room(place)
-        ensure_data(place, say, backbone=False)
+        ensure_data(place, settings, say, backbone=False)
         check_settings(place, settings, config, training=False)
         from rich.table import Table
 
@@ -259,7 +259,7 @@ def bench(
                 write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in figures.items()}))
             return
         directory = find_clone(place, policy) if name == "train" else find_model(place, model)
-        ensure_data(place, say, backbone=False, versioned=False)
+        ensure_data(place, settings, say, backbone=False, versioned=False)
         if name == "dream":
             metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
             print_dream(out, metrics, settings.evaluation.confidence)
@@ -305,7 +305,7 @@ def play(
         from flows.play import play as play_task
         from flows.preflight import check_settings, ensure_data
 
-        ensure_data(place, say, backbone=False, versioned=False)
+        ensure_data(place, settings, say, backbone=False, versioned=False)
         check_settings(place, settings, config, training=False)
         play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), out)
 
@@ -320,7 +320,7 @@ def index_command(
 ) -> None:
     """Build the vector index of the replay log, or bring it up to date, and measure what it finds.
 
-    The Parquet log (data/trajectories, data/replay) is the truth; the index in .dreamgym/index/ can be made from it at any time.
+    The Parquet log (trajectories, replay) is the truth; the index in .dreamgym/index/ can be made from it at any time.
 
     Examples:
 
@@ -332,7 +332,7 @@ def index_command(
         settings, place = begin(config, overrides, root)
         from flows.preflight import ensure_data
 
-        ensure_data(place, say, backbone=False, versioned=False)
+        ensure_data(place, settings, say, backbone=False, versioned=False)
         say("Reading the log, and encoding what has no vector yet ...")
         from flows.index import index_log
         from flows.summary import print_index

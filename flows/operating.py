@@ -137,7 +137,7 @@ def resume(
         manifest, settings = resumable(place, run)
         require_repository(place)
         require_room(place)
-        ensure_data(place, say, backbone=not settings.backbone.path)
+        ensure_data(place, settings, say, backbone=not settings.backbone.path)
         check_settings(place, settings, None)
         print_plan(out, manifest, plan(settings, place))
         if dry_run:

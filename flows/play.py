@@ -55,7 +55,7 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     script = None if wishes.actions is None else read_actions(wishes.actions)
     screen, directory = Screen(console, wishes.transcript), find_model(root, wishes.model)
-    layout = DataLayout(root / "data")
+    layout = DataLayout.of(root, config.environment.name)
     task, tasks = find_task(layout, wishes.split, wishes.task)
     from flows.synthetic_rl import dream_of
     from flows.threads import decoding

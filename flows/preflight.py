@@ -54,10 +54,10 @@ def has_identity(root: Path) -> bool:
     return _git(root, "var", "GIT_COMMITTER_IDENT") is not None
 
 
-def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True, versioned: bool = True) -> None:
+def ensure_data(root: Path, config: Config, say: Callable[[str], None], *, backbone: bool = True, versioned: bool = True) -> None:
     """Pull the versioned data if any of it is missing, as in a fresh clone; what is there is left as it is.
 
-    `backbone` says whether the run needs the one under data/, `versioned` whether it records the version in data.dvc.
+    `backbone` says whether the run needs that of `data/<environment>/`, `versioned` whether it records the version in data.dvc.
 
     Raises:
         DataError: it is in none of the remotes or not part of the snapshot, a file was changed beside the missing ones, or there
@@ -65,10 +65,10 @@ def ensure_data(root: Path, say: Callable[[str], None], *, backbone: bool = True
     """
     from components.trajectories.snapshots import data_hash
 
-    missing = missing_data(root, backbone)
+    missing = missing_data(root, config, backbone)
     if missing:
         _pull(root, missing, say)
-    if missing := missing_data(root, backbone):
+    if missing := missing_data(root, config, backbone):
         raise not_in_snapshot(missing)
     if versioned:
         data_hash(root)
@@ -88,8 +88,9 @@ def complete_data(root: Path, say: Callable[[str], None]) -> None:
 
 def not_in_snapshot(missing: Sequence[str]) -> DataError:
     """What to tell the user when the version that `data.dvc` names has no such files."""
-    makes = "pretrain" if list(missing) == ["data/backbone"] else "collect"
-    next_step = f"Type `dreamgym {makes}` to make it, or check out a data.dvc that has it (`git log data.dvc` lists them)."
+    lacking = [part.endswith("/backbone") for part in missing]
+    makes = " and ".join(f"`dreamgym {verb}`" for verb, there in (("collect", not all(lacking)), ("pretrain", any(lacking))) if there)
+    next_step = f"Type {makes} with the same --config to make it, or check out a data.dvc that has it (`git log data.dvc` lists them)."
     return DataError(f"The version of data/ that data.dvc names has no {', '.join(missing)}.", "A run reads it.", next_step)
 
 
@@ -103,7 +104,7 @@ def _pull(root: Path, missing: Sequence[str], say: Callable[[str], None]) -> Non
 
 
 def check_settings(root: Path, config: Config, file: Path | None = None, *, training: bool = True) -> None:
-    """Refuse a config that asks for other games or episodes than those recorded under `data/`, for more than there are, for a
+    """Refuse a config that asks for other games or episodes than those recorded, for more than there are, for a
     backbone that is not there, or for hardware that this machine does not have.
 
     `training` says whether the run trains on them; otherwise only what an evaluation uses is looked at.
@@ -144,8 +145,8 @@ def require_backbone(config: Config) -> None:
 
 
 def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
-    """`backbone` and `pretrain` must be what `data/backbone` was begun with, whatever followed; one without a card is taken as it is."""
-    path = DataLayout(root / "data").backbone / "card.json"
+    """`backbone` and `pretrain` must be what the backbone was begun with, whatever followed; one without a card is taken as it is."""
+    path = DataLayout.of(root, config.environment.name).backbone / "card.json"
     if config.backbone.path or not path.is_file():
         return
     try:
@@ -164,8 +165,9 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
     unnamed = [name for name in asked if name not in made and name.split(".")[1] not in OF_EVERY_USE and asked[name] != usual[name]]
     differing = named + unnamed
     if differing:
+        found = ", ".join(f"{name}={made[name]}" if name in made else f"no {name}" for name in differing)
         raise ConfigError(
-            f"data/backbone was made with {', '.join(f'{name}={made[name]}' if name in made else f'no {name}' for name in differing)}; "
+            f"{path.parent.relative_to(root)} was made with {found}; "
             f"this config asks for {', '.join(f'{name}={asked[name]}' for name in differing)}.",
             "These keys have no effect on a backbone that is there.",
             f"Make it anew: dreamgym pretrain{f' --config {file}' if file else ''}. Or leave them out.",
@@ -174,7 +176,7 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
 
 def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: Sequence[str]) -> None:
     """Data without settings.json (recorded elsewhere) is taken as it is; `environment.max_steps` may differ: it is a limit of play."""
-    path = DataLayout(root / "data").settings
+    path = DataLayout.of(root, config.environment.name).settings
     if not path.is_file():
         return
     try:
@@ -193,7 +195,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
         there = ", ".join(f"{name}={value}" for name, (value, _) in differing.items())
         here = ", ".join(f"{name}={asked}" for name, (_, asked) in differing.items())
         raise ConfigError(
-            f"data/ was recorded with {there}; this config asks for {here}.",
+            f"{path.parent.relative_to(root)} was recorded with {there}; this config asks for {here}.",
             "A run on it would not be what the config says.",
             f"Record anew with the same config and overrides: dreamgym collect{f' --config {file}' if file else ''} "
             "(the old data stays in DVC's cache). Or keep the data and give its values.",
@@ -202,7 +204,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
 
 def _no_more_than_recorded(root: Path, config: Config, training: bool) -> None:
     """A run would play fewer tasks, clone fewer episodes or play a task twice and say nothing, or fail at its end."""
-    layout = DataLayout(root / "data")
+    layout = DataLayout.of(root, config.environment.name)
     asked = [("evaluation.tasks", config.evaluation.tasks, _tasks(layout.tasks("test")), "held-out tasks")]
     if training:
         there = _demonstrations(layout, config.cloning.behaviours)
@@ -215,7 +217,7 @@ def _no_more_than_recorded(root: Path, config: Config, training: bool) -> None:
     if more:
         raise ConfigError(
             f"This config asks for {', '.join(f'{key}={wanted}' for key, wanted, _, _ in more)}.",
-            f"data/ has {', '.join(f'{there} {what}' for _, _, there, what in more)}.",
+            f"{layout.root.relative_to(root)} has {', '.join(f'{there} {what}' for _, _, there, what in more)}.",
             f"Give {' '.join(f'{key}={max(1, there)}' for key, _, there, _ in more)}, or record more with `dreamgym collect`.",
         )
 
@@ -236,13 +238,12 @@ def _demonstrations(layout: DataLayout, behaviours: Sequence[str]) -> int:
     return int(wanted.sum())
 
 
-def missing_data(root: Path, backbone: bool = True) -> list[str]:
-    """The parts of `data/` that a run reads and that are not there."""
-    parts = [f"data/tasks/{name}.parquet" for name in ("train", "fidelity", "test")]
-    parts += [f"data/trajectories/{name}.parquet" for name in ("train", "fidelity")]
-    if backbone:
-        parts.append("data/backbone")
-    return [part for part in parts if not (root / part).exists()]
+def missing_data(root: Path, config: Config, backbone: bool = True) -> list[str]:
+    """What a run reads of the data of its environment and is not there, relative to `root`."""
+    layout = DataLayout.of(root, config.environment.name)
+    parts = [layout.tasks(name) for name in ("train", "fidelity", "test")] + [layout.trajectories(name) for name in ("train", "fidelity")]
+    parts += [layout.backbone] if backbone else []
+    return [str(part.relative_to(root)) for part in parts if not part.exists()]
 
 
 def _git(root: Path, *arguments: str) -> str | None:

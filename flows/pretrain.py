@@ -12,7 +12,7 @@ and knows the exercises alone, for ablations whose variants shall learn everythi
 
 With `backbone.path` it goes on from that model with its vocabulary, on further games if `pretrain.seed` is another one:
 
-    dreamgym pretrain backbone.path=data/backbone pretrain.seed=1 pretrain.copy_tokens=0 pretrain.tokens=5000000
+    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 pretrain.copy_tokens=0 pretrain.tokens=5000000
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ POOL_EPISODES = 500
 
 @flow(name="pretrain", validate_parameters=False)
 def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Path:
-    """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or data/backbone."""
-    layout = DataLayout(root / "data")
+    """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or the backbone of the data."""
+    layout = DataLayout.of(root, config.environment.name)
     work, target = root / ".dreamgym" / "pretrain", to or layout.backbone
     episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
     vocabulary = learn_vocabulary(config, _whole(episodes))

@@ -20,7 +20,7 @@ from components.environments import make_adapter
 from components.evaluation.fidelity import check_gate
 from components.evaluation.intervals import Estimate
 from components.evaluation.promotion import Decision
-from components.evaluation.report import ReportData, write_report
+from components.evaluation.report import ReportData, summary, write_report
 from components.tracking.runs import write_games
 from components.tracking.stages import StageResult
 from components.trajectories.snapshots import push, save_experiment, snapshot
@@ -30,7 +30,7 @@ from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
 from flows.validate import validate_data
-from flows.workspace import Workspace, series_of
+from flows.workspace import OF_RUN, Workspace, series_of
 
 EXAMPLES = 6
 """Dreamed episodes in the report: first those that the real engine denies, then the longest."""
@@ -105,9 +105,9 @@ def _gate(run: Workspace) -> None:
     check_gate({name: Estimate.from_json(entry) for name, entry in metrics.items()}, run.config.fidelity)
 
 
-@flow(name="snapshot-buffer", validate_parameters=False)
+@flow(name="snapshot-buffer", flow_run_name=OF_RUN, validate_parameters=False)
 def snapshot_buffer(run: Workspace) -> str:
-    """The dreamed transitions join the log under data/replay, once for each result, and data/ becomes a new DVC version."""
+    """The dreamed transitions join the replay log, once for each result, and data/ becomes a new DVC version."""
     result = run.results["synthetic_rl"]
     name = f"synthetic-{result.key[:12]}"
     if not any(shard.stem.endswith(name) for shard in run.data.replay.glob("*.parquet")):
@@ -130,7 +130,9 @@ def _finish(run: Workspace, decision: Decision) -> None:
         run.conclude()
         run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}")
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
-    markdown, page = write_report(run.directory, _report(run, decision))
+    report = _report(run, decision)
+    markdown, page = write_report(run.directory, report)
+    run.tracker.describe(run.parent, f"{summary(report)}\n\nAll of it: `report.html` among the artifacts.")
     run.finish([markdown, page, run.directory / "games.json"])
     create_markdown_artifact(markdown.read_text(), key="report", description=f"Report of run {run.manifest.run_id}")
 

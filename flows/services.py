@@ -32,13 +32,15 @@ GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Service:
-    """A server to start: how, on which port, and where it says that it is well. `option` is what chooses another port."""
+    """A server to start: how, on which port, and where it says that it is well. `option` is what chooses another port, `environment` what
+    it is told besides."""
 
     name: str
     command: tuple[str, ...]
     port: int
     health: str
     option: str
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def address(self) -> str:
@@ -60,7 +62,8 @@ def prefect_service(port: int) -> Service | str:
     if url := os.environ.get("PREFECT_API_URL", ""):
         return url.removesuffix("/").removesuffix("/api")
     command = (sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port))
-    return Service("Prefect", command, port, "/api/health", "--prefect-port")
+    told = (("PREFECT_SERVER_API_HOST", HOST), ("PREFECT_SERVER_API_PORT", str(port)))  # the pages ask there, not where the server listens
+    return Service("Prefect", command, port, "/api/health", "--prefect-port", told)
 
 
 def port_is_free(port: int) -> bool:
@@ -132,7 +135,13 @@ def _start(service: Service, root: Path) -> tuple[subprocess.Popen[bytes], Path]
     with log.open("wb") as output:
         # A session of its own: Ctrl-C reaches this command alone, which then ends the whole group.
         return subprocess.Popen(
-            service.command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            service.command,
+            cwd=root,
+            env={**os.environ, **dict(service.environment)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         ), log
 
 

@@ -20,18 +20,18 @@ from components.training_config import RealRLConfig, SimToRealConfig
 from flows.experience_model import families_of, taught_tasks
 from flows.synthetic_rl import demonstrations_of, rl_outcome, run_loop, snapshots_in, snapshots_made, snapshots_of, told
 from flows.threads import training
-from flows.workspace import Outcome, Workspace
+from flows.workspace import OF_RUN, Outcome, Workspace
 
 CODE = ["flows.sim_to_real"]
 
 
-@flow(name="sim-to-real", validate_parameters=False)
+@flow(name="sim-to-real", flow_run_name=OF_RUN, validate_parameters=False)
 def refine_in_reality(run: Workspace) -> StageResult:
     """RL on real training games, from the dreamed policy."""
     return _in_reality(run, "sim_to_real", "synthetic_rl", run.config.sim_to_real)
 
 
-@flow(name="real-rl", validate_parameters=False)
+@flow(name="real-rl", flow_run_name=OF_RUN, validate_parameters=False)
 def train_in_reality(run: Workspace) -> StageResult:
     """RL on real training games, from the cloned policy: no dream at all."""
     return _in_reality(run, "real_rl", "clone", run.config.real_rl)

@@ -46,7 +46,7 @@ def study(
 ) -> dict[str, list[Cell]]:
     """The cells of each method, in the order of the seeds; those in `directory` are read back. Args: finished: no other is made."""
     log, root = get_run_logger(), root.resolve()
-    families = sorted({task.family for task in read_tasks(DataLayout(root / "data").tasks("train"))})
+    families = sorted({task.family for task in read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))})
     settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
     cells: dict[str, list[Cell]] = {name: [] for name in methods}
     for number, ((name, seed), own) in enumerate(settings.items(), start=1):

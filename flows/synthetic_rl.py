@@ -53,14 +53,14 @@ from flows.experience_model import (
     taught_tasks,
 )
 from flows.threads import decoding, training
-from flows.workspace import Outcome, Workspace
+from flows.workspace import OF_RUN, Outcome, Workspace
 
 CODE = ["flows.synthetic_rl"]
 SNAPSHOTS = "snapshots"
 """Output of an RL stage: policies on the way, a directory an iteration."""
 
 
-@flow(name="clone", validate_parameters=False)
+@flow(name="clone", flow_run_name=OF_RUN, validate_parameters=False)
 def clone_policy(run: Workspace) -> StageResult:
     """Behaviour cloning on the first expert demonstrations, or on whatever `cloning.behaviours` names."""
     inputs = {"backbone": tree_hash(backbone_of(run)), "train": run.results["validate"].output_hashes["train"]}
@@ -119,7 +119,7 @@ def _early_experience(config: Config, adapter: Adapter, policy: Policy, shown: S
     return {"reflections": reflections(explored, adapter.reflect)}, world.interactions
 
 
-@flow(name="check-dream", validate_parameters=False)
+@flow(name="check-dream", flow_run_name=OF_RUN, validate_parameters=False)
 def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     """The dream held against the real engine on the episodes of the policy that stage `policy` made; gated."""
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
@@ -194,7 +194,7 @@ def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Drea
     return Dream(model, buffer, contradiction, adapter.objection if settings.premise else None, adapter.revealing)
 
 
-@flow(name="synthetic-rl", validate_parameters=False)
+@flow(name="synthetic-rl", flow_run_name=OF_RUN, validate_parameters=False)
 def train_in_dream(run: Workspace) -> StageResult:
     """RL inside the dream, zero real interactions, new transitions going back to the buffer."""
     inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}

@@ -10,10 +10,10 @@ from components.evaluation.intervals import exact, proportion
 from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
-from flows.workspace import Outcome, Workspace
+from flows.workspace import OF_RUN, Outcome, Workspace
 
 
-@flow(name="validate", validate_parameters=False)
+@flow(name="validate", flow_run_name=OF_RUN, validate_parameters=False)
 def validate_data(run: Workspace) -> StageResult:
     """Clean training and fidelity trajectories, the quarantine, and Data Docs."""
     names = ("train", "fidelity", "test")

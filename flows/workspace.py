@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
-from prefect import get_run_logger, runtime
+from prefect import get_client, get_run_logger, runtime
 from prefect.utilities.timeout import timeout
 
 from components.config import Config, dump_config
@@ -40,6 +41,10 @@ BOOKKEEPING = ["components.tracking", "components.atomic", "components.config", 
 
 _SINCE = [psutil.Process().create_time()]
 """When the clock of the run under way began: with the process, or with the end of the run before it, so that starting up counts too."""
+
+
+OF_RUN = "{run.label}"
+"""What a stage's flow run is called in Prefect, beside the stage's name: the run that it belongs to, as MLflow names it."""
 
 
 class StageOverdue(TimeoutError):
@@ -68,7 +73,7 @@ class Workspace:
 
     def __init__(self, config: Config, root: Path) -> None:
         self.config, self.root = config, root
-        self.data = DataLayout(root / "data")
+        self.data = DataLayout.of(root, config.environment.name)
         self.store = StageStore(root / ".dreamgym" / "stages")
         self.results: dict[str, StageResult] = {}
         self.metrics: dict[str, dict[str, Any]] = {}
@@ -94,8 +99,11 @@ class Workspace:
         self.manifest.data.dvc_in = version
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
         short = name.removeprefix("study ")  # a list of runs shows some twenty letters
-        label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
-        self.parent = tracker.start_run(label, tags, self.config.model_dump(mode="json"))
+        self.label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
+        if runtime.flow_run.flow_name == self.manifest.flow and not runtime.task_run.id:  # the cells of a study share a flow run
+            with get_client(sync_client=True) as prefect:
+                prefect.set_flow_run_name(UUID(runtime.flow_run.id), self.label)
+        self.parent = tracker.start_run(self.label, tags, self.config.model_dump(mode="json"))
         tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))
         self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, tracker.uri
         self.manifest.save(self.directory)
@@ -182,7 +190,9 @@ class Workspace:
         """Leave a truthful record: manifest and MLflow say failed, with the reason and the metrics so far."""
         self.manifest.status = "failed"
         self.manifest.save(self.directory)
-        self.tracker.set_tags(self.parent, {"dreamgym.failure": f"{type(error).__name__}: {error}"})
+        said = f"{type(error).__name__}: {error}"
+        self.tracker.set_tags(self.parent, {"dreamgym.failure": said})
+        self.tracker.describe(self.parent, f"**Failed.** {said}\n\nThe same command goes on from what is finished.")
         self.tracker.finish(self.parent, "FAILED")
         get_run_logger().error("run %s failed; finished stages are kept and reused by the next run", self.manifest.run_id)
 

@@ -47,7 +47,7 @@ def serve(
         from flows.serve import Offer
         from flows.serve import serve as run
 
-        ensure_data(place, say, backbone=False, versioned=False)
+        ensure_data(place, settings, say, backbone=False, versioned=False)
         check_settings(place, settings, config, training=False)
 
         def ready(address: str, served: str) -> None:

@@ -18,7 +18,15 @@ from components.trajectories.collect import collect, plan
 H = " Holding nothing."
 PREMISE = "mug 1 shelf 1"
 LOOKED = "Looked around in the room." + H
+LONGEST = ("flows/test_experiments.py", "flows/test_deploy.py", "flows/test_retrain.py", "environments/test_environment_contract.py")
+"""Files that take minutes: they run first, so that no process is left alone with one of them at the end."""
 torch.set_num_threads(1)  # the models of the tests are too small for more to help
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first; `make test` hands files out in this order."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get("/".join(item.path.parts[-2:]), len(places)))
 
 
 @pytest.fixture(scope="session")

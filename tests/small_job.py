@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from prefect_server import shared_server
+
 from components.trajectories.store import read_log
 
 ROOT = Path(__file__).parents[1]
@@ -46,11 +48,14 @@ def command_of(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
 
 
-def run(clone: Path, *overrides: str, verb: Sequence[str] = ("retrain",), small: bool = True) -> tuple[int, str, float]:
-    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds)."""
+def run(
+    clone: Path, *overrides: str, verb: Sequence[str] = ("retrain",), small: bool = True, own_server: bool = False
+) -> tuple[int, str, float]:
+    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds); `own_server`: Prefect starts one, as for a user."""
     command = command_of(*verb, *(SMALL if small else ()), *overrides)
+    environment = environment_of(clone) | ({} if own_server else {"PREFECT_API_URL": shared_server()})
     began = time.monotonic()
-    done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, timeout=560)
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=560)
     return done.returncode, done.stdout + done.stderr, time.monotonic() - began
 
 
@@ -69,4 +74,4 @@ def numbers(clone: Path) -> dict[str, Any]:
 
 def log_of(clone: Path) -> list[tuple[str, int]]:
     """Episode and step of each transition of the replay log, in its order."""
-    return [(step.episode_id, step.step) for step in read_log(clone / "data" / "replay")]
+    return [(step.episode_id, step.step) for step in read_log(clone / "data" / "alfworld" / "replay")]

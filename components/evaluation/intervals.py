@@ -205,6 +205,13 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail / 2**total)
 
 
+def fisher_fewer(successes: int, n: int, earlier: int, earlier_n: int) -> float:
+    """One-sided p-value that `successes` of `n` are as few or fewer beside `earlier` of `earlier_n` if both have one rate (Fisher 1935)."""
+    won = successes + earlier
+    ways = [math.comb(n, k) * math.comb(earlier_n, won - k) for k in range(max(0, won - earlier_n), successes + 1)]
+    return sum(ways) / math.comb(n + earlier_n, won)
+
+
 def cohen_kappa(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> Estimate:
     """Agreement of two judges beyond chance (Cohen 1960): 1 always, 0 as often as by chance; `a[i]` and `b[i]` judge the same thing.
 

@@ -20,7 +20,7 @@ from components.errors import DataError
 from components.evaluation import report_charts as charts
 from components.evaluation.curriculum_figure import curriculum_svg, told
 from components.evaluation.report_episode import episode_of
-from components.evaluation.report_render import Block, Code, Figure, Section, Table, Text, to_html, to_markdown
+from components.evaluation.report_render import Block, Code, Figure, Section, Table, Text, blocks_to_markdown, to_html, to_markdown
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
@@ -77,6 +77,11 @@ def write_report(run_directory: Path, data: ReportData) -> tuple[Path, Path]:
     for path, text in zip(paths, (to_markdown(title, sections), to_html(title, sections)), strict=True):
         _write(path, text)
     return paths
+
+
+def summary(data: ReportData) -> str:
+    """The verdict and the policies' success, as Markdown: what one reads before all else."""
+    return blocks_to_markdown([*_decision(data.decision)[:1], *_headline(data)])
 
 
 def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:

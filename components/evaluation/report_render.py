@@ -67,9 +67,13 @@ def to_markdown(title: str, sections: Sequence[Section]) -> str:
     """The report as Markdown."""
     parts = [f"# {_escape_markdown(title)}"]
     for section in sections:
-        parts.append(f"## {_escape_markdown(section.title)}")
-        parts += [text for block in section.blocks if (text := _markdown(block))]
-    return "\n\n".join(parts) + "\n"
+        parts += [f"## {_escape_markdown(section.title)}", blocks_to_markdown(section.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def blocks_to_markdown(blocks: Sequence[Block]) -> str:
+    """Some blocks as Markdown; pictures are left out."""
+    return "\n\n".join(text for block in blocks if (text := _markdown(block)))
 
 
 def to_html(title: str, sections: Sequence[Section]) -> str:

@@ -17,6 +17,8 @@ from components.evaluation.intervals import Estimate, crossed_mean, crossed_p_va
 
 Rows = list[dict[str, float]]
 """A row a seed: game -> 1.0 where it was won."""
+Point = tuple[float, float]
+"""Where training has come to: (real interactions, seconds)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Cell:
 def summarise(cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[str, str] | None = None) -> dict[str, dict[str, Estimate]]:
     """Metrics of each method over its seeds, and its difference from another; of a method without a finished cell the crashes alone.
 
-    `evaluate/success_rate`, also by family, and `.../unseen` of families that were not learnt from; `cost/...` as means over the seeds;
+    `evaluate/success_rate`, also by family, and `.../learnt` and `.../held_back` where only some were learnt from; `cost/...`
+    as means over the seeds;
     `difference/success_rate` with `difference/p_value` (two-sided, Holm-corrected over all methods compared with the same one) and
     `ratio/success_rate`, whose interval is the difference's over the base of the same seeds and games. `reached/...`: see `_reached`.
     `watched/rollout_agreement`: share of the dreamed successes replayed by the watch that were confirmed, a mean a seed.
@@ -93,7 +96,7 @@ def _pair(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | No
     ours, theirs = ({cell.seed: row for cell, row in zip(side, _by_seed(side), strict=True)} for side in (cells, base))
     shared = sorted(ours.keys() & theirs.keys())
     mine, other = ([side[seed] for seed in shared] if shared else [_mean_row(list(side.values()))] for side in (ours, theirs))
-    kept = _unseen(cells[0])
+    kept = _held_back(cells[0])
     return [{game: row[game] for game in kept} for row in mine], [{game: row[game] for game in kept} for row in other]
 
 
@@ -110,7 +113,7 @@ def _beside(ours: Rows, theirs: Rows) -> dict[str, Estimate]:
     return metrics
 
 
-def _unseen(cell: Cell) -> list[str]:
+def _held_back(cell: Cell) -> list[str]:
     """The games of families that it did not learn from; all of them where it learnt from all."""
     return [game for game in cell.games if not cell.learnt or cell.families[game] not in cell.learnt]
 
@@ -123,7 +126,9 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
             [{game: won for game, won in row.items() if families[game] == family} for row in rows]
         )
     if cells[0].learnt:
-        found["evaluate/success_rate/unseen"] = _rate([{game: row[game] for game in _unseen(cells[0])} for row in rows])
+        kept = set(_held_back(cells[0]))
+        found["evaluate/success_rate/held_back"] = _rate([{game: won for game, won in row.items() if game in kept} for row in rows])
+        found["evaluate/success_rate/learnt"] = _rate([{game: won for game, won in row.items() if game not in kept} for row in rows])
     for cell in cells:
         found[f"evaluate/success_rate/seed_{cell.seed}"] = exact(cell.success)
     for cost in ("real_interactions", "dreamed_interactions", "check_interactions"):
@@ -173,20 +178,27 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def reached_at(cell: Cell, success: float) -> tuple[float, float] | None:
-    """(real interactions, seconds) at which a policy on the way, or the last one, first won that share of the held-out games."""
+def reached_at(cell: Cell, success: float) -> Point | None:
+    """Where a policy on the way, or the last one, first won that share of the held-out games."""
     last = [[*cell.curve[-1][:3], cell.success]] if cell.curve else []
     return next(((point[0], point[2]) for point in [*cell.held_out, *last] if point[3] >= success), None)
+
+
+def reached_by(cells: Sequence[Cell], base: Sequence[Cell]) -> list[tuple[Point | None, Point]]:
+    """A pair a seed: where a cell won as many held-out games as its base did in the end (None: nowhere), and where the base did."""
+    ends = {cell.seed: (cell.success, found) for cell in base if cell.held_out and (found := reached_at(cell, cell.success))}
+    return [(reached_at(cell, ends[cell.seed][0]), ends[cell.seed][1]) for cell in cells if cell.held_out and cell.seed in ends]
 
 
 def _reached(cells: Sequence[Cell], base: Sequence[Cell]) -> dict[str, Estimate]:
     """What it took to win as many held-out games as the base of the same seed does in the end; n counts the seeds that came there.
 
     `reached/seconds_ratio` is over the base's own seconds to the same success. Both sides are the first of several policies that did so,
-    each looked at once, so a lucky one counts.
+    each looked at once, so a lucky one counts. `reached/step_seconds/even` and `.../third`: how much longer a real step would have to take
+    (all environments together) for the method to need as long as the base, and a third of it; of the seeds in which it took less than a
+    third of the base's real steps.
     """
-    ends = {cell.seed: (cell.success, found) for cell in base if cell.held_out and (found := reached_at(cell, cell.success))}
-    there = [(reached_at(cell, ends[cell.seed][0]), ends[cell.seed][1]) for cell in cells if cell.held_out and cell.seed in ends]
+    there = reached_by(cells, base)
     pairs = [(own, other) for own, other in there if own is not None]
     if not there:
         return {}
@@ -195,4 +207,9 @@ def _reached(cells: Sequence[Cell], base: Sequence[Cell]) -> dict[str, Estimate]
         metrics["reached/real_interactions"] = mean([own[0] for own, _ in pairs])
         metrics["reached/seconds"] = mean([own[1] for own, _ in pairs])
         metrics["reached/seconds_ratio"] = mean([own[1] / other[1] for own, other in pairs])
+    sparing = [(own, other) for own, other in pairs if 3 * own[0] < other[0]]
+    for name, share in (("even", 1), ("third", 3)) if sparing else ():
+        metrics[f"reached/step_seconds/{name}"] = mean(
+            [(share * own[1] - other[1]) / (other[0] - share * own[0]) for own, other in sparing]
+        )
     return metrics

@@ -10,7 +10,7 @@ from components.evaluation.ablation_figure import save_figure
 from components.evaluation.curriculum_figure import draw_curriculum
 from components.evaluation.intervals import Estimate
 from components.evaluation.report_charts import COLOURS, INK, MUTED, blank_figure, quiet_axes
-from components.evaluation.study import Cell, reached_at
+from components.evaluation.study import Cell, reached_by
 
 Metrics = Mapping[str, Mapping[str, Estimate]]
 RATE = "evaluate/success_rate"
@@ -36,7 +36,8 @@ def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str,
         drawn["ablations"] = _bars(metrics, [name for name in ABLATED if name in done], RATE)
     transferred = [name for name in done if name.startswith("transfer-")]
     if transferred:
-        drawn["transfer"] = _transfer(metrics, transferred, done)
+        whole = [name for name in done if f"transfer-{name}" in transferred]
+        drawn["transfer"] = _transfer(metrics, [*transferred, *whole], done)
     paths = []
     for name, figure in drawn.items():
         paths.append(directory / f"study-{name}{suffix}")
@@ -45,6 +46,7 @@ def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str,
 
 
 def _colour(name: str) -> str:
+    name = name.removeprefix("transfer-")
     return COLOURS["dreamed"] if name.startswith("dream") else COLOURS["refined"] if name.startswith("s2r") else COLOURS["cloned"]
 
 
@@ -134,9 +136,8 @@ def _rollout_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -
 def _cost(cells: Mapping[str, Sequence[Cell]], names: Sequence[str], base: str) -> Any:
     """Real interactions and wall time of each method's whole training, and of what came to where `base` of the same seed ends."""
     rows = {name: [(float(c.real_interactions), sum(c.seconds.values()) / 60) for c in cells[name]] for name in names}
-    ends = {cell.seed: cell.success for cell in cells[base]}
     for name in names:
-        found = [reached_at(cell, ends[cell.seed]) for cell in cells[name] if cell.held_out and cell.seed in ends]
+        found = [own for own, _ in reached_by(cells[name], cells[base])]
         came = [(spent, seconds / 60) for spent, seconds in filter(None, found)]
         if came:
             rows[f"{name}, to {base}'s end ({len(came)} of {len(found)} seeds)"] = came
@@ -176,7 +177,7 @@ def _draw_bars(axes: Any, metrics: Metrics, names: Sequence[str], metric: str) -
 
 
 def _transfer(metrics: Metrics, names: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> Any:
-    """Success by family: those that were learnt from, and those that were not."""
+    """Success by family, those that transfer methods learnt from and those that they did not, beside the same methods with all."""
     families = sorted({family for cell in cells[names[0]] for family in cell.families.values()})
     columns = (len(families) + 1) // 2
     figure = blank_figure(9.6, 2 * (0.7 + 0.3 * len(names)))
@@ -185,6 +186,6 @@ def _transfer(metrics: Metrics, names: Sequence[str], cells: Mapping[str, Sequen
         _draw_bars(axes, metrics, names, f"{RATE}/{family}")
         if place % columns != 1:
             axes.set_yticks(range(len(names)), [""] * len(names))
-        learnt = "learnt from" if place <= len(families) // 2 else "never seen"
+        learnt = "learnt from" if place <= len(families) // 2 else "held back"
         axes.set_title(f"{family} ({learnt})", loc="left", fontsize=8.5, color=INK)
     return figure

@@ -43,10 +43,10 @@ def _row(name: str, own: Mapping[str, Estimate], cells: Sequence[Cell], other: s
     rate, change, ratio = own["evaluate/success_rate"], own.get("difference/success_rate"), own.get("ratio/success_rate")
     beside = f"{other}{change.value:+.3f} ({change.low:+.3f} to {change.high:+.3f})" if change else ""
     beside += f", {ratio.value:.2f} of it ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""
-    unseen = own.get("evaluate/success_rate/unseen")
+    held_back = own.get("evaluate/success_rate/held_back")
     return [
         name,
-        f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})" + (f", families never seen {unseen.value:.3f}" if unseen else ""),
+        f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})" + (f", families held back {held_back.value:.3f}" if held_back else ""),
         "; ".join(f"{cell.success:.3f}" for cell in cells),
         beside,
         _p_value(own["difference/p_value"].value) if change else "",

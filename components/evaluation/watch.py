@@ -2,8 +2,9 @@
 
 A policy that learns to please the dream and not the world wins more and more dreams, and fewer and fewer of them are confirmed. Each
 look replays at most `most` successes of one iteration's rollouts (`components/experience/agreement.py`); its real steps are check
-interactions and train nothing. Where the whole interval of the agreement has fallen below the floor while more dreams are won than in the
-first iteration, the stage ends.
+interactions and train nothing. The stage ends where more dreams are won than in the first iteration and either the whole interval of
+the agreement lies below the floor, or the agreement has fallen: fewer are confirmed than in all looks before, beyond chance (Fisher's
+exact test, one-sided, p < 0.01 as there are several looks).
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from collections.abc import Mapping, Sequence
 
 from components.environments.protocol import Adapter
 from components.errors import TrainingError
-from components.evaluation.intervals import proportion
+from components.evaluation.intervals import fisher_fewer, proportion
 from components.experience.agreement import replay
 from components.policy.rollout import Rollout
 
 FIGURES = ("rollout_agreement", "watched_success_rate")
+REPLAYED = "replayed_successes"
+"""Figure: how many a look replayed, so that later ones know what its agreement weighs."""
 CHECKS = "check_interactions"
+FALLEN = 0.01
+"""Below this p-value the agreement has fallen."""
 
 
 class DreamWatch:
@@ -34,19 +39,32 @@ class DreamWatch:
         Raises:
             TrainingError: the policy cheats the dream.
         """
-        idle = dict.fromkeys(FIGURES, math.nan) | {CHECKS: 0.0}
+        idle = dict.fromkeys((*FIGURES, REPLAYED), math.nan) | {CHECKS: 0.0}
         won = [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
         if not self._every or (iteration + 1) % self._every or not won:
             return idle
         replays, spent = replay(self._adapter, random.Random(iteration).sample(won, min(self._most, len(won))))
-        found, rate = proportion(sum(one.confirmed for one in replays), len(replays)), len(won) / len(rollouts)
-        first = next(iter(series.get("success_rate", [])), rate)
-        if found.high < self._floor and rate > first:
+        confirmed, rate = sum(one.confirmed for one in replays), len(won) / len(rollouts)
+        found, first = proportion(confirmed, len(replays)), next(iter(series.get("success_rate", [])), rate)
+        before, looked = _earlier(series)
+        fallen = fisher_fewer(confirmed, len(replays), before, looked) < FALLEN
+        if rate > first and (found.high < self._floor or fallen):
+            was = f"; in the looks before, {before} of {looked}" if looked else ""
             raise TrainingError(
-                f"The policy cheats the dream: of its dreamed successes the real engine confirms {found}, while its dreamed success rose "
-                f"from {first:.2f} to {rate:.2f} (iteration {iteration + 1}).",
-                f"Expected an agreement of {self._floor} or more (fidelity.min_rollout_agreement).",
+                f"The policy cheats the dream: of its dreamed successes the real engine confirms {found}{was}, while its dreamed success "
+                f"rose from {first:.2f} to {rate:.2f} (iteration {iteration + 1}).",
+                f"Expected an agreement of {self._floor} or more (fidelity.min_rollout_agreement) that does not fall.",
                 "Train the experience model longer or on more near misses (experience_model.epochs, data.near_miss), or stop RL sooner "
                 "(synthetic_rl.iterations).",
             )
-        return {"rollout_agreement": found.value, "watched_success_rate": rate, CHECKS: float(spent)}
+        return {"rollout_agreement": found.value, "watched_success_rate": rate, REPLAYED: float(len(replays)), CHECKS: float(spent)}
+
+
+def _earlier(series: Mapping[str, Sequence[float]]) -> tuple[int, int]:
+    """(confirmed, replayed) of all looks before."""
+    looks = [
+        (share, count)
+        for share, count in zip(series.get("rollout_agreement", []), series.get(REPLAYED, []), strict=False)
+        if not math.isnan(share)
+    ]
+    return round(sum(share * count for share, count in looks)), int(sum(count for _, count in looks))

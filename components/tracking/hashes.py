@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import os
@@ -81,18 +82,24 @@ def _imported(name: str) -> list[str]:
     """Modules of the project's own packages that a module names in its imports."""
     modules: list[str] = []
     for _, file in _sources(name):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if file.suffix == ".py" else ():
-            if isinstance(node, ast.Import):
-                modules += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                members = [f"{node.module}.{alias.name}" for alias in node.names]
-                modules += [member for member in members if _is_module(member)] or [node.module]
-    return [module for module in modules if module.split(".")[0] in _OWN and module != name]
+        for module, members in _import_statements(file.read_text(encoding="utf-8")) if file.suffix == ".py" else ():
+            modules += [member for member in members if _is_module(member)] or [module]
+    return [module for module in modules if module != name]
+
+
+@functools.lru_cache(maxsize=1024)
+def _import_statements(source: str) -> list[tuple[str, list[str]]]:
+    """What a source text imports of the project's own packages: (module, what may be modules in it). Parsed once, as each stage asks."""
+    found: list[tuple[str, list[str]]] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, []) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append((node.module, [f"{node.module}.{alias.name}" for alias in node.names]))
+    return [(module, members) for module, members in found if module.split(".")[0] in _OWN]
 
 
 def _is_module(name: str) -> bool:
-    if name.split(".")[0] not in _OWN:
-        return False
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:

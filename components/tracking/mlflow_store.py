@@ -35,6 +35,7 @@ from components.tracking.mlflow_uri import artifact_location, require_reachable,
 from components.tracking.runs import Metrics
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
+NOTE_TAG = "mlflow.note.content"
 _METRICS_A_BATCH, _PARAMS_A_BATCH, _PARAM_CHARS, _KEY_CHARS, _TAG_CHARS, _DIGEST_CHARS = 1000, 100, 6000, 250, 5000, 36
 _AGAIN = "See that the server or database runs and may be written to, then type the same command again: finished stages are reused."
 _HOSTS = "Start the server with --allowed-hosts naming the host in the URI (mlflow/server.env)."
@@ -84,6 +85,10 @@ class Tracker:
         """Set tags of a run, over-long values cut."""
         with self._reported("set tags"):
             self.client.log_batch(run_id, tags=[RunTag(key, _cut(value, _TAG_CHARS)) for key, value in tags.items()])
+
+    def describe(self, run_id: str, markdown: str) -> None:
+        """What MLflow's page of the run shows above all numbers."""
+        self.set_tags(run_id, {NOTE_TAG: markdown})
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log one value each, all in one call."""

@@ -92,16 +92,21 @@ def snapshot(root: Path) -> Snapshot:
     return _pointer(root)
 
 
-def data_hash(root: Path, without: str = "") -> str:
-    """DVC's hash of the snapshot that `data.dvc` names. Raises DataError if the file is missing or unreadable.
+def data_hash(root: Path) -> str:
+    """DVC's hash of the snapshot that `data.dvc` names. Raises DataError if the file is missing or unreadable."""
+    return _pointer(root).hash
 
-    Args: without: a folder of `data/`: the hash that DVC would give the snapshot if the folder were not in it (the snapshot's own where
-        this clone never pulled the list of its files).
+
+def part_hash(root: Path, folder: str, without: str) -> str:
+    """The hash that DVC would give to `folder` of the snapshot if it were versioned by itself, and had no folder `without`.
+
+    Where this clone never pulled the list of the snapshot's files it is the snapshot's own. Raises DataError as `data_hash`.
     """
-    digest = _pointer(root).hash
-    if not without or not _object(root, digest).is_file():
+    digest = data_hash(root)
+    if not _object(root, digest).is_file():
         return digest
-    entries = [{"md5": md5, "relpath": relative} for relative, md5 in _listing(root).items() if not relative.startswith(f"{without}/")]
+    below = {relative.removeprefix(f"{folder}/"): md5 for relative, md5 in _listing(root).items() if relative.startswith(f"{folder}/")}
+    entries = [{"md5": md5, "relpath": relative} for relative, md5 in below.items() if not relative.startswith(f"{without}/")]
     return hashlib.md5(json.dumps(entries, sort_keys=True).encode()).hexdigest() + ".dir"
 
 

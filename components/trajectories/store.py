@@ -2,7 +2,7 @@
 
 Rows keep the order they are given in. No time stamp and no pandas metadata is written, so regenerated data has the same DVC
 hash. A file is written beside its place and renamed, so that a reader never sees half of one. Pages carry checksums: a
-damaged file is an error, not other data. The layout of `data/` is `DataLayout`.
+damaged file is an error, not other data. The layout of `data/<environment>/` is `DataLayout`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,20 @@ TASK_SCHEMA = _schema(Task)
 TRANSITION_SCHEMA = _schema(Transition)
 
 
+DATA = "data"
+"""The versioned directory."""
+
+
 @dataclass(frozen=True)
 class DataLayout:
-    """Where things lie under the versioned directory, by default `data/`."""
+    """Where the data of one environment lie in the versioned directory: tasks, trajectories, replay log, backbone."""
 
-    root: Path = Path("data")
+    root: Path
+
+    @classmethod
+    def of(cls, repository: Path, environment: str) -> DataLayout:
+        """That of `repository`: `data/<environment>/`."""
+        return cls(repository / DATA / environment)
 
     def tasks(self, name: str) -> Path:
         """Tasks of `train`, `fidelity` or `test`."""

@@ -15,6 +15,7 @@ from components.evaluation.intervals import (
     crossed_mean,
     crossed_p_value,
     exact,
+    fisher_fewer,
     mcnemar,
     mean,
     median,
@@ -236,3 +237,10 @@ def test_an_interval_over_seeds_covers_what_it_says(spread):
         found = crossed_mean(rows.tolist())
         covered += found.low <= 0 <= found.high
     assert covered / 400 >= 0.93
+
+
+def test_fisher_is_that_of_scipy():
+    for successes, n, earlier, earlier_n in [(6, 12, 16, 16), (0, 4, 0, 5), (3, 3, 1, 4), (12, 16, 15, 16), (2, 9, 30, 32)]:
+        table = [[successes, n - successes], [earlier, earlier_n - earlier]]
+        assert fisher_fewer(successes, n, earlier, earlier_n) == pytest.approx(scipy.stats.fisher_exact(table, alternative="less").pvalue)
+    assert fisher_fewer(3, 8, 0, 0) == 1.0, "nothing to compare with"

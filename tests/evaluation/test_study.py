@@ -101,8 +101,9 @@ def test_transfer_counts_on_families_that_were_not_learnt_from():
     origin = {"config": {"data": {"families": ["a"]}}}
     cells = {name: [cell(name, 0, won, origin=origin)] for name, won in (("real", [1, 0, 1, 0, 1, 1]), ("dream", [0, 1, 0, 1, 0, 1]))}
     found = summarise(cells, "real")
-    assert found["dream"]["evaluate/success_rate"].value == 0.5 and found["dream"]["evaluate/success_rate/unseen"].value == 1.0
-    assert found["real"]["evaluate/success_rate/unseen"].value == pytest.approx(1 / 3)
+    assert found["dream"]["evaluate/success_rate"].value == 0.5 and found["dream"]["evaluate/success_rate/held_back"].value == 1.0
+    assert found["real"]["evaluate/success_rate/held_back"].value == pytest.approx(1 / 3)
+    assert [found[name]["evaluate/success_rate/learnt"].value for name in ("real", "dream")] == [1.0, 0.0]
     difference = found["dream"]["difference/success_rate"]
     assert (difference.value, difference.n) == (pytest.approx(2 / 3), 3)
 
@@ -136,6 +137,8 @@ def test_what_it_took_is_held_against_where_the_base_of_the_same_seed_ends():
     assert own == {"reached/seeds": 2, "reached/real_interactions": 25, "reached/seconds": 2.5, "reached/seconds_ratio": 1}
     assert found["other"]["reached/seeds"].value == 1 and found["other"]["reached/seeds"].n == 2
     assert found["other"]["reached/real_interactions"].value == 0 and found["other"]["reached/seconds_ratio"].value == 2
+    longer = {name: found["other"][f"reached/step_seconds/{name}"].value for name in ("even", "third")}
+    assert longer == pytest.approx({"even": (6 - 3) / 30, "third": (3 * 6 - 3) / 30}), "6 s without a real step beside 3 s with 30"
     assert not [name for name in found["clone"] if name.startswith("reached")]
 
 

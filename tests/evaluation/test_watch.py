@@ -55,6 +55,17 @@ def test_more_dreams_won_and_fewer_of_them_real_ends_the_stage(adapter, cheated)
         make_watch(adapter).look(3, cheated, series)
 
 
+def test_a_fall_of_agreement_ends_the_stage_above_the_floor_too(adapter, honest, cheated):
+    """Half of them confirmed, where all were: no floor is needed; that one or two are not is chance."""
+    series = {"success_rate": [0.2, 0.9], "rollout_agreement": [math.nan, 1.0], "replayed_successes": [math.nan, 16.0]}
+    with pytest.raises(TrainingError, match=r"confirms 0\.500 \(n=12.*in the looks before, 16 of 16, while its dreamed success rose"):
+        make_watch(adapter, floor=0.0, most=12).look(3, honest[:6] + cheated[:6], series)
+    found = make_watch(adapter, floor=0.0, most=12).look(3, honest[:10] + cheated[:2], series)
+    assert found["rollout_agreement"] == pytest.approx(10 / 12) and found["replayed_successes"] == 12
+    without = make_watch(adapter, floor=0.0, most=12).look(3, honest[:6] + cheated[:6], {"success_rate": [0.2, 0.9]})
+    assert without["rollout_agreement"] == 0.5, "no look before: nothing has fallen"
+
+
 def test_a_dream_that_errs_without_more_success_is_measured_alone(adapter, cheated):
     found = make_watch(adapter).look(3, cheated, {"success_rate": [1.0, 0.4]})
     assert found["rollout_agreement"] == 0.0

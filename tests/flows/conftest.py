@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from prefect_server import stop_shared_server
 from rich.console import Console
 from small_job import make_clone, run
 
 from flows import command
 from flows.settings import DEFAULTS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _server_ends():
+    """The Prefect server that the commands share ends with them."""
+    yield
+    stop_shared_server()
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ def finished(tmp_path_factory):
     with FileLock(place / "finished.lock"):
         if not said.is_file():
             shutil.rmtree(clone, ignore_errors=True)
-            code, output, _ = run(make_clone(clone), "promotion.threshold=0")
+            code, output, _ = run(make_clone(clone), "promotion.threshold=0", own_server=True)
             assert code == 0, output
             shutil.copytree(clone / ".dreamgym" / "stages", stages)
             said.write_text(output)

@@ -47,7 +47,7 @@ def repository(tmp_path, episodes, tasks):
     """A git repository with recorded data of a few episodes; the test split is a task of its own."""
     place = tmp_path / "repository"
     subprocess.run(["git", "init", "-q", str(place)], check=True)
-    layout = DataLayout(place / "data")
+    layout = DataLayout.of(place, "alfworld")
     for name, chosen in (("fidelity", episodes[:3]), ("train", episodes[3:])):
         write_tasks(layout.tasks(name), [episode.task for episode in chosen])
         write_transitions(layout.trajectories(name), [step for episode in chosen for step in episode.steps])

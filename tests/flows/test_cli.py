@@ -111,13 +111,13 @@ def test_a_full_disk_is_named_before_anything_starts(run, repository, monkeypatc
 def test_no_data_and_no_pointer(run, repository):
     done = run("retrain", "--root", repository)
     assert done.exit_code == 1
-    assert "Not there yet: data/tasks/train.parquet" in done.output
+    assert "Not there yet: data/alfworld/tasks/train.parquet" in done.output
     assert "data.dvc" in done.output and "dreamgym collect" in done.output
 
 
 def test_damaged_parquet_stops_validate(run, repository):
     for name in ("tasks/train", "tasks/fidelity", "tasks/test", "trajectories/train", "trajectories/fidelity"):
-        path = repository / "data" / f"{name}.parquet"
+        path = repository / "data" / "alfworld" / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"PAR1 and then nothing that is Parquet")
     done = run("validate", "--root", repository)

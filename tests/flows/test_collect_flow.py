@@ -28,7 +28,7 @@ def test_new_data_of_a_fresh_clone_has_the_backbone_that_came_with_it(tmp_path):
     command = [sys.executable, "-m", "flows.cli", "collect", "--root", str(clone), *FEW]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (clone / "data" / "backbone" / "model.safetensors").is_file()
+    assert (clone / "data" / "alfworld" / "backbone" / "model.safetensors").is_file()
     assert "2 tasks, 2 episodes" in done.stdout and "(12 files" in done.stdout
 
 
@@ -37,7 +37,7 @@ def _files(folder):
 
 
 def test_a_disk_that_is_full_in_the_middle_leaves_all_old_files(tmp_path, monkeypatch):
-    layout = DataLayout(tmp_path / "data")
+    layout = DataLayout.of(tmp_path, "alfworld")
     made = {name: make_task(number) for number, name in enumerate(("train", "fidelity", "test"))}
     tasks = {name: [task] for name, task in made.items()}
     played = {name: [make_episode(made[name], ("look", "Looked around."))] for name in ("train", "fidelity")}

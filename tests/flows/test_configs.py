@@ -110,3 +110,11 @@ def test_a_budget_that_allows_no_iteration_is_refused():
     with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1920 steps"):
         load_config(None, ["sim_to_real.budget=1000"])
     assert load_config(None, ["sim_to_real.budget=0", "sim_to_real.iterations=0"]).sim_to_real.budget == 0
+
+
+def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
+    named = {path.stem: load_config(path).tracking.experiment for path in CONFIGS if path.stem not in ("gpu", "study")}
+    assert named == {"quick": "dreamgym", "cpu": "dreamgym", "quick-webshop": "dreamgym-webshop", "quick-browser": "dreamgym-browser"}
+    shop = load_config(ROOT / "configs" / "quick-webshop.yaml", ["tracking.experiment=mine"])
+    assert shop.tracking.experiment == "mine" and load_config(None, ["tracking.experiment=mine"]).tracking.experiment == "mine"
+    assert type(shop).model_validate(shop.model_dump(mode="json")) == shop

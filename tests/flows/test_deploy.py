@@ -16,11 +16,12 @@ from typing import Any
 import httpx
 import pytest
 from ports import free_port
+from prefect_server import await_health
 from small_job import ROOT, command_of, make_clone
 
 from flows.settings import DEFAULTS
 
-MINUTE = '- cron: "* * * * *"'
+EVERY_TWENTY_SECONDS = "- interval: 20"
 
 
 class Server:
@@ -60,21 +61,15 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server, a worker, and a clone whose data are watched every minute and whose retraining has a config that is refused at once."""
+    """A server, a worker, and a clone whose data are watched every twenty seconds and whose retraining is refused at once."""
     place = tmp_path_factory.mktemp("deployed")
     clone = make_clone(place / "clone")
-    described = (clone / "prefect.yaml").read_text().replace('- cron: "*/15 * * * *"', MINUTE)
+    described = (clone / "prefect.yaml").read_text().replace('- cron: "*/15 * * * *"', EVERY_TWENTY_SECONDS)
     (clone / "prefect.yaml").write_text(described.replace("overrides: []", "overrides: [seed=x]"))
     port = free_port()
     found = Server(clone, f"http://127.0.0.1:{port}/api", place / "home")
     children = [found.start("server", "start", "--host", "127.0.0.1", "--port", str(port))]
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        try:
-            httpx.get(f"{found.url}/health", timeout=5).raise_for_status()
-            break
-        except httpx.HTTPError:
-            time.sleep(1)
+    await_health(found.url, 240)
     yield found
     children += getattr(found, "children", [])
     for child in reversed(children):
@@ -134,10 +129,9 @@ def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(serve
     again = server.await_run("watch-data", lambda run: run["state_name"] == "Skipped", 120)
     assert "those of last time" in again["state"]["message"]
     assert not server.runs("retrain")
-    trajectories = server.clone / "data" / "trajectories" / "train.parquet"
-    shutil.copy(server.clone / "data" / "trajectories" / "fidelity.parquet", server.clone / "other.parquet")
-    trajectories.unlink()  # a link into DVC's cache
-    (server.clone / "other.parquet").rename(trajectories)
+    trajectories = server.clone / "data" / "alfworld" / "trajectories" / "train.parquet"
+    shutil.copy(server.clone / "data" / "alfworld" / "trajectories" / "fidelity.parquet", server.clone / "other.parquet")
+    (server.clone / "other.parquet").replace(trajectories)  # the link into DVC's cache, not what it points to
     run = server.await_run("retrain", lambda run: run["state_type"] == "FAILED", 150)
     assert "seed" in run["state"]["message"], "started by the event; its config is refused"
 

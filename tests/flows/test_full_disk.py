@@ -39,7 +39,7 @@ def fill(disk: Path) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     clone = make_clone(tmp_path_factory.mktemp("whole") / "clone")
-    code, output, _ = run(clone, *ANYHOW)
+    code, output, _ = run(clone, *ANYHOW, own_server=True)
     assert code == 0, output
     return numbers(clone), log_of(clone)
 
@@ -62,6 +62,6 @@ def test_a_run_whose_disk_fills_up_goes_on_when_there_is_room(undisturbed, disk,
     assert code == 1 and "disk is full" in said.lower(), said[-3000:]
     assert "Next: " in said, said[-3000:]
     filler.unlink()
-    code, output_of_resume, _ = run(clone, verb=("resume",), small=False)
+    code, output_of_resume, _ = run(clone, verb=("resume",), small=False, own_server=True)
     assert code == 0, output_of_resume[-3000:]
     assert (numbers(clone), sorted(log_of(clone))) == (undisturbed[0], sorted(undisturbed[1]))

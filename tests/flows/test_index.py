@@ -43,7 +43,7 @@ def recorded(tmp_path_factory, adapter):
     few = ["data.train_tasks=8", "data.fidelity_tasks=3", "data.fidelity_worlds=0", "evaluation.tasks=2", "environment.workers=1"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flows.collect.TEST_TASKS", 2)  # the list of held-out games takes longest
-        tasks, layout = choose_tasks.fn(load_config(None, few)), DataLayout(root / "data")
+        tasks, layout = choose_tasks.fn(load_config(None, few)), DataLayout.of(root, "alfworld")
     for name, chosen in tasks.items():
         write_tasks(layout.tasks(name), chosen)
         if name != "test":
@@ -58,15 +58,16 @@ def root(recorded, tmp_path):
 
 
 def dream(root, count, shard):
-    known, tasks = read_transitions(DataLayout(root / "data").trajectories("train")), read_tasks(DataLayout(root / "data").tasks("train"))
+    layout = DataLayout.of(root, "alfworld")
+    known, tasks = read_transitions(layout.trajectories("train")), read_tasks(layout.tasks("train"))
     steps = [make_transition(0, f"{shard}-{n}", tasks[0].id, state=f"{known[n].state} Fog.", source=SYNTHETIC) for n in range(count)]
-    append_transitions(DataLayout(root / "data").replay, steps, shard)
+    append_transitions(DataLayout.of(root, "alfworld").replay, steps, shard)
 
 
 def test_the_index_follows_the_log(root):
     config = load_config(None, CHROMA)
     first = index_log(config, root)
-    assert "built from the log" in first.done and first.transitions == len(whole_log(DataLayout(root / "data"))[0]) > 150
+    assert "built from the log" in first.done and first.transitions == len(whole_log(DataLayout.of(root, "alfworld"))[0]) > 150
     assert 0 < first.steps <= first.held <= first.transitions and first.dreamed == 0
     assert first.recall.n > 40 and first.recall.value > 0.95 and first.size_bytes > 100_000
     assert "up to date" in index_log(config, root).done
@@ -79,7 +80,7 @@ def test_the_index_follows_the_log(root):
 
 
 def test_a_run_opens_the_part_that_is_real_and_leaves_the_index_as_it_is(root):
-    config, layout = load_config(None, CHROMA), DataLayout(root / "data")
+    config, layout = load_config(None, CHROMA), DataLayout.of(root, "alfworld")
     dream(root, 20, "synthetic-1")
     index_log(config, root)
     card = (root / ".dreamgym" / "index" / "stored" / "card.json").read_text()
@@ -99,10 +100,10 @@ def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_its
     from builders import VOCABULARY, make_model
 
     save_model(make_model(), VOCABULARY, root / "model")
-    known = read_transitions(DataLayout(root / "data").trajectories("train"))
+    known = read_transitions(DataLayout.of(root, "alfworld").trajectories("train"))
     dreamed = [make_transition(0, "now", known[0].task_id, state="A dream.", source=SYNTHETIC)]
     config = load_config(None, CHROMA)
-    opened = dream_of(root / "model", config, known, dreamed, held_out(DataLayout(root / "data")), root)
+    opened = dream_of(root / "model", config, known, dreamed, held_out(DataLayout.of(root, "alfworld")), root)
     assert opened._buffer.retrieve([("A dream.", dreamed[0].action)], [""])[0][0] == dreamed[0]
     opened._buffer.close()
     steps = len({(step.state, step.action) for step in known})
@@ -112,7 +113,7 @@ def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_its
 @pytest.mark.parametrize("index", ["exact", "chroma"])
 def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, index):
     """Every step of the fidelity set and of the training set, with the real split of tasks."""
-    layout, config = DataLayout(root / "data"), load_config(None, [f"retrieval.index={index}", "retrieval.k=4"])
+    layout, config = DataLayout.of(root, "alfworld"), load_config(None, [f"retrieval.index={index}", "retrieval.k=4"])
     hidden, trained = held_out(layout), {task.id for task in read_tasks(layout.tasks("train"))}
     train, fidelity = (read_transitions(layout.trajectories(name)) for name in ("train", "fidelity"))
     assert {step.task_id for step in fidelity} <= hidden and not trained & hidden
@@ -132,14 +133,14 @@ def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, in
 
 def test_without_the_guard_the_own_task_would_be_the_nearest(root):
     """That the test above can fail: asked on behalf of nobody, most training steps find themselves."""
-    train = read_transitions(DataLayout(root / "data").trajectories("train"))
+    train = read_transitions(DataLayout.of(root, "alfworld").trajectories("train"))
     buffer = ReplayBuffer(load_config().retrieval, train)
     found = buffer.retrieve([(step.state, step.action) for step in train], [""] * len(train))
     assert sum(row[0].task_id == step.task_id for row, step in zip(found, train, strict=True)) > len(train) / 2
 
 
 def test_recall_is_a_metric_where_the_index_is_approximate(root):
-    layout = DataLayout(root / "data")
+    layout = DataLayout.of(root, "alfworld")
     train, episodes = read_transitions(layout.trajectories("train")), trajectories(
         read_tasks(layout.tasks("fidelity")), read_transitions(layout.trajectories("fidelity"))
     )  # fmt: skip

@@ -20,7 +20,7 @@ KILLS = int(os.environ.get("DREAMGYM_KILLS", "20"))
 def undisturbed(tmp_path_factory):
     """A run from start to end: its clone, its numbers, its seconds."""
     clone = make_clone(tmp_path_factory.mktemp("whole") / "clone")
-    code, output, seconds = run(clone, *ANYHOW)
+    code, output, seconds = run(clone, *ANYHOW, own_server=True)
     assert code == 0, output
     return numbers(clone), log_of(clone), seconds
 
@@ -43,7 +43,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(undisturbed, tmp_path, number)
     if not ended:
         verb = ("resume",) if begun else ("retrain",)
         more = () if begun else ANYHOW
-        code, said, _ = run(clone, *more, verb=verb, small=not begun)
+        code, said, _ = run(clone, *more, verb=verb, small=not begun, own_server=True)
         assert code == 0, said
     assert numbers(clone) == wanted, f"killed after {moment:.1f} of {seconds:.1f} s"
     found = log_of(clone)

@@ -43,7 +43,7 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     done = subprocess.run(command_of("collect", *few), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "train: 6 tasks, 30 episodes" in done.stdout
-    layout = DataLayout(tmp_path / "data")
+    layout = DataLayout.of(tmp_path, "own")
     tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
     episodes = trajectories(tasks["train"], read_transitions(layout.trajectories("train")))
     assert all(e.success for e in episodes if e.steps[0].behaviour == "expert") and not all(e.success for e in episodes)

@@ -294,7 +294,7 @@ def test_a_real_dream_shows_its_reasons_and_demonstrations(adapter, witness, lea
 @pytest.fixture
 def repository(tmp_path, tasks, played):
     """The data of a repository, and an untrained model as a finished stage of it."""
-    layout = DataLayout(tmp_path / "data")
+    layout = DataLayout.of(tmp_path, "alfworld")
     for name, part in (("train", tasks[:6]), ("fidelity", tasks[6:9]), ("test", tasks[9:])):
         write_tasks(layout.tasks(name), part)
     mine = {task.id for task in tasks[:6]}
@@ -354,9 +354,9 @@ def test_mistakes_are_named(run, monkeypatch, tmp_path, arguments, code, words):
 
 
 def test_missing_data_is_named(run, repository):
-    (repository / "data" / "tasks" / "fidelity.parquet").unlink()
+    (repository / "data" / "alfworld" / "tasks" / "fidelity.parquet").unlink()
     done = run()
-    assert done.exit_code == 1 and "data/tasks/fidelity.parquet" in done.output and "data.dvc" in done.output
+    assert done.exit_code == 1 and "data/alfworld/tasks/fidelity.parquet" in done.output and "data.dvc" in done.output
 
 
 def test_the_newest_finished_stage_is_played(repository):
@@ -375,7 +375,7 @@ def test_the_newest_finished_stage_is_played(repository):
 
 
 def test_a_task_of_another_split_is_found_there(repository, tasks):
-    layout = DataLayout(repository / "data")
+    layout = DataLayout.of(repository, "alfworld")
     assert find_task(layout, "train", "")[0] == tasks[0] and find_task(layout, "train", tasks[3].id)[0] == tasks[3]
     with pytest.raises(ConfigError, match=f"--split test --task {tasks[10].id}"):
         find_task(layout, "train", tasks[10].id)

@@ -26,8 +26,8 @@ from flows.workspace import Workspace
 
 @pytest.fixture
 def recorded(tmp_path):
-    (tmp_path / "data").mkdir()
-    write_json(tmp_path / "data" / "settings.json", recorded_settings(load_config()))
+    (tmp_path / "data" / "alfworld").mkdir(parents=True)
+    write_json(tmp_path / "data" / "alfworld" / "settings.json", recorded_settings(load_config()))
     return tmp_path
 
 
@@ -53,7 +53,7 @@ def test_an_evaluation_minds_other_games_but_not_other_training(recorded):
 @pytest.fixture
 def few(tmp_path):
     """Data of three training tasks, two of which the expert solved, two fidelity tasks and one held-out task."""
-    layout = DataLayout(tmp_path / "data")
+    layout = DataLayout.of(tmp_path, "alfworld")
     train = [make_task(number) for number in range(3)]
     for name, tasks in {"train": train, "fidelity": train[:2], "test": train[:1]}.items():
         write_tasks(layout.tasks(name), tasks)
@@ -73,7 +73,7 @@ def test_as_many_tasks_and_demonstrations_as_there_are_pass(few):
 @pytest.mark.parametrize("key", FEW)
 def test_more_tasks_or_demonstrations_than_there_are_are_refused(few, key):
     asked = [f"{other}={most + (other == key)}" for other, most in FEW.items()]
-    words = rf"asks for {key}={FEW[key] + 1}\. data/ has {FEW[key]} [a-z -]+\. Give {key}={FEW[key]}, or .*dreamgym collect"
+    words = rf"asks for {key}={FEW[key] + 1}\. data/alfworld has {FEW[key]} [a-z -]+\. Give {key}={FEW[key]}, or .*dreamgym collect"
     with pytest.raises(ConfigError, match=words):
         check_settings(few, load_config(None, asked))
 
@@ -81,12 +81,12 @@ def test_more_tasks_or_demonstrations_than_there_are_are_refused(few, key):
 def test_what_is_cloned_is_counted_by_behaviour(few):
     rest = [f"{key}={most}" for key, most in FEW.items() if key != "cloning.demonstrations"]
     check_settings(few, load_config(None, [*rest, "cloning.behaviours=[expert,noisy]", "cloning.demonstrations=3"]))
-    with pytest.raises(ConfigError, match=r"cloning.demonstrations=2\. data/ has 1 episodes to clone"):
+    with pytest.raises(ConfigError, match=r"cloning.demonstrations=2\. data/alfworld has 1 episodes to clone"):
         check_settings(few, load_config(None, [*rest, "cloning.behaviours=[noisy]", "cloning.demonstrations=2"]))
 
 
 def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
-    with pytest.raises(ConfigError, match="asks for evaluation.tasks=64. data/ has 1 held-out tasks"):
+    with pytest.raises(ConfigError, match="asks for evaluation.tasks=64. data/alfworld has 1 held-out tasks"):
         check_settings(few, load_config(), training=False)
 
 
@@ -113,7 +113,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_runs(tmp_path, tr
 
 
 def test_how_a_backbone_is_used_may_differ_from_when_it_was_made(tmp_path):
-    card = tmp_path / "data" / "backbone" / "card.json"
+    card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
     card.parent.mkdir(parents=True)
     made = load_config(None, ["backbone.gradient_checkpointing=true"])
     card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
@@ -131,14 +131,14 @@ def test_a_stage_is_keyed_by_what_its_numbers_were_computed_with(tmp_path):
 
 def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_not(tmp_path):
     run = Workspace(load_config(None, ["experience_model.path=models/larger"]), tmp_path)
-    assert start_of(run).as_posix() == "models/larger" and backbone_of(run) == tmp_path / "data" / "backbone"
+    assert start_of(run).as_posix() == "models/larger" and backbone_of(run) == tmp_path / "data" / "alfworld" / "backbone"
     assert "path" not in run.slice("experience_model")["experience_model"]  # where it lies; its content is in the key
     both = Workspace(load_config(None, ["backbone.path=models/small"]), tmp_path)
     assert start_of(both) == backbone_of(both) != backbone_of(run)
 
 
 def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
-    card = tmp_path / "data" / "backbone" / "card.json"
+    card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
     card.parent.mkdir(parents=True)
     made = load_config(None, ["pretrain.tokens=5"])
     card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
@@ -167,9 +167,10 @@ def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
 
 def test_another_shop_than_the_recorded_one_is_refused(tmp_path):
     """Sections of one environment are compared as values: after a round through JSON they are mappings."""
-    (tmp_path / "data").mkdir()
-    config = load_config(None, ["environment.name=webshop"])
-    write_json(tmp_path / "data" / "settings.json", recorded_settings(config))
+    config, lie = load_config(None, ["environment.name=webshop"]), tmp_path / "data" / "alfworld"
+    for place in (lie, tmp_path / "data" / "webshop"):
+        place.mkdir(parents=True)
+        write_json(place / "settings.json", recorded_settings(config))
     check_settings(tmp_path, config)
     with pytest.raises(ConfigError, match="recorded with environment.webshop=.*'products': 3000.*this config asks for .*'products': 900"):
         check_settings(tmp_path, load_config(None, ["environment.name=webshop", "environment.webshop.products=900"]))
@@ -183,7 +184,7 @@ def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"data": 3}'])
 def test_damaged_settings_are_named(recorded, text):
-    (recorded / "data" / "settings.json").write_text(text)
+    (recorded / "data" / "alfworld" / "settings.json").write_text(text)
     with pytest.raises(DataError, match="settings.json cannot be read"):
         check_settings(recorded, load_config())
 
@@ -200,7 +201,7 @@ def versioned(tmp_path_factory):
     """A repository whose snapshot has all that a run reads, pushed, with nothing of it in place: a fresh clone."""
     root = tmp_path_factory.mktemp("versioned")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    _fill(root, *missing_data(root, backbone=False), "data/backbone/model.safetensors")
+    _fill(root, *missing_data(root, load_config(), backbone=False), "data/alfworld/backbone/model.safetensors")
     snapshots.snapshot(root)
     snapshots.push(root)
     shutil.rmtree(root / "data")
@@ -223,28 +224,30 @@ def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
 
 def test_missing_data_is_pulled_and_said(fresh):
     said = []
-    ensure_data(fresh, said.append)
-    assert not missing_data(fresh)
-    assert "data/tasks/train.parquet" in said[0] and "Pulled 6 files" in said[1]
+    ensure_data(fresh, load_config(), said.append)
+    assert not missing_data(fresh, load_config())
+    assert "data/alfworld/tasks/train.parquet" in said[0] and "Pulled 6 files" in said[1]
 
 
 def test_a_snapshot_without_the_backbone_is_refused_by_name(fresh):
-    ensure_data(fresh, lambda _: None)
-    shutil.rmtree(fresh / "data" / "backbone")
+    ensure_data(fresh, load_config(), lambda _: None)
+    shutil.rmtree(fresh / "data" / "alfworld" / "backbone")
     snapshots.snapshot(fresh)
-    with pytest.raises(DataError, match="data.dvc names has no data/backbone.*dreamgym pretrain"):
-        ensure_data(fresh, lambda _: None)
-    ensure_data(fresh, lambda _: None, backbone=False)
+    with pytest.raises(DataError, match="data.dvc names has no data/alfworld/backbone.*dreamgym pretrain"):
+        ensure_data(fresh, load_config(), lambda _: None)
+    ensure_data(fresh, load_config(), lambda _: None, backbone=False)
+    with pytest.raises(DataError, match="no data/webshop/tasks.*Type `dreamgym collect` and `dreamgym pretrain` with the same --config"):
+        ensure_data(fresh, load_config(None, ["environment.name=webshop"]), lambda _: None)
     rung = check_data(load_config(), fresh)
-    assert rung.state == "wrong" and "has no data/backbone" in rung.found and "dreamgym pretrain" in rung.next_step
+    assert rung.state == "wrong" and "has no data/alfworld/backbone" in rung.found and "dreamgym pretrain" in rung.next_step
 
 
 def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh):
-    ensure_data(fresh, lambda _: None)
+    ensure_data(fresh, load_config(), lambda _: None)
     (fresh / "data.dvc").unlink()
-    ensure_data(fresh, pytest.fail, versioned=False)
+    ensure_data(fresh, load_config(), pytest.fail, versioned=False)
     with pytest.raises(DataError, match="There is no .*data.dvc.*git checkout data.dvc"):
-        ensure_data(fresh, pytest.fail)
+        ensure_data(fresh, load_config(), pytest.fail)
     with pytest.raises(DataError, match=r"There is no .*data.dvc"):
         Workspace(load_config(), fresh).start("retrain")
     assert not (fresh / "runs").exists()
@@ -256,12 +259,12 @@ def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
     assert snapshots.missing_files(fresh) == ["data"]
     assert "dreamgym retrain or collect" in check_data(load_config(), fresh).next_step
     complete_data(fresh, lambda _: None)
-    _fill(fresh, "data/tasks/train.parquet", "data/tasks/another.parquet")
+    _fill(fresh, "data/alfworld/tasks/train.parquet", "data/alfworld/tasks/another.parquet")
     assert snapshots.snapshot(fresh).files == 7
-    (fresh / "data" / "backbone" / "model.safetensors").unlink()
-    assert snapshots.missing_files(fresh) == ["data/backbone/model.safetensors"]
+    (fresh / "data" / "alfworld" / "backbone" / "model.safetensors").unlink()
+    assert snapshots.missing_files(fresh) == ["data/alfworld/backbone/model.safetensors"]
     complete_data(fresh, lambda _: None)
-    assert (fresh / "data" / "backbone" / "model.safetensors").read_text() == "data/backbone/model.safetensors"
+    assert (fresh / "data" / "alfworld" / "backbone" / "model.safetensors").read_text() == "data/alfworld/backbone/model.safetensors"
 
 
 def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
@@ -269,7 +272,7 @@ def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
 
 
 def test_a_cell_of_a_world_behind_a_server_is_read_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.cell_origin.data_hash", lambda root, **_: "data")
+    monkeypatch.setattr("flows.cell_origin.part_hash", lambda *_: "data")
     world = ["environment.name=openenv", "environment.openenv.url=http://here:8000"]
     first, other, wrong = (
         origin_of(load_config(None, [*world, *more]), tmp_path)
@@ -284,7 +287,8 @@ def test_where_a_world_is_reached_may_change_and_what_it_is_may_not(tmp_path):
     """Data of an OpenEnv server: another address is the same world, another field is not."""
     url, seeds = "environment.openenv.url=http://here:8000", "environment.openenv.tasks=seeds"
     here = load_config(None, ["environment.name=openenv", url, seeds])
-    write_json(tmp_path / "data" / "settings.json", recorded_settings(here))
+    (tmp_path / "data" / "openenv").mkdir(parents=True)
+    write_json(tmp_path / "data" / "openenv" / "settings.json", recorded_settings(here))
     other = ["environment.name=openenv", "environment.openenv.url=http://there:9000", "environment.openenv.timeout_seconds=5", seeds]
     check_settings(tmp_path, load_config(None, other), training=False)
     with pytest.raises(ConfigError, match="recorded with environment.openenv=.*'state_field': 'state'.*asks for .*'state_field': 'text'"):

@@ -72,6 +72,8 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     assert len(client.search_registered_models()) == 2
     assert set(mlflow_view.METRICS) - {"evaluate/success_rate"} <= parent.data.metrics.keys(), "the first is of a study's cells"
     assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith("**Promoted.** It won") and "| refined |" in note and "report.html" in note and "## " not in note
     assert parent.info.run_name == f"retrain {manifest['run_id'][-4:]}, seed 0"
 
 
@@ -105,18 +107,19 @@ def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
 
 def test_a_scheduled_run_is_skipped_while_nothing_has_changed(clone, first):
     """What `retrain_from_file` asks before it starts: the newest finished run of the same data, config and code."""
-    code = "from pathlib import Path; from components.config import load_config; from flows.resume import unchanged_since; "
-    code += "import sys; print(unchanged_since(load_config('configs/quick.yaml', sys.argv[1:]), Path.cwd()))"
-
-    def asked(*overrides: str) -> str:
-        command = [sys.executable, "-c", code, *SMALL, *overrides]
-        done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, check=True)
-        return done.stdout.splitlines()[-1]
-
+    asked = """
+import json, sys
+from pathlib import Path
+from components.config import load_config
+from flows.resume import unchanged_since
+print(json.dumps([unchanged_since(load_config("configs/quick.yaml", overrides), Path.cwd()) for overrides in json.loads(sys.argv[1])]))
+"""
+    overrides = (["promotion.threshold=0", "timeout_minutes.stage=7"], ["promotion.threshold=0.9"], ["promotion.threshold=0", "seed=1"])
+    command = [sys.executable, "-c", asked, json.dumps([[*SMALL, *some] for some in overrides])]
+    done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, check=True)
+    same, other_gate, other_seed = json.loads(done.stdout.splitlines()[-1])
     runs = sorted(path.name for path in (clone / "runs").iterdir() if not path.is_symlink())
-    found = asked("promotion.threshold=0", "timeout_minutes.stage=7")
-    assert found in runs
-    assert asked("promotion.threshold=0.9") == asked("promotion.threshold=0", "seed=1") == ""
+    assert same in runs and other_gate == other_seed == ""
 
 
 def test_a_stage_that_takes_too_long_ends_the_run_and_says_what_to_type(clone, first):

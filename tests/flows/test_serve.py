@@ -26,7 +26,7 @@ SMALL = ["experience_model.max_new_tokens=8", "experience_model.resamples=1", "e
 @pytest.fixture
 def repository(tmp_path):
     """The data of a repository, and an untrained model as a finished stage of it."""
-    layout = DataLayout(tmp_path / "data")
+    layout = DataLayout.of(tmp_path, "alfworld")
     for number, name in enumerate(("train", "fidelity", "test")):
         write_tasks(layout.tasks(name), [make_task(number, split="test" if name == "test" else "train")])
     write_transitions(layout.trajectories("train"), [make_transition(step) for step in range(3)])

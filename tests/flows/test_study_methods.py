@@ -122,14 +122,26 @@ def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
         require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
 
 
-def test_a_retraining_in_the_same_folder_leaves_the_cells_what_they_were(tmp_path):
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / "data" / "tasks").mkdir(parents=True)
-    (tmp_path / "data" / "tasks" / "train.parquet").write_text("tasks")
-    version, before = snapshot(tmp_path).hash, origin_of(load_config(None), tmp_path)
-    (tmp_path / "data" / "replay").mkdir()
-    (tmp_path / "data" / "replay" / "00000-dream.parquet").write_text("dreamed transitions")
-    assert before["data"] == version != snapshot(tmp_path).hash and origin_of(load_config(None), tmp_path) == before
-    (tmp_path / "data" / "tasks" / "train.parquet").write_text("other tasks")
-    snapshot(tmp_path)
-    assert origin_of(load_config(None), tmp_path)["data"] != version
+def test_only_the_offline_data_of_its_environment_make_a_cell_another(tmp_path):
+    """The hash is that of the same files versioned alone, as in cells of before environments had folders of their own."""
+    alone, root = tmp_path / "alone", tmp_path / "root"
+    for place, folder in ((alone, "data"), (root, "data/alfworld")):
+        subprocess.run(["git", "init", "-q", str(place)], check=True)
+        write(place / folder / "tasks" / "train.parquet", "tasks")
+    version = snapshot(alone).hash
+    assert version != snapshot(root).hash
+    before = origin_of(load_config(None), root)
+    assert before["data"] == version
+    write(root / "data" / "alfworld" / "replay" / "00000-dream.parquet", "dreamed transitions")
+    write(root / "data" / "webshop" / "tasks" / "train.parquet", "tasks of a shop")
+    snapshot(root)
+    assert origin_of(load_config(None), root) == before
+    write(root / "data" / "alfworld" / "tasks" / "train.parquet", "other tasks")
+    snapshot(root)
+    assert origin_of(load_config(None), root)["data"] != version
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # a link into DVC's cache
+    path.write_text(text)

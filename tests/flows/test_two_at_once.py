@@ -30,5 +30,5 @@ def test_both_end_well(tmp_path, second):
     log = log_of(clone)
     assert log and len(set(log)) == len(log), "no transition twice"
     assert not list((clone / ".dreamgym" / "stages").glob("*.partial"))
-    code, output, _ = run(clone, *ANYHOW)
+    code, output, _ = run(clone, *ANYHOW, own_server=True)
     assert code == 0 and "reused" in output, output[-3000:]

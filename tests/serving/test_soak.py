@@ -48,7 +48,7 @@ class Tally:
 @pytest.fixture(scope="module")
 def scripts():
     """Recorded episodes of tasks in different rooms."""
-    layout = DataLayout(ROOT / "data")
+    layout = DataLayout.of(ROOT, "alfworld")
     episodes = trajectories(read_tasks(layout.tasks("train")), read_transitions(layout.trajectories("train")))
     by_room = {e.task.initial_state: e for e in episodes if e.steps[0].behaviour in ("noisy", "near_miss") and len(e.steps) >= 4}
     return random.Random(0).sample(sorted(by_room.values(), key=lambda e: e.task.id), SCRIPTS)

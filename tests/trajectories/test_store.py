@@ -176,7 +176,7 @@ def test_an_episode_that_is_none_is_refused(transitions, words):
 
 
 def test_the_layout_of_data():
-    layout = store.DataLayout(Path("data"))
-    assert str(layout.tasks("test")) == "data/tasks/test.parquet"
-    assert str(layout.trajectories("train")) == "data/trajectories/train.parquet"
-    assert (str(layout.replay), str(layout.backbone)) == ("data/replay", "data/backbone")
+    layout = store.DataLayout.of(Path("here"), "alfworld")
+    assert str(layout.tasks("test")) == "here/data/alfworld/tasks/test.parquet"
+    assert str(layout.trajectories("train")) == "here/data/alfworld/trajectories/train.parquet"
+    assert (str(layout.replay), str(layout.backbone)) == ("here/data/alfworld/replay", "here/data/alfworld/backbone")

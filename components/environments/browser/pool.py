@@ -8,12 +8,13 @@ it is needed next; its rows get an error text in place of what they would have s
 3. All that a worker started is known by the name of the worker's folder in its environment, or by the session of the browser that belongs
 to it; what is still there after the worker is ended.
 4. Profiles and temporary files lie in that folder, which goes with the worker; folders of owners that were killed are removed by the next
-pool.
+pool, which knows them by a lock that the living hold.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import shutil
@@ -26,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -37,6 +38,8 @@ from components.errors import EnvironmentFailure
 _CONTEXT = multiprocessing.get_context("spawn")
 PREFIX, OWNER = "dreamgym-browser-", "DREAMGYM_BROWSER"
 """Of a worker's folder, and the variable that names it in the environment of all that the worker started."""
+HELD = "owner"
+"""The file of a worker's folder that its owner keeps locked as long as it lives."""
 LOADS_A_BROWSER = 400
 """Episodes after which a browser is replaced, which gives its memory back."""
 SPARE = -1
@@ -186,6 +189,7 @@ class _Worker:
     pipe: Connection
     lifeline: Connection
     folder: Path
+    held: IO[str]
     loads: int = 0
     started: bool = False
 
@@ -300,6 +304,8 @@ class _Lost(str):
 
 def _start_worker(slot: int, settings: PoolSettings) -> _Worker:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    held = (folder / HELD).open("w")
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     ours, theirs = _CONTEXT.Pipe()
     kept, watched = _CONTEXT.Pipe()
     process = _CONTEXT.Process(target=_serve, args=(theirs, watched, str(folder), settings), daemon=True, name=f"browser-{slot}")
@@ -307,10 +313,11 @@ def _start_worker(slot: int, settings: PoolSettings) -> _Worker:
         process.start()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        held.close()
         raise
     theirs.close()
     watched.close()
-    return _Worker(process, ours, kept, folder)
+    return _Worker(process, ours, kept, folder, held)
 
 
 def _end_all(workers: list[_Worker | None]) -> None:
@@ -335,6 +342,7 @@ def _end(worker: _Worker, gracefully: bool) -> None:
     worker.process.join()
     _until_none_left(lambda: started_by(worker.folder))
     shutil.rmtree(worker.folder, ignore_errors=True)
+    worker.held.close()
 
 
 def _until_none_left(left: Callable[[], list[psutil.Process]]) -> None:
@@ -376,5 +384,15 @@ def remove_abandoned_folders(least_age_seconds: float = 3600.0) -> None:
     """Remove the folders of workers that were killed together with their owner: older than that, and nobody's."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > least_age_seconds and not started_by(folder):
+            if time.time() - folder.stat().st_mtime > least_age_seconds and not _held(folder) and not started_by(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _held(folder: Path) -> bool:
+    """Whether the owner of a worker's folder lives: its browser may have died, or not have been started yet."""
+    with contextlib.suppress(FileNotFoundError), (folder / HELD).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
