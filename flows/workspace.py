@@ -178,9 +178,9 @@ class Workspace:
         self.manifest.save(self.directory)
 
     def finish(self, more: Sequence[Path] = ()) -> None:
-        """Conclude, and leave the same record in MLflow, with `more` files."""
+        """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand in its stage's run alone."""
         self.conclude()
-        self.tracker.log_estimates(self.parent, self.metrics)
+        self.tracker.log_metrics(self.parent, {name: entry["value"] for name, entry in self.metrics.items() if entry["value"] is not None})
         for path in (*(self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")), *more):
             self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)

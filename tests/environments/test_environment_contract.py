@@ -258,8 +258,8 @@ def test_training_plays_in_no_unseen_world_and_testing_in_some(subject):
     adapter, *_ = subject
     if isinstance(adapter, PlainAdapter):
         pytest.skip("nobody can tell which of its worlds are strange")
-    assert not any(map(adapter.unseen, adapter.tasks("train", 40, 0)))
-    assert 0 < sum(map(adapter.unseen, adapter.tasks("test", 40, 0))) < 40
+    assert not any(map(adapter.unseen, adapter.tasks("train", 16, 0)))
+    assert 0 < sum(map(adapter.unseen, adapter.tasks("test", 16, 0))) < 16
 
 
 def test_an_action_of_no_form_is_malformed_and_refused(subject, expert):

@@ -75,11 +75,11 @@ def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone):
 
 
 def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
-    """Four methods, one seed; again, and nothing is made; with one more method, and only that is; of another config, and it is refused.
+    """Three methods, one seed; with one more method, and only that is made; of another config, and it is refused.
 
-    Rollouts in one process: those of the finished run come from several, and which it was changes no number.
+    Rollouts in two processes: those of the finished run come from one, and which it was changes no number.
     """
-    small = ["synthetic_rl.processes=1", "promotion.threshold=0"]
+    small = ["synthetic_rl.processes=2", "promotion.threshold=0"]
     small += ["real_rl.tasks=2", "real_rl.group=2", "real_rl.budget=900", "real_rl.iterations=2"]
     cells, table, figures = clone / "cells", clone / "study.json", clone / "figures"
     options = ["--seeds=0", f"--cells={cells}", f"--json={table}", f"--figures={figures}"]
@@ -87,8 +87,12 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     def study(methods, *overrides):
         return run(clone, *small, *overrides, verb=("study", f"--methods={methods}", *options))
 
-    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo")
+    code, output, _ = study("clone,grpo-real,s2r-grpo")
     assert code == 0, output
+    written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
+    assert len(written) == 3
+    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo")
+    assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written
     found = {path.stem: json.loads(path.read_text()) for path in cells.glob("*.json")}
     assert set(found) == {"clone-0", "grpo-real-0", "dream-ppo-0", "s2r-grpo-0"}
     spent = {name: (cell["real_interactions"] > 0, cell["dreamed_interactions"] > 0) for name, cell in found.items()}
@@ -99,9 +103,6 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6 and "difference/p_value" in metrics["dream-ppo"]
     assert {path.name for path in figures.iterdir()} == {f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum")}
 
-    written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
-    code, output, _ = study("clone,grpo-real,dream-grpo")
-    assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written and (cells / "dream-grpo-0.json").is_file()
     code, output, _ = study("clone", "evaluation.tasks=5")
     assert code == 1
     assert "clone-0.json was made with something else: evaluation.tasks (6, not 5)" in " ".join(output.split())
@@ -130,7 +131,7 @@ print(json.dumps([json.loads(Path(files[0]).read_text()), Path(".dreamgym/study/
 
 def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
     options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
-    code, output, _ = run(clone, "synthetic_rl.learning_rate=1e30", "synthetic_rl.processes=1", verb=("study", *options))
+    code, output, _ = run(clone, "synthetic_rl.learning_rate=1e30", verb=("study", *options))
     assert code == 1 and "dream-grpo, seed 0 crashed: TrainingError" in output
     assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]
 

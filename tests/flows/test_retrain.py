@@ -69,6 +69,10 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     assert any(manifest["data"]["dvc_in"].startswith(digest) or digest in manifest["data"]["dvc_in"] for digest in digests)
     children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{parent.info.run_id}'")
     assert len(children) == 8
+    (evaluated,) = (child.data.metrics for child in children if child.info.run_name == "evaluate")
+    assert {f"evaluate/refined/success_rate{part}" for part in ("", "_n", "_low", "_high")} <= evaluated.keys()
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert parent.data.metrics == {name: entry["value"] for name, entry in metrics.items() if entry["value"] is not None}
     assert len(client.search_registered_models()) == 2
     assert set(mlflow_view.METRICS) - {"evaluate/success_rate"} <= parent.data.metrics.keys(), "the first is of a study's cells"
     assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
