@@ -19,13 +19,20 @@ CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt-get install chromium)")
 
 
+def _heed_interrupts():
+    """As in a terminal: what a script starts in the background would leave Ctrl-C unheard."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture(scope="module")
 def addresses(finished):
     """MLflow's and Prefect's, of `dreamgym ui` in the clone of a finished run."""
     ports = {"MLflow": free_port(), "Prefect": free_port()}
     options = [f"--{name.lower()}-port={port}" for name, port in ports.items()]
     command, environment = command_of("ui", *options), environment_of(finished.clone)
-    with subprocess.Popen(command, cwd=finished.clone, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True) as shown:
+    settings = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    settings["preexec_fn"] = _heed_interrupts
+    with subprocess.Popen(command, cwd=finished.clone, env=environment, **settings) as shown:
         said: list[str] = []
         while not any(line.startswith("Prefect: ") for line in said):
             line = shown.stdout.readline()
@@ -34,7 +41,10 @@ def addresses(finished):
         side_by_side = "".join(said).split("side by side: ")[1].split()[0]
         yield {"runs": side_by_side} | {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         shown.send_signal(signal.SIGINT)
-        assert shown.wait(30) == 0
+        try:
+            assert shown.wait(60) == 0
+        finally:
+            shown.terminate()
     for port in ports.values():
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)), "nothing listens there any more"
