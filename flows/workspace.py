@@ -180,7 +180,7 @@ class Workspace:
     def finish(self, more: Sequence[Path] = ()) -> None:
         """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand in its stage's run alone."""
         self.conclude()
-        self.tracker.log_metrics(self.parent, {name: entry["value"] for name, entry in self.metrics.items() if entry["value"] is not None})
+        self.tracker.log_values(self.parent, self.metrics)
         for path in (*(self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")), *more):
             self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)

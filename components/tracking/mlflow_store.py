@@ -106,6 +106,12 @@ class Tracker:
                     values[name if key == "value" else f"{name}_{key}"] = number
         self.log_metrics(run_id, values)
 
+    def log_values(self, run_id: str, metrics: Metrics) -> None:
+        """Log metrics without n and interval, in the order in which a page should list them: the columns of `mlflow_view.py` first."""
+        first = [name for name in mlflow_view.METRICS if name in metrics]
+        names = dict.fromkeys([*first, *sorted(metrics)])
+        self.log_metrics(run_id, {name: value for name in names if (value := metrics[name]["value"]) is not None})
+
     def log_series(self, run_id: str, name: str, values: Sequence[float], start: int = 0) -> None:
         """Log a curve, one value a step from step `start`, in batches of 1,000."""
         now = _milliseconds()

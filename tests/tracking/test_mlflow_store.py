@@ -86,6 +86,13 @@ def test_metrics_keep_their_names_and_intervals(tracker, client):
     assert client.get_metric_history(run, "fidelity/next_state_exact")[0].step == 3
 
 
+def test_values_alone_begin_with_the_columns_of_the_view(tracker, client):
+    run, entry = tracker.start_run("values"), {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}
+    last = mlflow_view.METRICS[-1]
+    tracker.log_values(run, {"validate/rows": entry, "clone/loss": entry, last: entry, "odd": {**entry, "value": None}})
+    assert list(client.get_run(run).data.metrics) == [last, "clone/loss", "validate/rows"]
+
+
 def test_a_long_series_is_logged_whole(tracker, client):
     run = tracker.start_run("series")
     tracker.log_series(run, "synthetic_rl/success_rate", [i / 1200 for i in range(1200)])
