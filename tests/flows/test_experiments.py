@@ -75,11 +75,8 @@ def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone):
 
 
 def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
-    """Three methods, one seed; with one more method, and only that is made; of another config, and it is refused.
-
-    Rollouts in two processes: those of the finished run come from one, and which it was changes no number.
-    """
-    small = ["synthetic_rl.processes=2", "promotion.threshold=0"]
+    """Three methods, one seed; with one more method, and only that is made; of another config, and it is refused."""
+    small = ["promotion.threshold=0"]
     small += ["real_rl.tasks=2", "real_rl.group=2", "real_rl.budget=900", "real_rl.iterations=2"]
     cells, table, figures = clone / "cells", clone / "study.json", clone / "figures"
     options = ["--seeds=0", f"--cells={cells}", f"--json={table}", f"--figures={figures}"]
@@ -130,8 +127,9 @@ print(json.dumps([json.loads(Path(files[0]).read_text()), Path(".dreamgym/study/
 
 
 def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
+    """Rollouts in two processes, as by default."""
     options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
-    code, output, _ = run(clone, "synthetic_rl.learning_rate=1e30", verb=("study", *options))
+    code, output, _ = run(clone, "synthetic_rl.learning_rate=1e30", "synthetic_rl.processes=2", verb=("study", *options))
     assert code == 1 and "dream-grpo, seed 0 crashed: TrainingError" in output
     assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]
 
