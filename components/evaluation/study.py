@@ -135,13 +135,17 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
         found[f"cost/{cost}"] = mean([float(getattr(cell, cost)) for cell in cells])
     looked = [[confirmed for _, _, confirmed in cell.watched] for cell in cells if cell.watched]
     if looked:
-        found["watched/rollout_agreement"] = mean([sum(looks) / len(looks) for looks in looked])
+        found["watched/rollout_agreement"] = _share(mean([sum(looks) / len(looks) for looks in looked]))
     found["cost/seconds"] = mean([sum(cell.seconds.values()) for cell in cells])
     return found
 
 
 def _rate(rows: Sequence[Mapping[str, float]]) -> Estimate:
-    found = crossed_mean([list(row.values()) for row in rows])
+    return _share(crossed_mean([list(row.values()) for row in rows]))
+
+
+def _share(found: Estimate) -> Estimate:
+    """What cannot be below 0 or above 1 has no interval beyond either."""
     return Estimate(found.value, found.n, max(0.0, found.low), min(1.0, found.high))
 
 
