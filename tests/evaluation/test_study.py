@@ -74,7 +74,7 @@ def test_what_the_watch_saw_counts_once_a_seed():
     seen = [cell("dream", 0, [1, 0], watched=[[4, 0.5, 1.0], [8, 0.6, 0.5]]), cell("dream", 1, [1, 0], watched=[[4, 0.5, 0.25]])]
     found = summarise({"dream": seen, "real": [cell("real", 0, [1, 0])]}, "real")
     assert (found["dream"]["watched/rollout_agreement"].value, found["dream"]["watched/rollout_agreement"].n) == (0.5, 2)
-    assert 0 <= found["dream"]["watched/rollout_agreement"].low and found["dream"]["watched/rollout_agreement"].high <= 1, "a share"
+    assert found["dream"]["watched/rollout_agreement"].low >= 0 and found["dream"]["watched/rollout_agreement"].high <= 1, "a share"
     assert "watched/rollout_agreement" not in found["real"]
 
 
