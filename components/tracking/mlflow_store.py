@@ -31,7 +31,7 @@ from components.config import TrackingConfig
 from components.errors import DataError, ServiceUnreachable, TrackingError
 from components.tracking import mlflow_view
 from components.tracking.hashes import tree_hash
-from components.tracking.mlflow_uri import artifact_location, require_reachable, resolve_uri, without_password
+from components.tracking.mlflow_uri import artifact_location, opened_alone, require_reachable, resolve_uri, without_password
 from components.tracking.runs import Metrics
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
@@ -58,7 +58,7 @@ class Tracker:
         self.uri = resolve_uri(config, root)
         self.experiment = config.experiment
         require_reachable(self.uri)
-        with self._reported("open"):
+        with self._reported("open"), opened_alone(self.uri):
             self.client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
             self.experiment_id = self._experiment_id(root)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from components.config import TrackingConfig
@@ -39,10 +42,22 @@ def require_reachable(uri: str) -> None:
     if scheme in ("http", "https"):
         _probe_server(uri)
     elif uri.startswith(_SQLITE):
-        _probe_sqlite(Path(urllib.parse.urlsplit(uri).path.removeprefix("/")))
+        _probe_sqlite(_file_of(uri))
     elif scheme in ("", "file"):
         found = f"The tracking URI {uri!r} is a directory of files, which MLflow no longer takes."
         raise TrackingError(found, "Expected sqlite:///, postgresql:// or http://.", "Leave tracking.uri empty for the local SQLite store.")
+
+
+@contextmanager
+def opened_alone(uri: str) -> Iterator[None]:
+    """While this lasts no other process is inside it for the same SQLite file: two that make its tables at once would both fail."""
+    if not uri.startswith(_SQLITE):
+        yield
+        return
+    file = _file_of(uri)
+    with file.with_name(f"{file.name}-lock").open("w") as lock:  # beside SQLite's own `-journal` and `-wal`; its end unlocks it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def without_password(uri: str) -> str:
@@ -64,6 +79,10 @@ def _probe_server(uri: str) -> None:
         raise _unreachable(uri, str(error)) from None
     except (OSError, ValueError) as error:
         raise _unreachable(uri, str(getattr(error, "reason", error))) from None
+
+
+def _file_of(uri: str) -> Path:
+    return Path(urllib.parse.urlsplit(uri).path.removeprefix("/"))
 
 
 def _probe_sqlite(path: Path) -> None:

@@ -48,6 +48,27 @@ def test_the_store_is_under_mlflow_and_nothing_else_is_made(tracker, root):
     assert [entry.name for entry in root.iterdir()] == ["mlflow"]
 
 
+def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
+    """Two new runs in a new clone: each process waits until the other has imported MLflow, too."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    script = (
+        "import sys, time; from pathlib import Path; from components.config import TrackingConfig;"
+        "from components.tracking.mlflow_store import Tracker; here = Path(sys.argv[1]); (here / sys.argv[2]).touch()\n"
+        "while len(list(here.glob('ready-*'))) < 2: time.sleep(0.001)\n"
+        "t = Tracker(TrackingConfig(), here); t.finish(t.start_run(sys.argv[2]))"
+    )
+    root = Path(__file__).parents[2]
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path), f"ready-{number}"], cwd=root, stderr=subprocess.PIPE, text=True)
+        for number in range(2)
+    ]
+    said = [job.communicate(timeout=240)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], said
+    again = Tracker(TrackingConfig(), tmp_path)
+    found = again.client.search_runs([again.experiment_id])
+    assert {run.info.run_name for run in found} == {"ready-0", "ready-1"}
+
+
 def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
     config = Config().model_dump()
     parent = tracker.start_run("retrain", {GIT_COMMIT_TAG: "abc"}, {"config": config, "long": "x" * 9000})
