@@ -21,7 +21,11 @@ def test_both_end_well(tmp_path, second):
         with (tmp_path / f"log-{number}").open("wb") as output:
             command = command_of("retrain", *SMALL, *ANYHOW, seed)
             jobs.append(subprocess.Popen(command, cwd=clone, env=environment_of(clone), stdout=output, stderr=output))
-    codes = [job.wait(timeout=1200) for job in jobs]
+    try:
+        codes = [job.wait(timeout=1200) for job in jobs]
+    finally:
+        for job in jobs:
+            job.terminate()
     said = "\n".join((tmp_path / f"log-{number}").read_text()[-3000:] for number in range(2))
     assert codes == [0, 0], said
     manifests = [json.loads(path.read_text()) for path in (clone / "runs").glob("2*/manifest.json")]
