@@ -28,8 +28,8 @@ def test_new_data_of_a_fresh_clone_has_the_backbone_that_came_with_it(tmp_path):
     command = [sys.executable, "-m", "flows.cli", "collect", "--root", str(clone), *FEW]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (clone / "data" / "alfworld" / "backbone" / "model.safetensors").is_file()
-    assert "2 tasks, 2 episodes" in done.stdout and "(12 files" in done.stdout
+    assert all((clone / "data" / name / "model.safetensors").is_file() for name in ("alfworld/backbone", "backbones/qwen"))
+    assert "2 tasks, 2 episodes" in done.stdout and "(18 files" in done.stdout
 
 
 def _files(folder):
