@@ -207,9 +207,9 @@ def mcnemar(gained: int, lost: int) -> float:
 
 def fisher_fewer(successes: int, n: int, earlier: int, earlier_n: int) -> float:
     """One-sided p-value that `successes` of `n` are as few or fewer beside `earlier` of `earlier_n` if both have one rate (Fisher 1935)."""
-    won = successes + earlier
-    ways = [math.comb(n, k) * math.comb(earlier_n, won - k) for k in range(max(0, won - earlier_n), successes + 1)]
-    return sum(ways) / math.comb(n + earlier_n, won)
+    from scipy.stats import hypergeom  # takes a second to import, and few ask
+
+    return float(hypergeom.cdf(successes, n + earlier_n, successes + earlier, n))
 
 
 def cohen_kappa(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> Estimate:
