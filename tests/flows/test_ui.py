@@ -30,8 +30,7 @@ def addresses(finished):
     ports = {"MLflow": free_port(), "Prefect": free_port()}
     options = [f"--{name.lower()}-port={port}" for name, port in ports.items()]
     command, environment = command_of("ui", *options), environment_of(finished.clone)
-    settings = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-    settings["preexec_fn"] = _heed_interrupts
+    settings = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True, "preexec_fn": _heed_interrupts}
     with subprocess.Popen(command, cwd=finished.clone, env=environment, **settings) as shown:
         said: list[str] = []
         while not any(line.startswith("Prefect: ") for line in said):
