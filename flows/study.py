@@ -39,6 +39,16 @@ from flows.synthetic_rl import SNAPSHOTS, clone_policy, train_in_dream
 from flows.validate import validate_data
 from flows.workspace import Workspace, series_of
 
+FIDELITY = (
+    "fidelity/next_state_exact/determined",
+    "fidelity/hallucination_rate/determined",
+    "fidelity/reward_precision",
+    "fidelity/reward_recall",
+)
+"""What a cell tells of its experience model."""
+TEACHING = ("unparsable_episodes", "zero_variance_groups", "lessons")
+"""What a cell tells of its RL: episodes without an answer of the dream, groups that ended alike, episodes (DPO: pairs) learnt from."""
+
 
 @flow(name="study", validate_parameters=False)
 def study(
@@ -112,7 +122,7 @@ def _cell(run: Workspace, name: str, origin: Origin) -> Cell:
     return Cell(
         name, run.config.seed, origin, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
         costs.check_interactions, seconds, curve, _held_out(run, stages, curve), _curriculum(stages), _watched(stages),
-        run.manifest.run_id, run.manifest.environment.git.commit,
+        _figures(run, stages), run.manifest.run_id, run.manifest.environment.git.commit,
     )  # fmt: skip
 
 
@@ -143,6 +153,16 @@ def _watched(stages: Sequence[StageResult]) -> list[list[float]]:
         pairs = zip(*(series.get(f"synthetic_rl/{name}", []) for name in FIGURES), strict=True)
         looks += [[number, rate, confirmed] for number, (confirmed, rate) in enumerate(pairs, start=1) if not math.isnan(confirmed)]
     return looks
+
+
+def _figures(run: Workspace, stages: Sequence[StageResult]) -> dict[str, float]:
+    """See `Cell.figures`."""
+    measured = run.results["experience_model"].metrics if "experience_model" in run.results else {}
+    figures = {name: float(value) for name in FIDELITY if (value := measured.get(name, {}).get("value")) is not None}
+    for stage in stages:
+        means = {f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in TEACHING}
+        figures |= {name: sum(values) / len(values) for name, values in means.items() if values}
+    return figures
 
 
 def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:

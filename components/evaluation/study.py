@@ -28,7 +28,8 @@ class Cell:
     `games`: task id -> won. `curve`: one (real interactions, dreamed interactions, seconds, success of the rollouts) an iteration of RL,
     all counted from the cloned policy; `held_out`: the same of policies on the way, with their success on the held-out games in place of
     the rollouts'. `watched`: one (iteration, dreamed success, share of replayed dreamed successes that were confirmed) a look of the watch.
-    `curriculum`: `Curriculum.life` of RL in the dream. `seconds`: stage -> wall time. `origin` tells
+    `curriculum`: `Curriculum.life` of RL in the dream. `figures`: what its dream and its RL were like, by name: fidelity of
+    single steps, and means over the iterations of what taught and what did not. `seconds`: stage -> wall time. `origin` tells
     config, data and models: a cell is read back for the same alone. `crash` says how it ended if it did not come to its end; then
     there are no games.
     """
@@ -46,6 +47,7 @@ class Cell:
     held_out: list[list[float]] = field(default_factory=list)
     curriculum: list[dict[str, Any]] = field(default_factory=list)
     watched: list[list[float]] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
     run_id: str = ""
     commit: str = ""
     crash: str = ""
@@ -70,6 +72,7 @@ def summarise(cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[
     `difference/success_rate` with `difference/p_value` (two-sided, Holm-corrected over all methods compared with the same one) and
     `ratio/success_rate`, whose interval is the difference's over the base of the same seeds and games. `reached/...`: see `_reached`.
     `watched/rollout_agreement`: share of the dreamed successes replayed by the watch that were confirmed, a mean a seed.
+    The names of `Cell.figures` that all seeds have: means over the seeds.
     `crashed_seeds`: cells that came to no end, where there are any.
 
     Args: bases: what some methods are compared with, in place of `against`.
@@ -136,6 +139,9 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
     looked = [[confirmed for _, _, confirmed in cell.watched] for cell in cells if cell.watched]
     if looked:
         found["watched/rollout_agreement"] = _share(mean([sum(looks) / len(looks) for looks in looked]))
+    for name in cells[0].figures:
+        if all(name in cell.figures for cell in cells):
+            found[name] = mean([cell.figures[name] for cell in cells])
     found["cost/seconds"] = mean([sum(cell.seconds.values()) for cell in cells])
     return found
 

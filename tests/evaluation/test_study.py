@@ -36,6 +36,12 @@ def test_a_game_counts_once_however_many_seeds_played_it():
     assert "difference/success_rate" not in found["base"]
 
 
+def test_figures_that_every_seed_has_are_means_over_the_seeds():
+    cells = {"dream": [cell("dream", 0, [1, 0], figures={"a": 1.0, "b": 3.0}), cell("dream", 1, [1, 0], figures={"a": 2.0})]}
+    found = summarise(cells, "real")["dream"]
+    assert (found["a"].value, found["a"].n) == (1.5, 2) and "b" not in found
+
+
 def test_a_difference_is_paired_by_game_over_the_seeds_that_both_have():
     base, other = [0, 1, 0, 0, 1, 0, 1, 0], [1, 1, 0, 1, 1, 0, 1, 0]
     cells = {"base": [cell("base", 0, base), cell("base", 5, [1] * 8)], "other": [cell("other", 0, other)]}

@@ -96,7 +96,9 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     assert spent == {"clone-0": (0, 0), "grpo-real-0": (1, 0), "dream-ppo-0": (0, 1), "s2r-grpo-0": (1, 1)}
     assert found["s2r-grpo-0"]["real_interactions"] <= 90 and len(found["s2r-grpo-0"]["curve"]) == 2
     assert all(len(cell["games"]) == 6 and cell["run_id"] and cell["commit"] for cell in found.values())
-    metrics = json.loads(table.read_text())
+    assert not found["clone-0"]["figures"] and all(name.startswith("real_rl/") for name in found["grpo-real-0"]["figures"])
+    metrics, dreamed = json.loads(table.read_text()), {"fidelity/next_state_exact/determined", "synthetic_rl/unparsable_episodes"}
+    assert dreamed <= found["dream-ppo-0"]["figures"].keys() and dreamed <= metrics["dream-ppo"].keys()
     assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6 and "difference/p_value" in metrics["dream-ppo"]
     assert {path.name for path in figures.iterdir()} == {f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum")}
 
