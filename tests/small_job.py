@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from prefect_server import shared_server
+from warm import run_command
 
 from components.trajectories.store import read_log
 
@@ -52,11 +54,13 @@ def run(
     clone: Path, *overrides: str, verb: Sequence[str] = ("retrain",), small: bool = True, own_server: bool = False
 ) -> tuple[int, str, float]:
     """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds); `own_server`: Prefect starts one, as for a user."""
-    command = command_of(*verb, *(SMALL if small else ()), *overrides)
     environment = environment_of(clone) | ({} if own_server else {"PREFECT_API_URL": shared_server()})
     began = time.monotonic()
-    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=560)
-    return done.returncode, done.stdout + done.stderr, time.monotonic() - began
+    with tempfile.NamedTemporaryFile() as output:
+        arguments = [*verb, *(SMALL if small else ()), *overrides]
+        code = run_command(arguments, clone, environment, Path(output.name), timeout=560)
+        said = output.read().decode()
+    return code, said, time.monotonic() - began
 
 
 def numbers(clone: Path) -> dict[str, Any]:
