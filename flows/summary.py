@@ -271,7 +271,7 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
             table.add_row(entry.name, then, now, entry.verdict)
         console.print(table)
     counts = Counter(entry.verdict for entry in found.verdicts)
-    console.print(", ".join(f"{count} metrics {verdict}" for verdict, count in counts.items()) + ".")
+    console.print(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
 
 
 def print_deployments(console: Console, found: Sequence[Deployed]) -> None:
