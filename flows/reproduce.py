@@ -110,7 +110,7 @@ def _run(place: Path, config: Path) -> Path:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_TRACKING", "PREFECT_"))}
     own |= {"PYTHONPATH": str(place), "PREFECT_HOME": str(place / ".dreamgym" / "prefect")}
     program = "from flows.cli import main; main()"
-    overrides = ["tracking.uri=", "tracking.dvc_experiment=false"]
+    overrides = ['tracking.uri=""', "tracking.dvc_experiment=false"]
     command = [sys.executable, "-c", program, "retrain", "--config", str(config), "--root", str(place), *overrides]
     done = subprocess.run(command, cwd=place, env=own, check=False)
     if done.returncode not in (0, PROMOTION_REFUSED):
