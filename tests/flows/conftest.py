@@ -35,11 +35,11 @@ def quiet_process(monkeypatch, tmp_path):
 
 @dataclass(frozen=True)
 class Finished:
-    """A clone in which `dreamgym retrain` has come to its end, what it said, and a copy of its stages that nobody changes."""
+    """A clone in which `dreamgym retrain` has come to its end, what it said, and a copy of the clone that nobody changes."""
 
     clone: Path
     said: str
-    stages: Path
+    kept: Path
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +47,12 @@ def finished(tmp_path_factory):
     """The first run, in a clone without data; the processes of one test session share it."""
     own = tmp_path_factory.getbasetemp()
     place = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    clone, said, stages = (place / name for name in ("finished", "finished.log", "finished-stages"))
+    clone, said, kept = (place / name for name in ("finished", "finished.log", "finished-kept"))
     with FileLock(place / "finished.lock"):
         if not said.is_file():
             shutil.rmtree(clone, ignore_errors=True)
             code, output, _ = run(make_clone(clone), "promotion.threshold=0", own_server=True)
             assert code == 0, output
-            shutil.copytree(clone / ".dreamgym" / "stages", stages)
+            shutil.copytree(clone, kept, symlinks=True)
             said.write_text(output)
-    return Finished(clone, said.read_text(), stages)
+    return Finished(clone, said.read_text(), kept)

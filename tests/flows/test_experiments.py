@@ -19,7 +19,7 @@ from flows import cli
 def clone(finished, tmp_path_factory):
     """A clone of its own with the finished run's stages."""
     place = make_clone(tmp_path_factory.mktemp("experiments") / "clone")
-    shutil.copytree(finished.stages, place / ".dreamgym" / "stages")
+    shutil.copytree(finished.kept / ".dreamgym" / "stages", place / ".dreamgym" / "stages")
     return place
 
 
