@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false", "synthetic_r
 """So that its end does not hang on what so small a job reaches; rollouts in two processes, as by default."""
 CLOCKS = ("second", "wall", "bytes")
 """What of a metric's name says that it tells of the machine, not of the run."""
+OF_THE_RUN = ("_docs", "replay")
+"""Ends of the names of outputs that hold the run's id or the time: pages of the validation, and the log, which `log_of` compares."""
 
 
 def make_clone(place: Path) -> Path:
@@ -64,7 +67,7 @@ def run(
 
 
 def numbers(clone: Path) -> dict[str, Any]:
-    """The latest run's metrics but for those of the clock, to the last bit, and each stage's outputs."""
+    """The latest run's metrics but for those of the clock, to the last bit, and each stage's outputs but for those that name the run."""
     latest = clone / "runs" / "latest"
     metrics = json.loads((latest / "metrics.json").read_text())
     manifest = json.loads((latest / "manifest.json").read_text())
@@ -72,10 +75,10 @@ def numbers(clone: Path) -> dict[str, Any]:
     for stage in manifest["stages"]:
         (record,) = (clone / ".dreamgym" / "stages").glob(f"{stage['name']}-{stage['key'][:12]}/stage.json")
         hashes = json.loads(record.read_text())["output_hashes"]
-        found |= {f"{stage['name']}/{output}": value for output, value in hashes.items()}
+        found |= {f"{stage['name']}/{output}": value for output, value in hashes.items() if not output.endswith(OF_THE_RUN)}
     return found
 
 
-def log_of(clone: Path) -> list[tuple[str, int]]:
-    """Episode and step of each transition of the replay log, in its order."""
-    return [(step.episode_id, step.step) for step in read_log(clone / "data" / "alfworld" / "replay")]
+def log_of(clone: Path) -> list[tuple[Any, ...]]:
+    """Each transition of the replay log, in its order, whichever run wrote it."""
+    return [astuple(replace(step, run_id="")) for step in read_log(clone / "data" / "alfworld" / "replay")]

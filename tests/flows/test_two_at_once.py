@@ -32,7 +32,7 @@ def test_both_end_well(tmp_path, second):
     assert [manifest["status"] for manifest in manifests] == ["finished"] * 2
     snapshots.verify(clone)
     log = log_of(clone)
-    assert log and len(set(log)) == len(log), "no transition twice"
+    assert log and len({step[1:3] for step in log}) == len(log), "no transition twice"
     assert not list((clone / ".dreamgym" / "stages").glob("*.partial"))
     code, output, _ = run(clone, *ANYHOW, own_server=True)
     assert code == 0 and "reused" in output, output[-3000:]
