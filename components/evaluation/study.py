@@ -141,7 +141,8 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
         found["watched/rollout_agreement"] = _share(mean([sum(looks) / len(looks) for looks in looked]))
     for name in cells[0].figures:
         if all(name in cell.figures for cell in cells):
-            found[name] = mean([cell.figures[name] for cell in cells])
+            values = [cell.figures[name] for cell in cells]
+            found[name] = _share(mean(values)) if all(0 <= value <= 1 for value in values) else mean(values)
     found["cost/seconds"] = mean([sum(cell.seconds.values()) for cell in cells])
     return found
 

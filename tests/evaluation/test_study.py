@@ -37,9 +37,11 @@ def test_a_game_counts_once_however_many_seeds_played_it():
 
 
 def test_figures_that_every_seed_has_are_means_over_the_seeds():
-    cells = {"dream": [cell("dream", 0, [1, 0], figures={"a": 1.0, "b": 3.0}), cell("dream", 1, [1, 0], figures={"a": 2.0})]}
+    first, second = {"a": 1.0, "b": 3.0, "share": 0.9}, {"a": 2.0, "share": 1.0}
+    cells = {"dream": [cell("dream", 0, [1, 0], figures=first), cell("dream", 1, [1, 0], figures=second)]}
     found = summarise(cells, "real")["dream"]
     assert (found["a"].value, found["a"].n) == (1.5, 2) and "b" not in found
+    assert found["a"].high > 2 and found["share"].high == 1.0, "a share has no interval beyond 1"
 
 
 def test_a_difference_is_paired_by_game_over_the_seeds_that_both_have():
