@@ -50,14 +50,32 @@ def require_reachable(uri: str) -> None:
 
 @contextmanager
 def opened_alone(uri: str) -> Iterator[None]:
-    """While this lasts no other process is inside it for the same SQLite file: two that make its tables at once would both fail."""
+    """While this lasts no other process is inside it for the same SQLite file, which has MLflow's tables from the beginning.
+
+    Two processes that make the tables at once would both fail; one that is killed among them would leave a store that nobody can open.
+    """
     if not uri.startswith(_SQLITE):
         yield
         return
     file = _file_of(uri)
     with file.with_name(f"{file.name}-lock").open("w") as lock:  # beside SQLite's own `-journal` and `-wal`; its end unlocks it
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (file.is_file() and file.stat().st_size):
+            _make_tables(file)
         yield
+
+
+def _make_tables(file: Path) -> None:
+    """MLflow's empty tables in a file beside, which is renamed once they are whole."""
+    from mlflow.store.db import utils
+
+    beside = file.with_name(f"{file.name}-new")
+    for left in file.parent.glob(f"{beside.name}*"):
+        left.unlink()
+    engine = utils.create_sqlalchemy_engine(f"{_SQLITE}{beside}")
+    utils._initialize_tables(engine)
+    engine.dispose()
+    beside.replace(file)
 
 
 def without_password(uri: str) -> str:

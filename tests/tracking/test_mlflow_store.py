@@ -1,6 +1,7 @@
 """The adapter against a real SQLite MLflow; a running server behaves the same (the calls are the same client's)."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -67,6 +68,23 @@ def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
     again = Tracker(TrackingConfig(), tmp_path)
     found = again.client.search_runs([again.experiment_id])
     assert {run.info.run_name for run in found} == {"ready-0", "ready-1"}
+
+
+def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cannot_be_opened(tmp_path, monkeypatch):
+    """Killed behind its first table, of which MLflow makes dozens; the next one makes the store anew."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    script = (
+        "import os, signal, sys; from pathlib import Path; from sqlalchemy import event, Table\n"
+        "from components.config import TrackingConfig; from components.tracking.mlflow_store import Tracker\n"
+        "event.listen(Table, 'after_create', lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "Tracker(TrackingConfig(), Path(sys.argv[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=Path(__file__).parents[2], capture_output=True, timeout=240)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [path.name for path in (tmp_path / "mlflow").iterdir() if "new" in path.name], "it had begun"
+    again = Tracker(TrackingConfig(), tmp_path)
+    again.finish(again.start_run("after all"))
+    assert not [path.name for path in (tmp_path / "mlflow").iterdir() if "new" in path.name]
 
 
 def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
