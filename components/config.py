@@ -92,7 +92,13 @@ class PretrainConfig(Section):
     )
     edit_tokens: int = Field(3_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
+    renamed: int = Field(
+        0, ge=0, description="Further copies of each of its episodes, with other names throughout: few real ones are learnt by heart."
+    )
     rehearsal: float = Field(0.2, ge=0, le=1, description="Tokens of comparing and editing mixed into the text, for each of its own.")
+    copy_rehearsal: float = Field(
+        0.0, ge=0, le=1, description="Tokens of copying mixed in as well; few texts are learnt by heart, and copying is forgotten."
+    )
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
@@ -101,7 +107,7 @@ class PretrainConfig(Section):
     @model_validator(mode="after")
     def _no_dead_options(self) -> PretrainConfig:
         if self.tokens == 0:
-            self._refuse_dead(["rehearsal"], "tokens: 0", "tokens")
+            self._refuse_dead(["renamed", "rehearsal", "copy_rehearsal"], "tokens: 0", "tokens")
         return self
 
 

@@ -69,7 +69,7 @@ def bench_dream(
         ExperienceModelError: the dream writes other tokens than plain `generate`.
         EnvironmentFailure: the real environment answers otherwise than recorded.
     """
-    directory = find_model(root, model)
+    directory = find_model(root, model, config.environment.name)
     say(f"Experience model: {directory}")
     contest = _prepare(config, DataLayout.of(root, config.environment.name), directory, episodes)
     adapter = make_adapter(config.environment)

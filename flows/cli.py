@@ -14,6 +14,7 @@ import typer
 
 from flows import measuring, operating, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
+from flows.settings import MLFLOW_PORT
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
 
@@ -169,7 +170,7 @@ def pretrain(
 @app.command()
 def ui(
     overrides: Overrides = None,
-    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow UI.")] = 5000,
+    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow UI.")] = MLFLOW_PORT,
     prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect UI.")] = 4200,
     config: ConfigFile = None,
     root: Root = None,

@@ -75,6 +75,11 @@ def begin(config: Path | None, overrides: list[str] | None, root: Path | None) -
     return load_config(config or (default if default.is_file() else None), overrides or []), place
 
 
+def quick_config(environment: str, root: Path | None) -> Path:
+    """The small job's config of a world: `configs/quick-NAME.yaml`, of ALFWorld `quick.yaml`. Whether there is one, `begin` says."""
+    return (root or _around(Path.cwd())) / (QUICK if environment == "alfworld" else QUICK.with_name(f"quick-{environment}.yaml"))
+
+
 def _around(directory: Path) -> Path:
     """The nearest directory at or above with a git repository in it; `directory` itself if there is none."""
     return next((place for place in (directory, *directory.parents) if (place / ".git").exists()), directory)

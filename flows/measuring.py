@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, prepared, quiet, reported, say
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, prepared, quick_config, quiet, reported, say
 
 verbs = typer.Typer()
 
@@ -176,8 +176,8 @@ def study(
     """
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
+        from components.evaluation.documents import around_table
         from components.evaluation.study import summarise
-        from components.evaluation.study_table import around_table
         from flows.study import study as run_study
         from flows.study import write_study
         from flows.study_methods import BASE, BASES, chosen_methods
@@ -194,6 +194,41 @@ def study(
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
         if any(cell.crash for of_method in found.values() for cell in of_method):
             raise typer.Exit(1)
+
+
+@verbs.command()
+def transfer(
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG... [KEY=VALUE]...", help="A config of each world; overrides of all.")],
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a world.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A Markdown file: the tables go between `<!-- transfer:begin -->` and `end`.")
+    ] = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Policies and experience models of each world put to the test in every other, as they stand; what is not there yet is made.
+
+    Example:
+
+        dreamgym transfer configs/quick.yaml configs/quick-webshop.yaml configs/quick-browser.yaml --json docs/results/transfer.json
+    """
+    with reported(debug, resumes=True):
+        from components.evaluation.documents import around_table
+
+        if table:
+            around_table(table, "transfer")  # before hours of work
+        overrides = [argument for argument in configs if "=" in argument]
+        settings = [prepared(Path(argument), overrides, root) for argument in configs if argument not in overrides]
+        from flows.summary import print_transfer
+        from flows.transfer import by_world, write_transfer
+        from flows.transfer import transfer as run_transfer
+
+        worlds = by_world([config for config, _ in settings])
+        quiet(debug)
+        found = run_transfer(worlds, settings[0][1])
+        print_transfer(out, found)
+        for path in write_transfer(found, json_file, table):
+            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -218,6 +253,7 @@ def bench(
     tasks: Annotated[int, typer.Option(min=1, help="`train`, `profile`: tasks, each played by a group.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Repeats, over which medians and intervals are taken.")] = 5,
     threads: Annotated[int, typer.Option(min=1, help="torch threads of each contestant.")] = 1,
+    env: Annotated[str, typer.Option(metavar="NAME", help="Short for --config configs/quick-NAME.yaml.")] = "",
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -239,10 +275,12 @@ def bench(
 
         dreamgym bench train --json bench-train.json
 
+        dreamgym bench dream --env browser
+
         dreamgym bench dream --episodes 16 --rounds 3 --model .dreamgym/stages/experience_model-0123456789ab/model
     """
     with reported(debug):
-        settings, place = begin(config, overrides, root)
+        settings, place = begin(quick_config(env, root) if env else config, overrides, root)
         from components.atomic import write_json
         from components.tracking.runs import checked_metrics
         from flows.bench import bench_dream, check_name, print_dream
@@ -250,6 +288,7 @@ def bench(
         from flows.preflight import ensure_data
 
         check_name(name)
+        world = settings.environment.name
         if name == "overhead":
             from flows.bench_overhead import bench_overhead, print_overhead
 
@@ -258,7 +297,7 @@ def bench(
             if json_file:
                 write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in figures.items()}))
             return
-        directory = find_clone(place, policy) if name == "train" else find_model(place, model)
+        directory = find_clone(place, policy, world) if name == "train" else find_model(place, model, world)
         ensure_data(place, settings, say, backbone=False, versioned=False)
         if name == "dream":
             metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
@@ -266,7 +305,7 @@ def bench(
         elif name == "profile":
             from flows.bench_profile import bench_profile, print_profile
 
-            metrics = bench_profile(settings, place, directory, find_clone(place, policy), tasks=tasks, threads=threads, say=say)
+            metrics = bench_profile(settings, place, directory, find_clone(place, policy, world), tasks=tasks, threads=threads, say=say)
             print_profile(out, metrics)
         else:
             from flows.bench_train import bench_train, print_train

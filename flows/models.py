@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from components.config import Config
@@ -12,19 +13,14 @@ from components.tracking.stages import RECORD
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 
 
-def find_model(root: Path, named: Path | None) -> Path:
-    """The directory of the experience model: the one named, else that of the newest finished stage.
+def find_model(root: Path, named: Path | None, environment: str) -> Path:
+    """The directory of the experience model: the one named, else that of the newest finished stage of that environment.
 
     Raises:
         DataError: the named one holds no weights, or no stage is finished.
     """
     if named is None:
-        stages = (root / ".dreamgym" / "stages").glob("experience_model-*")
-        finished = [stage for stage in stages if not stage.suffix and (stage / RECORD).is_file() and _has_weights(stage / "model")]
-        if not finished:
-            next_step = "Type `dreamgym retrain` first, or name a model's directory with --model."
-            raise DataError(f"There is no finished experience model under {root / '.dreamgym' / 'stages'}.", next_step=next_step)
-        return max(finished, key=lambda stage: (stage / RECORD).stat().st_mtime) / "model"
+        return _newest(root, environment, "experience_model", "model", "experience model")
     if not _has_weights(named):
         found = f"{named} holds no experience model: {'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
         hint = f"Type --model {named / 'model'}." if _has_weights(named / "model") else "Leave --model out to take the newest one."
@@ -32,19 +28,39 @@ def find_model(root: Path, named: Path | None) -> Path:
     return named
 
 
-def find_clone(root: Path, named: Path | None) -> Path:
-    """The directory of a policy: the one named, else that of the newest finished clone.
+def find_clone(root: Path, named: Path | None, environment: str) -> Path:
+    """The directory of a policy: the one named, else that of the newest finished clone of that environment.
 
     Raises:
         DataError: the named one holds no weights, or no clone is finished.
     """
-    if named is not None and not _has_weights(named):
+    if named is None:
+        return _newest(root, environment, "clone", "policy", "clone")
+    if not _has_weights(named):
         raise DataError(f"{named} holds no policy: no *.safetensors in it.", "Expected one such as .dreamgym/stages/clone-*/policy.")
-    stages = [stage for stage in (root / ".dreamgym" / "stages").glob("clone-*") if _has_weights(stage / "policy") and not stage.suffix]
-    if named is None and not stages:
-        found = f"There is no finished clone under {root / '.dreamgym' / 'stages'}."
-        raise DataError(found, next_step="Type `dreamgym retrain` first, or name a policy's directory with --policy.")
-    return named or max(stages, key=lambda stage: (stage / RECORD).stat().st_mtime) / "policy"
+    return named
+
+
+def _newest(root: Path, environment: str, stage: str, output: str, what: str) -> Path:
+    """What the newest finished `stage` of `environment` made (one that says none, of an earlier version, counts as of any)."""
+    place = root / ".dreamgym" / "stages"
+    stages = [found for found in place.glob(f"{stage}-*") if not found.suffix and (found / RECORD).is_file()]
+    finished = [found for found in stages if _has_weights(found / output)]
+    own = [found for found in finished if _environment(found / RECORD) in ("", environment)]
+    if not own:
+        others = sorted({_environment(found / RECORD) for found in finished})
+        known = f" (there is one of {', '.join(others)})" if others else ""
+        next_step = f"Type `dreamgym retrain` first, with the same --config, or name a directory with --{output}."
+        raise DataError(f"There is no finished {what} of {environment} under {place}{known}.", next_step=next_step)
+    return max(own, key=lambda found: (found / RECORD).stat().st_mtime) / output
+
+
+def _environment(record: Path) -> str:
+    """The environment that a stage was of; "" where its record does not say."""
+    try:
+        return str(json.loads(record.read_text(encoding="utf-8"))["details"]["environment"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def lessons(config: Config, data: DataLayout) -> list[Transition]:

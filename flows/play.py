@@ -54,7 +54,7 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
         with suppress(AttributeError):  # a stream without an encoding
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     script = None if wishes.actions is None else read_actions(wishes.actions)
-    screen, directory = Screen(console, wishes.transcript), find_model(root, wishes.model)
+    screen, directory = Screen(console, wishes.transcript), find_model(root, wishes.model, config.environment.name)
     layout = DataLayout.of(root, config.environment.name)
     task, tasks = find_task(layout, wishes.split, wishes.task)
     from flows.synthetic_rl import dream_of

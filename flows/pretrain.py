@@ -18,6 +18,7 @@ With `backbone.path` it goes on from that model with its vocabulary, on further 
 from __future__ import annotations
 
 import json
+import math
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -33,18 +34,20 @@ from components.environments import make_adapter
 from components.environments.protocol import Adapter
 from components.experience.dataset import premise_examples, transition_examples, variation_examples, with_premises
 from components.experience.replay_buffer import ReplayBuffer
+from components.language.attention import evaluating
 from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.comparing import compare_examples
 from components.language.compute import compute_of
 from components.language.copying import copy_examples
 from components.language.editing import edit_examples
-from components.language.examples import Example
+from components.language.examples import Example, batches, collate
 from components.language.tokenizer import Vocabulary
-from components.language.training import TrainingRecord, supervised_finetune
+from components.language.training import TrainingRecord, supervised_finetune, token_logprobs
 from components.policy.prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
 from components.tracking.hashes import code_hash, text_hash
 from components.trajectories.collect import collect, plan
+from components.trajectories.renaming import retold
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 from flows.experience_model import kept_below
 from flows.threads import training
@@ -60,6 +63,8 @@ AGENT_TIMES = 2
 """How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens otherwise."""
 SINGLE_WORDS, LONGEST_LIST, LONGEST_REHEARSED = 0.25, 10, 20
 """Share of the comparing exercise with single words, the longest list of the rest, and that of what is mixed into the text."""
+ASKED_TOKENS, ASKED_SEED = 20_000, 777
+"""Tokens of the comparing questions, of each length of list, that tell whether the model can compare, and a seed no training has."""
 POOL_EPISODES = 500
 """Episodes, of all sizes, whose transitions serve as demonstrations in pretraining."""
 
@@ -133,8 +138,9 @@ def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
 
 @task(cache_policy=NO_CACHE)
 def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], root: Path) -> list[Example]:
-    """The examples of both roles."""
+    """The examples of both roles, the episodes told again in other names among them, if any are."""
     adapter = make_adapter(config.environment)
+    episodes = episodes + retold(episodes, adapter, config.pretrain.renamed, config.pretrain.seed)
     pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
     buffer = ReplayBuffer(config.retrieval, pool, embeddings=kept_below(root)["embeddings"])
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
@@ -161,18 +167,21 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     compute = compute_of(config)
     model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
     model.to(compute.device)  # type: ignore[arg-type]
-    history = _history(Path(begun)) if begun else []
+    history, skills = _history(Path(begun)) if begun else [], dict[str, dict[str, float]]()
     settings = config.pretrain
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
     common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report, "compute": compute}
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
+        skills["exercises"] = compares(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
-        text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + settings.rehearsal)), "checkpoint": work / "checkpoint.pt"}
+        beside = settings.rehearsal + settings.copy_rehearsal
+        text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + beside)), "checkpoint": work / "checkpoint.pt"}
         record = supervised_finetune(model, mixed, **text, **common) if examples else TrainingRecord()
+        skills["text"] = compares(model, vocabulary)
     save_model(model, vocabulary, target, dtype=torch.float16)
-    card = {**_card(config, model, examples, record), "went_on_from": history}
+    card = {**_card(config, model, examples, record), "compares_after": skills, "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
@@ -194,12 +203,27 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
 
 
 def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
-    """Comparing and editing again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
-    settings, share = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
-    if not share:
-        return []
-    compared = compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
-    return compared + edit_examples(vocabulary, share, settings.seed + 1)
+    """Comparing, editing, copying again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
+    settings, share, found = config.pretrain, int(config.pretrain.rehearsal * tokens / 2), list[Example]()
+    if share:
+        found += compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
+        found += edit_examples(vocabulary, share, settings.seed + 1)
+    if copied := int(settings.copy_rehearsal * tokens):
+        found += copy_examples(vocabulary, copied, settings.seed + 1)
+    return found
+
+
+def compares(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
+    """Longest list -> share of new questions `<list> want <word>`, half of them no, answered rightly: a skill that text may undo."""
+    found = {}
+    with evaluating(model):
+        for longest in (1, LONGEST_LIST, LONGEST_REHEARSED):
+            asked = compare_examples(vocabulary, ASKED_TOKENS, longest, ASKED_SEED)
+            groups = [collate(rows, vocabulary.marker_id("<pad>")).to(model.device) for rows in batches(asked, 3072, 0)]
+            right = torch.cat([token_logprobs(model, group).logprobs > math.log(0.5) for group in groups])
+            found[str(longest)] = round(right.float().mean().item(), 4)
+    get_run_logger().info("compares lists of up to n words, n to share right: %s", found)
+    return found
 
 
 def _history(started: Path) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from components.trajectories.snapshots import push, save_experiment, snapshot
 from components.trajectories.store import append_transitions, read_log
 from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
 from flows.experience_model import fine_tune_experience_model
+from flows.settings import MLFLOW_PORT
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
 from flows.validate import validate_data
@@ -134,7 +135,9 @@ def _finish(run: Workspace, decision: Decision) -> None:
     markdown, page = write_report(run.directory, report)
     run.tracker.describe(run.parent, f"{summary(report)}\n\nAll of it: `report.html` among the artifacts.")
     run.finish([markdown, page, run.directory / "games.json"])
-    create_markdown_artifact(markdown.read_text(), key="report", description=f"Report of run {run.manifest.run_id}")
+    shown = run.tracker.artifact_page(run.parent, page.name, f"http://127.0.0.1:{MLFLOW_PORT}")
+    linked = f"[The whole report, with episodes and pictures]({shown}) (in MLflow), or open `{page}`.\n\n{markdown.read_text()}"
+    create_markdown_artifact(linked, key="report", description=f"Report of run {run.manifest.run_id}")
 
 
 def _report(run: Workspace, decision: Decision) -> ReportData:

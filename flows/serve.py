@@ -58,7 +58,7 @@ def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str
 
     token = check_token(os.environ.get(TOKEN_VARIABLE, ""), offer.host)
     listen(offer.host, offer.port).close()  # refused now, not after the model is loaded
-    directory, layout = find_model(root, offer.model), DataLayout.of(root, config.environment.name)
+    directory, layout = find_model(root, offer.model, config.environment.name), DataLayout.of(root, config.environment.name)
     tasks = read_tasks(layout.tasks(require_split(offer.split)))
     adapter, known = make_adapter(config.environment), lessons(config, layout)
     dream = dream_of(directory, config, known, [], held_out(layout), root)

@@ -9,6 +9,8 @@ import os
 import tomllib
 from pathlib import Path
 
+MLFLOW_PORT = 5000
+"""Where `dreamgym ui` shows MLflow, unless it is told another port; a run's report in Prefect links there if its store is a local one."""
 DEFAULTS = {
     # An ephemeral server's first start, with a new database, takes longer than Prefect's 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",

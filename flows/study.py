@@ -21,10 +21,11 @@ from prefect.cache_policies import NO_CACHE
 
 from components.atomic import write_json
 from components.config import Config
+from components.evaluation.documents import insert_table
 from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell
 from components.evaluation.study_figures import draw_study
-from components.evaluation.study_table import insert_table, study_table
+from components.evaluation.study_table import study_table
 from components.evaluation.watch import FIGURES
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult

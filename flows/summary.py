@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from components.evaluation.intervals import Estimate
     from components.tracking.manifest import Manifest
     from components.trajectories.validation import ValidationReport
     from flows.deploy import Deployed
@@ -122,6 +123,19 @@ def _ablation_table(plain: Mapping[str, Mapping[str, Any]]) -> Table:
         label = f"  {name}, seed {seed}" if seed else f"{name}, minus full"
         table.add_row(label, *(_signed(metrics.get(score)) for metrics in plain.values()))
     return table
+
+
+def print_transfer(console: Console, found: Mapping[str, Mapping[str, Estimate]]) -> None:
+    """Two tables, rows the worlds that are played, columns those that were trained in: games won, states told word for word."""
+    shown = {"Held-out games won by the policy dreamed in": "success_rate/dreamed", "States told by the model of": "next_state_exact"}
+    for title, metric in shown.items():
+        table = Table(title=title, title_justify="left")
+        table.add_column("in")
+        for source in found:
+            table.add_column(source, justify="right")
+        for world, own in found.items():
+            table.add_row(world, *(_with_n(own[f"transfer/{source}/{metric}"].to_json()) for source in found))
+        console.print(table)
 
 
 def _signed(entry: Mapping[str, Any] | None) -> str:

@@ -153,7 +153,7 @@ class Workspace:
             cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
             raise StageTimeout(found, next_step=cure) from None
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
-        details = {**outcome.details, "series": series, "costs": outcome.costs}
+        details = {**outcome.details, "series": series, "costs": outcome.costs, "environment": self.config.environment.name}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details)
 

@@ -1,17 +1,13 @@
-"""The table of a study as Markdown, put between two marks of a document, so that what is read is what was measured."""
+"""The table of a study as Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from components.atomic import write_text
-from components.errors import DataError
 from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell
 
-BEGIN, END = "<!-- study:begin -->", "<!-- study:end -->"
 COLUMNS = (
     ("method", "success on held-out games", "seed by seed", "beside {base} (paired)", "p (Holm)", "real steps", "dreamed steps")
     + ("minutes", "to {base}'s end: seeds, real steps, its time")
@@ -69,23 +65,3 @@ def _reached(own: Mapping[str, Estimate]) -> str:
     if not seeds.value:
         return came
     return f"{came}, {own['reached/real_interactions'].value:,.0f}, {own['reached/seconds_ratio'].value:.2f}"
-
-
-def insert_table(path: Path, table: str) -> None:
-    """Replace what stands between the marks of the document at `path`. Raises DataError as `around_table` does."""
-    before, after = around_table(path)
-    write_text(path, f"{before}{BEGIN}\n{table}\n{END}{after}")
-
-
-def around_table(path: Path) -> tuple[str, str]:
-    """What stands before and behind the marks.
-
-    Raises:
-        DataError: there is no such file, or it has not both marks, in their order.
-    """
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise DataError(f"{path} has no place for a table.", f"Expected a file with the lines {BEGIN} and {END}.", "Write them there.")
-    return before, after

@@ -81,6 +81,11 @@ class Tracker:
             mlflow_view.offer(self.client, self.experiment_id)
         return mlflow_view.page(address, self.experiment_id)
 
+    def artifact_page(self, run_id: str, name: str, local: str) -> str:
+        """Where a browser finds a run's artifact: on the server where runs are recorded, or on the one of a local store at `local`."""
+        address = without_password(self.uri).rstrip("/") if self.uri.startswith(("http://", "https://")) else local
+        return mlflow_view.artifact(address, self.experiment_id, run_id, name)
+
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Set tags of a run, over-long values cut."""
         with self._reported("set tags"):

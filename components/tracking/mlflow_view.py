@@ -36,3 +36,8 @@ def offer(client: MlflowClient, experiment_id: str) -> None:
 def page(address: str, experiment_id: str) -> str:
     """Where a browser finds the runs in this view."""
     return f"{address}/#/experiments/{experiment_id}/runs?viewStateShareKey={NAME}"
+
+
+def artifact(address: str, experiment_id: str, run_id: str, name: str) -> str:
+    """Where a browser finds an artifact of a run."""
+    return f"{address}/#/experiments/{experiment_id}/runs/{run_id}/artifacts/{name}"

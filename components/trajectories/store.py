@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,9 @@ from components.errors import DataError
 from components.records import Task, Trajectory, Transition
 
 _RECOVER = "Type `dvc pull` to get the versioned data back, or `dreamgym collect` to record it anew."
+LARGEST_TABLE = 2 << 30
+"""Bytes of a table in memory that is still read; the offline data that comes with this repository have some ten million."""
+_BATCH_ROWS = 1024
 _TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_()}
 _SHARD = re.compile(r"(\d{5,})-(.+)\.parquet")
 
@@ -102,12 +105,16 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 
 def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
-    """The raw Arrow table, its checksums verified. Raises DataError if the file is missing, damaged, or empty and may not be."""
+    """The raw Arrow table, its checksums verified.
+
+    Raises:
+        DataError: the file is missing, damaged, empty and may not be, or more than `LARGEST_TABLE` bytes once it is unpacked.
+    """
     if not path.is_file():
         raise DataError(f"There is no file {path}.", next_step=_RECOVER)
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read()
+            table = pa.Table.from_batches(_bounded(path, file), file.schema_arrow)
         table.validate(full=True)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         found = f"{path} ({path.stat().st_size:,} bytes) is damaged or no Parquet file: {str(error).splitlines()[0]}"
@@ -115,6 +122,17 @@ def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
     if table.num_rows == 0 and not may_be_empty:
         raise DataError(f"{path} has no rows.", "Expected at least one.", _RECOVER)
     return table
+
+
+def _bounded(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """The file's rows, as long as they stay within `LARGEST_TABLE`: a few kilobytes may unpack to more than there is memory."""
+    size = 0
+    for batch in file.iter_batches(_BATCH_ROWS):
+        size += batch.nbytes
+        if size > LARGEST_TABLE:
+            found = f"{path} ({path.stat().st_size:,} bytes) holds more than {LARGEST_TABLE:,} bytes of rows."
+            raise DataError(found, "Tables are read whole, so they must fit in memory.", "Split it into files of fewer episodes.")
+        yield batch
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:

@@ -10,10 +10,12 @@ import pytest
 from scipy.stats import ttest_rel
 
 from components.errors import DataError
-from components.evaluation.intervals import crossed_mean
+from components.evaluation.documents import insert_table, marks
+from components.evaluation.intervals import Estimate, crossed_mean
 from components.evaluation.study import Cell, holm, reached_at, summarise
 from components.evaluation.study_figures import draw_study
-from components.evaluation.study_table import BEGIN, END, insert_table, study_table
+from components.evaluation.study_table import study_table
+from components.evaluation.transfer_table import transfer_table
 from flows.study_methods import BASE, BASES, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -184,17 +186,39 @@ def test_the_table_of_a_document_is_what_was_measured(tmp_path):
     assert first[0] == "base" and first[2:5] == ["0.500; 1.000", "", ""] and first[-1] == "2 of 2, 20, 1.00"
     assert second[0] == "other" and second[2] == "1.000; 0.500" and second[3].startswith("+0.000 (") and "1.00 of it (" in second[3]
     assert second[-1] == "1 of 2, 0, 0.50"
-    document = tmp_path / "results.md"
-    document.write_text(f"before\n{BEGIN}\nold\n{END}\nbehind\n")
+    document, (begin, end) = tmp_path / "results.md", marks("study")
+    document.write_text(f"before\n{begin}\nold\n{end}\nbehind\n")
     insert_table(document, table)
     insert_table(document, table)
-    assert document.read_text() == f"before\n{BEGIN}\n{table}\n{END}\nbehind\n"
-    for text in ("", BEGIN, f"{END} {BEGIN}"):
+    assert document.read_text() == f"before\n{begin}\n{table}\n{end}\nbehind\n"
+    for text in ("", begin, f"{end} {begin}"):
         document.write_text(text)
         with pytest.raises(DataError, match="no place for a table"):
             insert_table(document, table)
     with pytest.raises(DataError, match="no place for a table"):
         insert_table(tmp_path / "nowhere.md", table)
+
+
+def test_transfer_stands_in_two_tables():
+    """Rows the worlds played, columns those trained in."""
+
+    def of(value: float) -> Estimate:
+        return Estimate(value, 10, 0.0, 1.0)
+
+    worlds = {"shop": 0.5, "web": 0.25}
+    found = {
+        world: {
+            f"transfer/{source}/{metric}": of(rate if source == world else 0.0)
+            for source in worlds
+            for metric in ("success_rate/dreamed", "success_rate/cloned", "next_state_exact", "unparsable_rate")
+        }
+        for world, rate in worlds.items()
+    }
+    policies, models = transfer_table(found).split("\n\n")
+    assert policies.splitlines()[0] == "| held-out games of | policy trained in shop | policy trained in web |"
+    rate = "{0:.3f} (0.000 to 1.000), {1} {0:.3f}, n=10"
+    assert policies.splitlines()[2] == f"| shop | {rate.format(0.5, 'its clone')} | {rate.format(0, 'its clone')} |"
+    assert models.splitlines()[3] == f"| web | {rate.format(0, 'no answer')} | {rate.format(0.25, 'no answer')} |"
 
 
 def test_the_published_table_is_that_of_the_published_cells():

@@ -93,7 +93,7 @@ def test_another_answer_fails_unless_the_model_wavers(untrained):
 def test_without_a_model_the_user_is_told_what_to_type(run, repository):
     done = run("bench", "dream", "--root", repository)
     assert done.exit_code == 1
-    assert "There is no finished experience model under" in done.output and "--model" in done.output
+    assert "There is no finished experience model of alfworld under" in done.output and "--model" in done.output
     (repository / ".dreamgym/stages/experience_model-0123456789ab.partial/model").mkdir(parents=True)
     assert run("bench", "dream", "--root", repository).exit_code == 1
 

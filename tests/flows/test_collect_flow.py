@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from builders import make_episode, make_task
 
 from components.config import load_config
@@ -29,7 +30,8 @@ def test_new_data_of_a_fresh_clone_has_the_backbone_that_came_with_it(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all((clone / "data" / name / "model.safetensors").is_file() for name in ("alfworld/backbone", "backbones/qwen"))
-    assert "2 tasks, 2 episodes" in done.stdout and "(18 files" in done.stdout
+    before = yaml.safe_load((ROOT / "data.dvc").read_text())["outs"][0]["nfiles"]
+    assert "2 tasks, 2 episodes" in done.stdout and f"({before} files" in done.stdout
 
 
 def _files(folder):

@@ -136,6 +136,23 @@ def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
     assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]
 
 
+@pytest.mark.slow
+def test_policies_and_models_of_two_worlds_are_put_to_the_test_in_each_other(clone):
+    """What the first run made is reused; a small shop is learnt in passing."""
+    table = clone / "transfer.json"
+    code, output, _ = run(clone, verb=("transfer", "configs/quick.yaml", "configs/quick-webshop.yaml", f"--json={table}"))
+    assert code == 0, output
+    found = json.loads(table.read_text())
+    assert set(found) == {"alfworld", "webshop"} and found["alfworld"].keys() == found["webshop"].keys()
+    assert found["webshop"]["transfer/alfworld/success_rate/dreamed"]["n"] == 6
+    own, other = (found["alfworld"][f"transfer/{world}/next_state_exact"] for world in ("alfworld", "webshop"))
+    assert own["n"] == other["n"] > 20 and own["low"] > other["high"]
+    manifests = [json.loads(path.read_text()) for path in (clone / "runs").glob("*/manifest.json")]
+    (games,) = (m for m in manifests if m["flow"] == "transfer" and m["config"]["environment"]["name"] == "alfworld")
+    reused = {stage["name"] for stage in games["stages"] if stage["reused"]}
+    assert reused == {"validate", "experience_model", "clone", "synthetic_rl"} and games["status"] == "finished"
+
+
 def test_a_language_model_judges_some_steps_of_the_examination(clone):
     """A real server of the protocol that gives every step the best scores; what was examined before is reused."""
     best = {"causal_consistency": 2, "diversity": 2, "informativeness": 2, "hallucination": 2}
@@ -153,7 +170,7 @@ def test_a_language_model_judges_some_steps_of_the_examination(clone):
 
 
 @pytest.mark.slow
-def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examination(clone):
+def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examination(clone, finished):
     """A real server annotates the episodes that are learnt from; the stored index is built once and used by all that retrieves."""
 
     def annotate(request):
@@ -161,7 +178,7 @@ def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examina
         plans = [{"step_id": step["step_id"], "transition_plan": f"after {step['action']}"} for step in steps]
         return Say({"task_tutorial": {"Overall Plan": "p", "Success Mode": "s", "Failure Mode": "f"}, "state_transitions": plans})
 
-    taken = shutil.copytree(clone / "data" / "alfworld" / "backbone", clone.parent / "model")
+    taken = shutil.copytree(finished.kept / "data" / "alfworld" / "backbone", clone.parent / "model")
     asked = ["experience_model.teacher=llm", "experience_model.transitions=500", "retrieval.index=chroma", "endpoint.model=teacher"]
     asked += [f"experience_model.path={taken}"]
     with ChatServer(answer=annotate) as server:

@@ -366,12 +366,16 @@ def test_the_newest_finished_stage_is_played(repository):
         (stages / name / "model").mkdir(parents=True)
         (stages / name / "model" / "model.safetensors").touch()
         (stages / name / "stage.json").touch()
-    assert find_model(repository, None) == first / "model"
+    assert find_model(repository, None, "alfworld") == first / "model"
     with pytest.raises(DataError, match=f"Type --model {first / 'model'}"):
-        find_model(repository, first)
+        find_model(repository, first, "alfworld")
+    (first / "stage.json").write_text('{"details": {"environment": "browser"}}')
+    assert find_model(repository, None, "browser") == first / "model"
+    with pytest.raises(DataError, match=r"no finished experience model of alfworld under .* \(there is one of browser\)"):
+        find_model(repository, None, "alfworld")
     (first / "stage.json").unlink()
     with pytest.raises(DataError, match="Type `dreamgym retrain` first"):
-        find_model(repository, None)
+        find_model(repository, None, "alfworld")
 
 
 def test_a_task_of_another_split_is_found_there(repository, tasks):

@@ -54,6 +54,8 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
         made = pretrain.train.fn(config, VOCABULARY, [], tmp_path / "work", tmp_path / "model")
     card = json.loads((made / "card.json").read_text())
     assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
+    assert set(card["compares_after"]) == {"exercises", "text"} and set(card["compares_after"]["text"]) == {"1", "10", "20"}
+    assert set(card["compares_after"]["text"].values()) == {0.0}  # after one step it says neither yes nor no
     assert len(load_backbone(made)[1]) == len(VOCABULARY)
     assert list((tmp_path / "work").iterdir()) == []
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
+from urllib.request import Request, urlopen
 
 import pytest
 from ports import free_port
 from small_job import command_of, environment_of
 
+from components.config import TrackingConfig
 from components.environments.browser.chromium import NAMES, SWITCHES
+from flows.services import mlflow_service
 
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt-get install chromium)")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt-get install chromium)")
 
 
 def _heed_interrupts():
@@ -70,6 +75,7 @@ def read(page, address, *wanted, seconds=60.0):
         page.wait_for_timeout(500)
 
 
+@needs_chromium
 def test_both_show_the_run_by_the_same_name(finished, addresses, page):
     first = min(path for path in (finished.clone / "runs").glob("*/manifest.json") if path.parent.name != "latest")
     manifest = json.loads(first.read_text())  # later runs there, of other tests, may have told another server
@@ -77,3 +83,22 @@ def test_both_show_the_run_by_the_same_name(finished, addresses, page):
     read(page, addresses["runs"], name)
     words = read(page, f"{addresses['Prefect']}/runs/flow-run/{manifest['prefect_flow_run_id']}", name)
     assert "Can't connect" not in words
+
+
+@needs_chromium
+def test_the_report_in_prefect_leads_to_the_page_in_mlflow(addresses, page):
+    wanted = {"artifacts": {"key": {"any_": ["report"]}}}
+    request = Request(f"{addresses['Prefect']}/api/artifacts/filter", json.dumps(wanted).encode(), {"Content-Type": "application/json"})
+    with urlopen(request) as answer:
+        report = json.load(answer)[0]["data"]
+    link = re.search(r"\]\((http://127\.0\.0\.1:5000/[^)]*)\)", report).group(1)
+    page.goto(link.replace("http://127.0.0.1:5000", addresses["MLflow"]))
+    page.frame_locator("iframe").get_by_text("Success on held-out real games").first.wait_for(timeout=60_000)
+
+
+def test_before_any_run_the_store_has_its_tables_before_the_server_starts(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    mlflow_service(TrackingConfig(), tmp_path, 5000)
+    with sqlite3.connect(tmp_path / "mlflow" / "mlflow.db") as store:
+        assert store.execute("SELECT version_num FROM alembic_version").fetchone()
+        assert store.execute("SELECT count(*) FROM runs").fetchone() == (0,)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,6 +80,17 @@ def test_missing_and_empty_files_say_what_to_type(tmp_path):
     store.write_tasks(tmp_path / "a.parquet", [])
     with pytest.raises(DataError, match="a.parquet has no rows"):
         store.read_tasks(tmp_path / "a.parquet")
+
+
+def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypatch):
+    """The same long text in every row, written once: 300 MB in a few kilobytes."""
+    monkeypatch.setattr(store, "LARGEST_TABLE", 1 << 27)
+    path = tmp_path / "bomb.parquet"
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array(["x" * (1 << 20)]))
+    pq.write_table(pa.table({"state": text}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DataError, match=r"holds more than 134,217,728 bytes of rows.*Split it"):
+        store.read_table(path)
 
 
 def test_other_columns_types_and_nulls_are_named(tmp_path):

@@ -116,6 +116,8 @@ class Seat:
         self._browser, self._settings = browser, settings
         self._context: Any = None
         self._page: Any = None
+        self._teller: Any = None
+        self._context_id = ""
         self._web = self._of_the_web = False
         self._dialogs: list[str] = []
         self.view = View()
@@ -180,8 +182,7 @@ class Seat:
     def _follow(self, action: str, before: list[Any]) -> None:
         """The tab that the episode is in now: one that was opened, the one asked for, or the last where the present one was closed."""
         command = actions.read_action(action)
-        self._page.context.cookies()  # lets Playwright deliver what happened meanwhile
-        pages = self._pages()
+        pages = self._settled_pages()
         opened = [page for page in pages if page not in before]
         if opened:
             self._page = opened[-1]
@@ -189,6 +190,20 @@ class Seat:
             self._page = pages[int(command.text) - 1]
         elif self._page not in pages:
             self._page = pages[-1] if pages else self._context.new_page()
+
+    def _settled_pages(self) -> list[Any]:
+        """The open tabs once Playwright tells of as many as the browser has: on a busy machine it learns of a new one later than we ask."""
+        until = time.monotonic() + self._settings.page_seconds
+        while self._tabs_in_browser() != len(self._pages()) and time.monotonic() < until:
+            time.sleep(0.01)
+        return self._pages()
+
+    def _tabs_in_browser(self) -> int:
+        """How many tabs this seat has by the browser's own count, which a popup joins before the click that opens it is over."""
+        if self._teller is None:
+            self._teller = self._browser.new_browser_cdp_session()
+        targets = self._teller.send("Target.getTargets")["targetInfos"]
+        return sum(one["type"] == "page" and not one.get("subtype") and one.get("browserContextId") == self._context_id for one in targets)
 
     def _pages(self) -> list[Any]:
         return [page for page in self._context.pages if not page.is_closed()]
@@ -216,7 +231,11 @@ class Seat:
         self._context.set_default_timeout(1000 * self._settings.page_seconds)
         self._context.add_init_script(_COUNT_TIMERS)
         self._context.on("page", self._listen)
-        return self._context.new_page()
+        page = self._context.new_page()
+        asked = self._context.new_cdp_session(page)
+        self._context_id = asked.send("Target.getTargetInfo")["targetInfo"]["browserContextId"]
+        asked.detach()
+        return page
 
     def _listen(self, page: Any) -> None:
         page.on("dialog", self._dismiss)

@@ -226,6 +226,9 @@ def test_folders_of_the_living_stay():
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     process = subprocess.Popen(["sleep", "60"], env={**os.environ, OWNER: str(folder)})
     try:
+        until = time.monotonic() + 10
+        while not psutil.Process(process.pid).environ() and time.monotonic() < until:
+            time.sleep(0.01)  # the kernel shows an environment a moment after `exec` has returned
         remove_abandoned_folders(least_age_seconds=0)
         assert folder.exists()
     finally:

@@ -1,0 +1,56 @@
+"""Episodes in other names: the same story, word for word but for the names, or none."""
+
+from dataclasses import replace
+
+from components.config import load_config
+from components.environments import make_adapter
+from components.records import Task, Trajectory, Transition
+from components.trajectories.renaming import Names, retold
+
+ADAPTER = make_adapter(load_config(None, ["environment.name=browser"]).environment)
+PAGE = "[13] select: = {0} {{{0} | {1} | {2}}}\n[19] button: Submit"
+PEOPLE = [("Pia", "Cory", "Ana"), ("Bo", "Ida", "Rey"), ("Lu", "Max", "Zoe"), ("Kim", "Tom", "Eve"), ("Al", "Ben", "Gus")]
+
+
+def episode(number: int, people: tuple[str, str, str]) -> Trajectory:
+    first, wanted, other = people
+    states = [PAGE.format(*people), f"[13] select: = {wanted} {{{first} | {wanted} | {other}}}\n[19] button: Submit", "Episode over."]
+    task = Task(f"list/{number}", "browser", "train", f"Select {wanted} from the list and click Submit.", states[0], "choose-list", "{}")
+    told = Trajectory(task)
+    for step, (action, reward) in enumerate([(f"select [13] {wanted}", 0.0), ("click [19]", 1.0)]):
+        reason = ADAPTER.reason(told, action, states[step + 1], reward)
+        last = Transition(task.id, f"{task.id}/expert-0", step, states[step], action, states[step + 1], reward, bool(reward), reason)
+        told = replace(told, steps=(*told.steps, last))
+    return told
+
+
+EPISODES = [episode(number, people) for number, people in enumerate(PEOPLE)]
+
+
+def test_names_are_exchanged_throughout_and_the_form_stays():
+    told = retold(EPISODES, ADAPTER, 2, seed=0)
+    assert len(told) == 2 * len(EPISODES) and len({one.task.id for one in told}) == len(told)
+    for one, (first, wanted, _) in zip(told, 2 * PEOPLE, strict=True):
+        new = one.task.instruction.removeprefix("Select ").removesuffix(" from the list and click Submit.")
+        assert new != wanted and new[0].isupper()
+        assert one.steps[0].action == f"select [13] {new}" and f"select: = {new} {{" in one.states[1]
+        assert first not in one.task.initial_state and one.states[-1] == "Episode over."
+        assert one.steps[0].task_id == one.task.id and one.success
+        assert one.steps[-1].reasoning.endswith("done") and new.casefold() in one.steps[-1].reasoning.casefold()
+
+
+def test_the_same_seed_tells_the_same():
+    assert retold(EPISODES, ADAPTER, 1, seed=0) == retold(EPISODES, ADAPTER, 1, seed=0) != retold(EPISODES, ADAPTER, 1, seed=1)
+    assert retold(EPISODES, ADAPTER, 0, seed=0) == []
+
+
+def test_what_hangs_on_a_word_is_not_told():
+    """An outcome that the teacher explains otherwise in other names: here it was not explained as the teacher does at all."""
+    strange = [replace(one, steps=(replace(one.steps[0], reasoning="since Cory is short"), *one.steps[1:])) for one in EPISODES]
+    assert retold(strange, ADAPTER, 1, seed=0) == []
+
+
+def test_words_that_tasks_share_and_labels_and_marks_are_no_names():
+    names = Names.of(EPISODES)
+    assert {"select", "submit", "list", "button", "click", "episode"} <= names.stay["choose-list"]
+    assert names.own["list/0"] == ["ana", "cory", "pia"] and "submit" not in names.pool
