@@ -26,6 +26,7 @@ from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longes
 from components.language.checkpoints import check_key, read_checkpoint, save_checkpoint
 from components.language.compute import Compute
 from components.language.examples import Batch, Example, Segment, batches, collate
+from components.language.last_block import can_narrow, hidden_at
 from components.language.optimizers import OptimizerName, make_optimizers
 from components.language.tree_attention import TREE
 
@@ -100,6 +101,9 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
         inputs["position_ids"] = batch.position_ids
     if not has_plain_head(model):
         return model(**inputs, attention_mask=batch.attention).logits[rows, places], None
+    if batch.tree is None and can_narrow(model):
+        chosen = hidden_at(model, batch.input_ids, rows, places)
+        return model.get_output_embeddings()(chosen), chosen
     if batch.tree is None:
         hidden = model.get_decoder()(**inputs).last_hidden_state
     else:
