@@ -234,7 +234,12 @@ class CurriculumConfig(Section):
         4, ge=1, description="Variations the experience model proposes for each seed task; the most novel sound one is taken."
     )
     share: float = Field(0.25, ge=0, le=1, description="lambda: largest share of generated tasks in a batch.")
-    explore: float = Field(0.75, ge=0, le=1, description="Share of a batch drawn evenly from the training tasks.")
+    explore: float = Field(
+        0.75,
+        ge=0,
+        le=1,
+        description="Share of a batch drawn from the training tasks, those never played first; what is left over goes by value.",
+    )
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> CurriculumConfig:

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from components.config import Config
+from components.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.ablation import VARIANTS, varied
 
@@ -89,9 +92,16 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
     """The config of one cell. Args: families: all that there are, of which a transfer method learns from the first half.
 
     Raises:
-        ConfigError: a tenth of the real budget allows no iteration of sim-to-real.
+        ConfigError: a tenth of the real budget allows no iteration of sim-to-real, or the method refuses an option.
     """
     method = METHODS[name]
+    try:
+        return Config.model_validate(_values(config, method, seed, families))
+    except ValidationError as error:
+        raise explained(error, f"of the method {name}", Config) from None
+
+
+def _values(config: Config, method: Method, seed: int, families: Sequence[str]) -> dict[str, Any]:
     values = varied(config, method.changes, seed).model_dump(mode="json")
     if method.dream:
         values["synthetic_rl"] = with_algorithm("synthetic_rl", values["synthetic_rl"], method.dream)
@@ -107,7 +117,7 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
         values["sim_to_real"]["budget"] = budget
     if method.transfer:
         values["data"]["families"] = sorted(families)[: len(families) // 2]
-    return Config.model_validate(values)
+    return values
 
 
 def with_algorithm(name: str, section: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
@@ -123,4 +133,6 @@ def with_algorithm(name: str, section: Mapping[str, Any], algorithm: str) -> dic
     if algorithm == "rft" and section["algorithm"] != "rft":
         larger = RFT_LARGER.get(name, 1)
         kept |= {"tasks": section["tasks"] * larger, "iterations": -(-section["iterations"] // larger)}
+        if "check_every" in section:  # of what is played the same share is looked at
+            kept["check_every"] = -(-section["check_every"] // larger)
     return kept

@@ -240,7 +240,8 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     )  # fmt: skip
 
     settings = config.synthetic_rl
-    watch = DreamWatch(adapter, every=settings.check_every, most=settings.check_replays, floor=config.fidelity.min_rollout_agreement)
+    every = min(settings.check_every, settings.iterations)  # a training shorter than the default is looked at once, in its end
+    watch = DreamWatch(adapter, every=every, most=settings.check_replays, floor=config.fidelity.min_rollout_agreement)
 
     def keep(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]

@@ -41,6 +41,8 @@ def variants(sizes: Sequence[int] = SIZES) -> dict[str, dict[str, dict[str, Any]
 def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) -> Config:
     """`config` with the sections' `changes` and another seed; a section that is turned off loses the options that it makes idle."""
     values = config.model_dump(mode="json")
+    if not changes.get("curriculum", {}).get("enabled", True):
+        values["synthetic_rl"].get("ppo", {}).pop("clusters", None)
     for section, changed in changes.items():
         values[section] = dict(changed) if section in SWITCHED else values[section] | changed
     return Config.model_validate(values | {"seed": seed})

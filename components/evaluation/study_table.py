@@ -17,7 +17,9 @@ COLUMNS = (
 def study_table(
     metrics: Mapping[str, Mapping[str, Estimate]], cells: Mapping[str, Sequence[Cell]], base: str, bases: Mapping[str, str] | None = None
 ) -> str:
-    """One row a method; intervals of 95 % for further games and seeds. Below it: cells that crashed, and the commits that made the others.
+    """One row a method; intervals of 95 % for further games and seeds.
+
+    Below it: cells that crashed or were not made, and the commits that made the others.
 
     Args: bases: what some methods are compared with, in place of `base`.
     """
@@ -28,6 +30,9 @@ def study_table(
     lines = [f"| {' | '.join(row)} |" for row in rows]
     every = [cell for name in metrics for cell in cells[name]]
     crashed = [f"- `{cell.method}`, seed {cell.seed}, crashed: {' '.join(cell.crash.split())}" for cell in every if cell.crash]
+    seeds = {cell.seed for cell in every}
+    lacking = {name: sorted(seeds - {cell.seed for cell in cells[name]}) for name in metrics}
+    crashed += [f"- `{name}`: no cell of seed {', '.join(map(str, missing))}" for name, missing in lacking.items() if missing]
     commits = Counter(cell.commit[:7] for cell in every if cell.commit)
     made = [f"Made at commit {', '.join(f'{name} ({count} cells)' for name, count in commits.items())}."] if commits else []
     return "\n".join([*lines, *(["", *crashed] if crashed else []), *(["", *made] if made else [])])

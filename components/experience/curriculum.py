@@ -4,11 +4,14 @@ A task's value is the variance of the returns in its group, V = 1/n sum (r - mea
 task half of the time, zero where it always or never does. The m tasks of the highest value are varied by the experience
 model, with several candidates each: one that is malformed, infeasible in its room or not new is worth nothing (validity, 0 or 1,
 multiplies the value that it inherits from its parent), and of the others the one whose instruction the archive of all tasks so far
-holds least often is taken. A batch is an even draw from the training tasks (`explore`), at most `share` (lambda) generated tasks, and
-known tasks by value. With n returns V has only a few levels and underestimates by (n-1)/n; only its order is used.
+holds least often is taken. With n returns V has only a few levels and underestimates by (n-1)/n; only its order is used.
+
+A batch is at most `share` (lambda) generated tasks, a share `explore` of training tasks, those first that were never played, and what is
+left over: training tasks of the highest value. With the defaults, 0.25 and 0.75, nothing is left over once there are generated tasks
+enough: value then chooses what is varied, not which training task is met again.
 
 Differs from the paper (DreamGym, arXiv 2511.03773, App. C): of the candidates a count of what there was so far chooses, not a second
-prompt that asks the experience model for the best one; a small model has no such judgement. The paper's batch has no even draw.
+prompt that asks the experience model for the best one; a small model has no such judgement. The paper's batch has no such draw.
 """
 
 from __future__ import annotations

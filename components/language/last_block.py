@@ -1,7 +1,7 @@
 """The last block of a decoder, computed only where something is predicted from it: the same numbers, in less time.
 
-Of an episode the policy wrote a quarter of the tokens. All blocks but the last must read every token, since later ones attend to them; of the
-last one only its keys and values are needed everywhere: queries, output, MLP and the norm behind it are not.
+Of an episode the policy wrote a quarter of the tokens. All blocks but the last must read every token, since later ones attend to them; of
+the last one only its keys and values are needed everywhere: queries, output, MLP and the norm behind it are not.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ Deviations:
 2. Log-probabilities are those at the sampling temperature.
 3. What is counted between synchronisations are iterations of `epochs` times `updates` optimiser steps, where the paper counts steps: it is
    online in its sense with both at 1.
-4. Offline means that the first policy plays all episodes, a fresh set in each iteration, not that a fixed set of logs is read.
+4. Offline means that the first policy plays all episodes, a fresh set in each iteration, not that a fixed set of logs is read. The success
+   that is logged is then that policy's: what training does to the one that learns shows in `margin` and in the evaluation alone.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The loss of a token, with ratio = pi(token) / pi_old(token) (Eq. 3 of that paper
 
     -min(ratio A, clip(ratio, 1 - clip, 1 + clip_high) A) + kl (exp(d) - d - 1),   d = log ref(token) - log pi(token)
 
-Deviations:
+Deviations (plain GRPO: grpo.step_weight=0 grpo.negative_weight=1 idle_penalty=0):
 1. The outcome is the return, and every token that the policy wrote in an episode (thoughts and actions) has its advantage, plus
    `step_weight` times GiGPO's advantage of its step, which tells the step that decided from those that did not.
 2. Groups whose returns are all equal have no such advantages. They are counted (`zero_variance_groups`) and left out, unless 6 applies
@@ -18,7 +18,8 @@ Deviations:
 5. The probabilities in the ratio are those of the sampler at its temperature.
 6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's penalty for invalid
    actions, for a world that does not say which actions are valid), also in groups without variance.
-7. Advantages below zero count `negative_weight` times: pushed away from what it wrote a small model soon writes nonsense, unless the
+7. The deviation of a group is the population's; TRL's is the sample's, larger by sqrt(n / (n - 1)).
+8. Advantages below zero count `negative_weight` times: pushed away from what it wrote a small model soon writes nonsense, unless the
    steps are few and demonstrations are mixed in (docs/experiments.md). At 0 only what went better than its group is learnt, as in RAFT.
 """
 

@@ -32,8 +32,9 @@ from components.training_config import RLConfig
 
 BARREN_ITERATIONS = 8
 """Iterations on end without anything to learn from after which the loop gives up."""
-COLLAPSE_WINDOW, COLLAPSE_SHARE = 4, 0.5
-"""Iterations whose mean success is compared, and the share of the first ones' below which the policy has collapsed."""
+COLLAPSE_WINDOW, COLLAPSE_ROLLOUTS, COLLAPSE_SHARE = 4, 128, 0.5
+"""Iterations whose mean success is compared (half of those so far, where they are fewer and have so many rollouts), and the share of the
+first ones' below which the policy has collapsed."""
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration that had none, so that every curve has a value an iteration."""
 
@@ -265,10 +266,13 @@ class Loop:
     def _check_collapse(self) -> None:
         """A policy that wins far less than at its beginning has unlearnt more than later iterations give back."""
         rates = self.state.series["success_rate"]
-        first, last = (sum(part) / COLLAPSE_WINDOW for part in (rates[:COLLAPSE_WINDOW], rates[-COLLAPSE_WINDOW:]))
-        if len(rates) >= 2 * COLLAPSE_WINDOW and first >= 0.1 and last < COLLAPSE_SHARE * first:
+        window = min(COLLAPSE_WINDOW, len(rates) // 2)
+        if window < COLLAPSE_WINDOW and window * self.config.tasks * self.config.group < COLLAPSE_ROLLOUTS:
+            return
+        first, last = (sum(part) / window for part in (rates[:window], rates[-window:]))
+        if first >= 0.1 and last < COLLAPSE_SHARE * first:
             raise TrainingError(
-                f"The policy collapsed: it wins {last:.2f} of the last {COLLAPSE_WINDOW} iterations' rollouts, {first:.2f} of the first.",
+                f"The policy collapsed: it wins {last:.2f} of the last {window} iterations' rollouts, {first:.2f} of the first.",
                 f"Expected at least {COLLAPSE_SHARE:g} times as many.",
                 "Lower the stage's learning_rate, epochs or updates, or hold on to the first policy (kl).",
             )

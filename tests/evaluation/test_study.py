@@ -181,7 +181,8 @@ def test_the_table_of_a_document_is_what_was_measured(tmp_path):
     lines, _, below = table.partition("\n\n")
     head, _, first, second, third = ([part.strip() for part in line[1:-1].split("|")] for line in lines.splitlines())
     assert third[:2] == ["gone", "no cell was finished"] and len(third) == len(head)
-    assert below == "- `gone`, seed 0, crashed: TrainingError: the loss is nan\n\nMade at commit abcdef0 (2 cells)."
+    lacking = "- `gone`, seed 0, crashed: TrainingError: the loss is nan\n- `gone`: no cell of seed 1"
+    assert below == f"{lacking}\n\nMade at commit abcdef0 (2 cells)."
     assert head[3] == "beside base (paired)" and len(head) == len(first) == len(second)
     assert first[0] == "base" and first[2:5] == ["0.500; 1.000", "", ""] and first[-1] == "2 of 2, 20, 1.00"
     assert second[0] == "other" and second[2] == "1.000; 0.500" and second[3].startswith("+0.000 (") and "1.00 of it (" in second[3]

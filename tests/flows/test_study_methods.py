@@ -63,6 +63,22 @@ def test_a_tenth_without_room_for_an_iteration_is_refused():
         configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
 
 
+def test_a_training_of_fewer_iterations_is_looked_at_as_often():
+    settings = configured(load_config(None, ["synthetic_rl.iterations=10"]), "dream-rft", 0, FAMILIES).synthetic_rl
+    assert (settings.iterations, settings.check_every) == (3, 1)
+    assert configured(load_config(None, ["synthetic_rl.check_every=5"]), "s2r-rft", 0, FAMILIES).synthetic_rl.check_every == 2
+
+
+def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any_config():
+    clustered = load_config(None, ["synthetic_rl.algorithm=ppo", "synthetic_rl.ppo.clusters=4"])
+    assert configured(clustered, "no-curriculum", 0, FAMILIES).synthetic_rl.algorithm == "grpo"
+    fine = load_config(None, ["synthetic_rl.algorithm=rft", "synthetic_rl.iterations=2", "synthetic_rl.check_every=2"])
+    assert configured(fine, "dream-rft", 0, FAMILIES).synthetic_rl.check_every == 2
+    single = load_config(None, ["real_rl.algorithm=ppo", "real_rl.group=1"])
+    with pytest.raises(ConfigError, match="of the method grpo-real is refused.*group"):
+        configured(single, "grpo-real", 0, FAMILIES)
+
+
 def test_methods_are_named():
     assert chosen_methods("") == list(METHODS) and chosen_methods("dream-ppo, clone") == ["clone", "dream-ppo"]
     with pytest.raises(ConfigError, match="no method 'dreem'.*dream-grpo"):

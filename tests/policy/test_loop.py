@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import pickle
 import re
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -297,6 +298,23 @@ def test_a_policy_that_has_unlearnt_stops_the_loop():
     assert loop.state.iteration == 2 * COLLAPSE_WINDOW
 
 
+@pytest.mark.parametrize(("group", "collapses"), [(32, True), (4, False)])
+def test_a_short_loop_sees_a_collapse_too_if_it_has_rollouts_enough(group, collapses):
+    """Seven iterations of two tasks: two of 64 rollouts are compared as soon as there are four."""
+    seen: list[int] = []
+
+    def early(row, action):
+        seen.append(row)
+        return row % 2 == 0 if len(seen) <= 2 * 2 * group else row == 0
+
+    loop = make_loop(Rewarding(early), iterations=7, group=group)
+    if collapses:
+        with pytest.raises(TrainingError, match=r"wins 0\.02 of the last 2 iterations' rollouts, 0\.50 of the first"):
+            loop.run()
+    else:
+        assert loop.run().iteration == 7
+
+
 def test_a_collapse_is_found_again_however_often_the_command_is_typed(tmp_path):
     def unlearning(seen):
         return lambda row, action: seen.append(row) or (row % 2 == 0 if len(seen) <= 8 * COLLAPSE_WINDOW else row == 0)
@@ -353,6 +371,46 @@ def test_successes_of_different_lengths_teach_grpo_nothing_without_its_steps():
     loop = make_loop(won_at_different_lengths(), iterations=1, step_weight=0.0)
     before = weights(loop)
     assert loop.run().series["lessons"] == [0.0] and same(before, weights(loop))
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_heros_weight_stands_on_the_advantages(algorithm):
+    """The same rewards under two weights: on the rewards themselves normalisation by their deviation would cancel it."""
+    loop = make_loop(Rewarding(even_rows), progress=lambda episode: 0.5, reward="hero", algorithm=algorithm)
+    group = loop.player.play(loop.policy, [TASKS[0]] * 8, max_steps=3, temperature=1.0, seed=0)
+    returns, found = loop.algorithm.rewards.of(group)[0], []
+    for weight in (1.0, 0.25):
+        loop.algorithm.rewards.of = lambda _, weight=weight: (returns, weight)
+        found.append(advantages_of(loop.algorithm.lessons([group], loop.policy)))
+    for whole, quarter in zip(*found, strict=True):
+        assert any(whole) and quarter == pytest.approx([0.25 * value for value in whole])
+
+
+def test_ppo_takes_the_penalty_of_idle_replies_off_their_advantages():
+    loop = make_loop(Rewarding(even_rows, length=2), algorithm="ppo", idle_penalty=0.5)
+    group = loop.player.play(loop.policy, [TASKS[0]] * 4, max_steps=3, temperature=1.0, seed=0)
+    marked = [replace(rollout, idle=(True, False)) for rollout in group]
+    free = [replace(rollout, idle=(False, False)) for rollout in group]
+    found = [advantages_of(loop.algorithm.lessons([one], loop.policy)) for one in (marked, free)]
+    for rollout, punished, spared in zip(group, *found, strict=True):
+        first = rollout.replies[0]
+        assert punished[:first] == pytest.approx([value - 0.5 for value in spared[:first]]) and punished[first:] == spared[first:]
+
+
+def test_a_step_has_at_most_a_gradient_of_one():
+    """With plain gradient descent at a rate of 1 the weights move by the gradient: by its norm where that is below 1, else by 1."""
+    loop = make_loop(Rewarding(even_rows), iterations=1, updates=1, learning_rate=1.0)
+    before, norms = weights(loop), []
+    moved = loop.learner.trained()
+
+    def descend(rate):
+        norms.append(sum(float(weight.grad.pow(2).sum()) for weight in moved.values()) ** 0.5)
+
+    loop.learner.optimizers.step = descend
+    plain = loop.learner.algorithm.shares
+    loop.learner.algorithm.shares = lambda lessons: [1000 * share for share in plain(lessons)]
+    figure = loop.run().series["gradient_norm"][0]
+    assert figure > 1 and norms == pytest.approx([1.0], abs=1e-3) and same(before, weights(loop))
 
 
 def test_a_hybrid_reward_without_a_measure_of_progress_is_refused():
