@@ -129,7 +129,12 @@ def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(started, postg
     server |= {"MLFLOW_AUTH_ADMIN_USERNAME": "runner", "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more"}
     server |= {"MLFLOW_FLASK_SERVER_SECRET_KEY": "signed", "MLFLOW_DISABLE_TELEMETRY": "true"}
     command = [sys.executable, str(ROOT / "infra" / "mlflow_server.py"), "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    started("mlflow", command, lambda: answers(f"{url}/health"), **server, **store)
+    (tmp_path / "tmp").mkdir()
+    began = time.time() - 1
+    started("mlflow", command, lambda: answers(f"{url}/health"), TMPDIR=str(tmp_path / "tmp"), **server, **store)
+    written = [path for place in (tmp_path / "tmp", Path("/dev/shm")) for path in place.rglob("*") if path.is_file()]
+    fresh = [path for path in written if path.stat().st_mtime >= began]
+    assert not [path for path in fresh if b"mlflow_users" in path.read_bytes()], "the database's password is in no file"
     settings = TrackingConfig(uri=url, experiment="shared")
     with pytest.raises(TrackingError, match="could not open"):
         Tracker(settings, tmp_path)
