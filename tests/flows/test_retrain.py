@@ -74,6 +74,7 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
     assert parent.data.metrics == {name: entry["value"] for name, entry in metrics.items() if entry["value"] is not None}
     assert len(client.search_registered_models()) == 2
+    assert len(parent.outputs.model_outputs) == 2, "the models are listed on the run's own page"
     assert set(mlflow_view.METRICS) - {"evaluate/success_rate"} <= parent.data.metrics.keys(), "the first is of a study's cells"
     assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
     note = parent.data.tags["mlflow.note.content"]
