@@ -180,7 +180,9 @@ def _all_curves(series: Mapping[str, Sequence[float]]) -> list[Block]:
 
 
 def _curves(series: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    return {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items() if len(values)}
+    """Those that were measured at least once, what is missing as NaN."""
+    found = {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items()}
+    return {name: values for name, values in found.items() if not all(math.isnan(value) for value in values)}
 
 
 def _sparks(curves: Mapping[str, Sequence[float]]) -> str:

@@ -46,7 +46,10 @@ def make_data(**changes):
             {"name": "validate", "seconds": 3.2, "reused": True, "key": "abc" * 20},
             {"name": "synthetic_rl", "seconds": 1405, "reused": False},
         ],
-        "series": {"synthetic_rl/success_rate": [0.2, 0.5, 0.9], "synthetic_rl/policy_entropy": [2.0, None, 1.0], "empty": []},
+        "series": {
+            **{"synthetic_rl/success_rate": [0.2, 0.5, 0.9], "synthetic_rl/policy_entropy": [2.0, None, 1.0]},
+            **{"empty": [], "gone/success_rate": [None]},
+        },
         "decision": {
             "promoted": False,
             "reason": "Below the floor.",
@@ -74,6 +77,7 @@ def test_both_hold_every_section_and_number(texts):
         assert "not confirmed by the real engine" in text
         assert "metrics.json" in text
         assert "git.diff" not in text
+        assert "gone/success_rate" not in text, "a curve without a single value is left out"
 
 
 def test_the_summary_has_each_condition_and_the_costs():
