@@ -171,6 +171,8 @@ def _register(run: Workspace, name: str, stage: str, output: str, tags: dict[str
     version = known or run.tracker.register_model(child, name, result.outputs[output], tags)
     if known is None:
         run.tracker.set_alias(name, f"stage-{result.key[:12]}", version)
+    for linked in (child, run.parent):
+        run.tracker.link_model(linked, name, version)
     model = RegisteredModel(name=run.tracker.model_name(name), version=version, mlflow_run_id=child)
     run.manifest.models.append(model)
     return model

@@ -124,6 +124,8 @@ def _finish(run: Workspace, decision: Decision) -> None:
     run.count("sim_to_real/budget", run.config.sim_to_real.budget)
     run.count("cost/real_interactions", run.manifest.costs.real_interactions)
     run.count("cost/check_interactions", run.manifest.costs.check_interactions)
+    run.count("cost/tokens_trained", run.manifest.costs.tokens_trained)
+    run.count("cost/tokens_generated", run.manifest.costs.tokens_generated)
     run.count("cost/endpoint_prompt_tokens", run.manifest.costs.endpoint_prompt_tokens)
     run.count("cost/endpoint_completion_tokens", run.manifest.costs.endpoint_completion_tokens)
     write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})

@@ -171,6 +171,7 @@ def _costs(manifest: Manifest, wall_seconds: float) -> Table:
     slowest = sorted((stage for stage in manifest.stages if not stage.reused), key=lambda stage: -stage.seconds)[:4]
     costs = manifest.costs
     table.add_row("real interactions", f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and evaluation")
+    table.add_row("tokens", f"{costs.tokens_trained:,} trained on, {costs.tokens_generated:,} generated")
     if costs.endpoint_calls or costs.endpoint_cached_calls:
         tokens = f"{costs.endpoint_prompt_tokens:,} tokens read and {costs.endpoint_completion_tokens:,} written"
         table.add_row("endpoint", f"{tokens} in {costs.endpoint_calls:,} answers, {costs.endpoint_cached_calls:,} more from the cache")

@@ -3,7 +3,8 @@
 The vocabulary is that of MLflow's model validation: `threshold` is a floor of the challenger's own success rate, also for the
 very first champion; `min_absolute_change` is the least gain over the champion **on the same games**; `max_p_value` is how likely by
 chance such a gain may be (McNemar's exact test); `max_family_drop` is the most that any one family of tasks may lose. The dream that
-the policy comes from must have been held against reality: `rollout_agreement` has the floor of the fidelity gate. Games that only one of
+the policy comes from must have been held against reality: `rollout_agreement` has the floor of the fidelity gate; a policy that dreamed no
+success passes with n = 0, as nothing was there that reality could deny, and the floor of its real games decides. Games that only one of
 the two has played count for the floor alone. A refusal is a normal outcome, not an error. Conditions compare point values; the intervals
 stand beside them, so that a reader sees how sure a number is: a family has few games, so its margin is wide.
 """

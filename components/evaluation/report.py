@@ -24,6 +24,7 @@ from components.evaluation.report_render import Block, Code, Figure, Section, Ta
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
+_COSTS = rf"{_INTERACTIONS}|cost/.*"
 _HEALTH = (
     *("policy_entropy", "approx_kl", "zero_variance_groups", "episode_length"),
     *("impossible_actions", "rollout_agreement", "unparsable_episodes"),
@@ -80,8 +81,8 @@ def write_report(run_directory: Path, data: ReportData) -> tuple[Path, Path]:
 
 
 def summary(data: ReportData) -> str:
-    """The verdict and the policies' success, as Markdown: what one reads before all else."""
-    return blocks_to_markdown([*_decision(data.decision)[:1], *_headline(data)])
+    """The verdict with its conditions, the policies' success and the costs, as Markdown: what one reads before all else."""
+    return blocks_to_markdown([*_decision(data.decision), *_headline(data)])
 
 
 def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
@@ -92,7 +93,7 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
         ("Learning", _learning(data.series)),
         ("Fidelity of the experience model", _fidelity(data)),
         ("Curriculum", _curriculum(data)),
-        ("Real interactions", _metric_rows(data, _INTERACTIONS)),
+        ("Costs", _metric_rows(data, _COSTS)),
         ("Stages", _stages(data.stages)),
         ("Dreamed episodes", _examples(data.examples)),
         ("Where to look next", _next(data, run_directory)),
@@ -105,7 +106,7 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
 
 def _headline(data: ReportData) -> list[Block]:
     bars = _success_bars(data.metrics)
-    notes: list[Block] = [Text(text) for text in (_spent(data.metrics), *data.notes) if text]
+    notes: list[Block] = [Text(text) for text in (_spent(data.metrics), _tokens(data.metrics), *data.notes) if text]
     if not bars:
         return [Text("This run has not come to the evaluation."), *notes]
     rows = [[bar.label, f"{bar.value:.1%}", f"{bar.low:.1%} to {bar.high:.1%}", f"{bar.n:,}"] for bar in bars]
@@ -131,6 +132,11 @@ def _spent(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     names = [name for name in metrics if re.fullmatch(_INTERACTIONS, name) and metrics[name].get("value") is not None]
     spent = [f"{_value(metrics[name])} ({name})" for name in names]
     return f"Real interactions spent: {', '.join(spent)}." if spent else ""
+
+
+def _tokens(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    trained, generated = metrics.get("cost/tokens_trained"), metrics.get("cost/tokens_generated")
+    return f"Tokens: {_value(trained)} trained on, {_value(generated)} generated." if trained and generated else ""
 
 
 def _decision(decision: Mapping[str, Any]) -> list[Block]:
@@ -174,7 +180,9 @@ def _all_curves(series: Mapping[str, Sequence[float]]) -> list[Block]:
 
 
 def _curves(series: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    return {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items() if len(values)}
+    """Those that were measured at least once, what is missing as NaN."""
+    found = {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items()}
+    return {name: values for name, values in found.items() if not all(math.isnan(value) for value in values)}
 
 
 def _sparks(curves: Mapping[str, Sequence[float]]) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import mlflow.artifacts
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_ALREADY_EXISTS, RESOURCE_DOES_NOT_EXIST, ErrorCode
 from sqlalchemy.exc import SQLAlchemyError
@@ -167,6 +167,17 @@ class Tracker:
             location = logged.artifact_location
             made = self.client.create_model_version(full, location, run_id, tags=labels, model_id=logged.model_id)
             return str(made.version)
+
+    def link_model(self, run_id: str, name: str, version: str) -> None:
+        """List a version among the models of a run, on the run's page and on the model's."""
+        with self._reported(f"link {self.model_name(name)} version {version}"):
+            found = self.client.get_model_version(self.model_name(name), version)
+            made = self.client.search_logged_models([self.experiment_id], f"source_run_id = '{found.run_id}'")
+            outputs = self.client.get_run(run_id).outputs
+            there = {output.model_id for output in outputs.model_outputs} if outputs else set()
+            models = {model.model_id for model in made if model.artifact_location == found.source} - there
+            if models:
+                self.client.log_outputs(run_id, [LoggedModelOutput(model, step=0) for model in sorted(models)])
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         """Let `alias`, such as champion, point at a version."""

@@ -8,14 +8,20 @@ import pytest
 
 from components.errors import DataError
 from components.evaluation.curriculum_figure import curriculum_svg
-from components.evaluation.report import ReportData, write_report
+from components.evaluation.report import ReportData, summary, write_report
 from components.evaluation.report_charts import Bar, bars_svg, curves_svg, spark
 
 EVIL = "<script>alert(1)</script>"
 
 STEP = {"action": "go", "state": f"You see {EVIL}.\n```\n# no title"}
-SECTIONS = ("Success on held-out real games", "Decision", "Learning", "Fidelity", "Curriculum", "Stages", "Dreamed episodes", "Where to")
-FIGURES = ("64.0%", "52.0% to 75.0%", "95% interval", "Not promoted", "Below the floor", "23 min 25 s", "reused", "3,984", "mlflow ui")
+SECTIONS = (
+    *("Success on held-out real games", "Decision", "Learning", "Fidelity", "Curriculum", "Costs", "Stages"),
+    *("Dreamed episodes", "Where to"),
+)
+FIGURES = (
+    *("64.0%", "52.0% to 75.0%", "95% interval", "Not promoted", "Below the floor", "23 min 25 s", "reused", "3,984"),
+    *("6,100,000 trained on, 41,234 generated", "mlflow ui"),
+)
 
 
 def entry(value, n=64, low=None, high=None):
@@ -33,12 +39,17 @@ def make_data(**changes):
             "fidelity/policy_reward_recall": entry(0.0, 0, 0.0, 1.0),
             "synthetic_rl/zero_variance_groups": entry(31, 1),
             "sim_to_real/real_interactions": entry(3984, 1),
+            "cost/tokens_trained": entry(6_100_000, 1),
+            "cost/tokens_generated": entry(41_234, 1),
         },
         "stages": [
             {"name": "validate", "seconds": 3.2, "reused": True, "key": "abc" * 20},
             {"name": "synthetic_rl", "seconds": 1405, "reused": False},
         ],
-        "series": {"synthetic_rl/success_rate": [0.2, 0.5, 0.9], "synthetic_rl/policy_entropy": [2.0, None, 1.0], "empty": []},
+        "series": {
+            **{"synthetic_rl/success_rate": [0.2, 0.5, 0.9], "synthetic_rl/policy_entropy": [2.0, None, 1.0]},
+            **{"empty": [], "gone/success_rate": [None]},
+        },
         "decision": {
             "promoted": False,
             "reason": "Below the floor.",
@@ -66,6 +77,13 @@ def test_both_hold_every_section_and_number(texts):
         assert "not confirmed by the real engine" in text
         assert "metrics.json" in text
         assert "git.diff" not in text
+        assert "gone/success_rate" not in text, "a curve without a single value is left out"
+
+
+def test_the_summary_has_each_condition_and_the_costs():
+    told = summary(make_data())
+    assert told.startswith("**Not promoted.** Below the floor.") and "6,100,000 trained on" in told
+    assert "| threshold | success_rate | 0.100 | 0.000 to 0.300 | 64 | 0.200 | fail |" in told
 
 
 def test_a_dream_stands_beside_reality_and_what_differs_is_marked(tmp_path):

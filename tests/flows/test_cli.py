@@ -266,7 +266,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     stages = [StageEntry(name="validate", key="0", seconds=4, reused=True), StageEntry(name="clone", key="1", seconds=75, reused=False)]
     config = {"evaluation": {"confidence": 0.9}}
     manifest = Manifest(run_id="r", environment=Environment(git=Git(commit="0" * 40)), config=config, stages=stages)
-    manifest.costs.real_interactions = 3210
+    manifest.costs.real_interactions, manifest.costs.tokens_trained = 3210, 6_100_000
     manifest.save(tmp_path)
     console = Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
     print_run(console, tmp_path, False, "It won [4] of 64 games.", 79.0)
@@ -274,6 +274,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     assert "25.0%" in text and "50.0%" in text and "64" in text and "not measured" in text
     assert "90.0%" in text and "n=10" in text
     assert "90 % interval" in text and "confirmed (95 % interval)" in text
-    assert "3,210 for training" in text and "1 made, 1 reused (saved 4 s)" in text and "1 min 19 s" in text
+    assert "3,210 for training" in text and "6,100,000 trained on, 0 generated" in text
+    assert "1 made, 1 reused (saved 4 s)" in text and "1 min 19 s" in text
     assert "Not promoted." in text and "It won [4] of 64 games." in text
     assert str(tmp_path / "report.html") in text and "dreamgym ui" in text

@@ -74,10 +74,16 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
     assert parent.data.metrics == {name: entry["value"] for name, entry in metrics.items() if entry["value"] is not None}
     assert len(client.search_registered_models()) == 2
+    assert len(parent.outputs.model_outputs) == 2, "the models are listed on the run's own page"
     assert set(mlflow_view.METRICS) - {"evaluate/success_rate"} <= parent.data.metrics.keys(), "the first is of a study's cells"
     assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
     note = parent.data.tags["mlflow.note.content"]
     assert note.startswith("**Promoted.** It won") and "| refined |" in note and "report.html" in note and "## " not in note
+    assert "| condition | metric | value | interval | n | needed | result |" in note and "| threshold | success_rate |" in note
+    assert len(note) < 5000, "MLflow's description is whole"
+    costs = manifest["costs"]
+    assert costs["tokens_trained"] > 0 < costs["tokens_generated"] == parent.data.metrics["cost/tokens_generated"]
+    assert f"Tokens: {costs['tokens_trained']:,} trained on, {costs['tokens_generated']:,} generated." in note
     assert parent.info.run_name == f"retrain {manifest['run_id'][-4:]}, seed 0"
 
 

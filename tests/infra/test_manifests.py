@@ -118,7 +118,7 @@ def test_compose_binds_this_machine_alone_and_waits_for_what_it_needs():
 def test_the_programs_of_the_containers_are_there():
     commands = [service.get("command", []) for service in COMPOSE["services"].values()] + [c.get("command", []) for _, c in containers()]
     scripts = {word for command in commands for word in command if word.endswith(".py")}
-    assert scripts == {"infra/make_buckets.py", "infra/mlflow_server.py"}
+    assert scripts == {"infra/make_buckets.py", "infra/mlflow_server.py", "infra/workspace.py"}
     for script in scripts:
         ast.parse((INFRA.parent / script).read_text())
     dockerfile = (INFRA / "Dockerfile").read_text()

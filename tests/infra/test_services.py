@@ -129,7 +129,12 @@ def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(started, postg
     server |= {"MLFLOW_AUTH_ADMIN_USERNAME": "runner", "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more"}
     server |= {"MLFLOW_FLASK_SERVER_SECRET_KEY": "signed", "MLFLOW_DISABLE_TELEMETRY": "true"}
     command = [sys.executable, str(ROOT / "infra" / "mlflow_server.py"), "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    started("mlflow", command, lambda: answers(f"{url}/health"), **server, **store)
+    (tmp_path / "tmp").mkdir()
+    began = time.time() - 1
+    started("mlflow", command, lambda: answers(f"{url}/health"), TMPDIR=str(tmp_path / "tmp"), **server, **store)
+    written = [path for place in (tmp_path / "tmp", Path("/dev/shm")) for path in place.rglob("*") if path.is_file()]
+    fresh = [path for path in written if path.stat().st_mtime >= began]
+    assert not [path for path in fresh if b"mlflow_users" in path.read_bytes()], "the database's password is in no file"
     settings = TrackingConfig(uri=url, experiment="shared")
     with pytest.raises(TrackingError, match="could not open"):
         Tracker(settings, tmp_path)
@@ -180,23 +185,28 @@ def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_pa
     assert rows == ["Completed"]
 
 
-def test_versions_of_the_data_go_through_s3(store, tmp_path, monkeypatch):
+def documented(command: str) -> list[str]:
+    """The words of the first command of infra/README.md that begins so."""
+    lines = (ROOT / "infra" / "README.md").read_text().splitlines()
+    return next(line.split("#")[0].split() for line in lines if line.strip().startswith(command))
+
+
+def test_versions_of_the_data_go_from_a_machine_to_a_worker_that_knows_the_store_by_another_name(store, tmp_path, monkeypatch):
     for name, value in store.items():
         monkeypatch.setenv(name, value)
     first, second = tmp_path / "first", tmp_path / "second"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(first)], check=True)
     (first / "data").mkdir()
     (first / "data" / "note.txt").write_text("shared data")
-    dvc = [sys.executable, "-m", "dvc"]
-    for command in (
-        ["remote", "add", "--default", "store", "s3://dvc/data"],
-        ["remote", "modify", "store", "endpointurl", store["AWS_ENDPOINT_URL"]],
-    ):
-        subprocess.run([*dvc, *command], cwd=first, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", *documented("dvc remote add")], cwd=first, check=True, capture_output=True)
     made = snapshots.snapshot(first)
     snapshots.push(first)
     subprocess.run(["git", "clone", "-q", str(ROOT), str(second)], check=True)
     for file in ("data.dvc", ".dvc/config"):
         shutil.copy(first / file, second / file)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store["AWS_ENDPOINT_URL"].replace("127.0.0.1", "localhost"))
     assert snapshots.pull(second).hash == made.hash
     assert (second / "data" / "note.txt").read_text() == "shared data"
+    text = (ROOT / "infra" / "README.md").read_text()
+    assert "localhost" not in (first / ".dvc" / "config").read_text() and "endpointurl" not in text
+    assert text.index("git commit") < text.index("up --build"), "the image is built from the commit that names the remote"

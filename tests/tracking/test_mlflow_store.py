@@ -157,6 +157,18 @@ def test_artifacts_are_stored_and_a_missing_one_is_a_data_error(tracker, client,
         tracker.log_artifact(run, model / "nothing")
 
 
+def test_a_version_is_listed_among_the_models_of_the_runs_it_is_linked_to(tracker, client, model):
+    retrain = tracker.start_run("retrain")
+    stage = tracker.start_stage(retrain, "sim_to_real")
+    versions = [tracker.register_model(stage, "linked", model) for _ in range(2)]
+    for run in (stage, retrain, retrain):
+        tracker.link_model(run, "linked", versions[1])
+    listed = [[output.model_id for output in client.get_run(run).outputs.model_outputs] for run in (stage, retrain)]
+    assert listed[0] == listed[1] and len(listed[0]) == 1, "once, and the one of the two versions"
+    made = client.get_logged_model(listed[0][0])
+    assert made.source_run_id == stage and made.artifact_location == client.get_model_version("dreamgym-linked", versions[1]).source
+
+
 def test_a_model_is_registered_with_its_run_and_comes_back_whole(tracker, client, model, tmp_path):
     stage = tracker.start_stage(tracker.start_run("retrain"), "synthetic_rl")
     first = tracker.register_model(stage, "policy", model, {"dvc": "d1"})
