@@ -57,6 +57,17 @@ def test_the_manifest_names_everything(clone, first):
     assert manifest["data"]["dvc_out"] in shown
 
 
+def test_what_was_won_in_the_dream_is_looked_at_in_the_real_engine_during_rl(clone, first):
+    """One iteration, so one look, at its end; its steps are check interactions and train nothing."""
+    (stage,) = (clone / ".dreamgym" / "stages").glob("synthetic_rl-*/stage.json")
+    series = json.loads(stage.read_text())["details"]["series"]
+    assert series["synthetic_rl/success_rate"][0] > 0, "otherwise there is nothing to look at"
+    (agreement,), (checked,) = series["synthetic_rl/rollout_agreement"], series["synthetic_rl/check_interactions"]
+    assert 0 <= agreement <= 1 and checked > 0
+    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert metrics["synthetic_rl/check_interactions"]["value"] == checked and metrics["synthetic_rl/real_interactions"]["value"] == 0
+
+
 def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     from mlflow import MlflowClient
 
