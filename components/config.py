@@ -91,6 +91,9 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(3_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
+    compare_again: int = Field(
+        0, ge=0, description="Tokens of comparing lists once more before the text: editing lists may undo it (docs/experiments.md)."
+    )
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
     renamed: int = Field(
         0, ge=0, description="Further copies of each of its episodes, with other names throughout: few real ones are learnt by heart."
@@ -101,13 +104,14 @@ class PretrainConfig(Section):
     )
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
+    text_rate: float = Field(1.0, gt=0, le=1, description="Share of that rate for the text; below 1 it undoes less of the exercises.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
     seed: int = Field(0, description="Seed of games, initial weights and batches.")
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> PretrainConfig:
         if self.tokens == 0:
-            self._refuse_dead(["renamed", "rehearsal", "copy_rehearsal"], "tokens: 0", "tokens")
+            self._refuse_dead(["renamed", "rehearsal", "copy_rehearsal", "text_rate"], "tokens: 0", "tokens")
         return self
 
 

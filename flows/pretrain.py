@@ -178,7 +178,8 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
         beside = settings.rehearsal + settings.copy_rehearsal
         text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + beside)), "checkpoint": work / "checkpoint.pt"}
-        record = supervised_finetune(model, mixed, **text, **common) if examples else TrainingRecord()
+        text["learning_rate"] = settings.text_rate * settings.learning_rate
+        record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
         skills["text"] = compares(model, vocabulary)
     save_model(model, vocabulary, target, dtype=torch.float16)
     card = {**_card(config, model, examples, record), "compares_after": skills, "went_on_from": history}
@@ -189,7 +190,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists."""
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists, comparing."""
     settings, found = config.pretrain, {}
     if settings.copy_tokens:
         found["copying"] = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
@@ -199,6 +200,8 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
         found["comparing-lists"] = compare_examples(vocabulary, settings.compare_tokens - single, LONGEST_LIST, settings.seed)
     if settings.edit_tokens:
         found["editing"] = edit_examples(vocabulary, settings.edit_tokens, settings.seed)
+    if settings.compare_again:
+        found["comparing-again"] = compare_examples(vocabulary, settings.compare_again, LONGEST_LIST, settings.seed + 2)
     return found
 
 
