@@ -1,4 +1,5 @@
-"""SIGKILL at random moments over the main job: each run that goes on ends with the numbers of the one that nobody disturbed."""
+"""SIGKILL over the main job, at one moment by default and at twenty random ones (`-m slow`): each run that goes on ends with the numbers of
+the one that nobody disturbed."""
 
 from __future__ import annotations
 
@@ -11,9 +12,36 @@ import subprocess
 import time
 
 import pytest
+from prefect_server import shared_server
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, numbers, run
 
 KILLS = int(os.environ.get("DREAMGYM_KILLS", "20"))
+AFTER = ("sim_to_real", "evaluate")
+"""The stages that the default kill makes anew."""
+
+
+@pytest.mark.timeout(900)
+def test_a_run_killed_at_a_checkpoint_of_rl_in_the_real_world_goes_on_to_the_same_numbers(finished, tmp_path):
+    """And spends no real interaction twice. The stages before are those of the finished run, so that it takes no longer than it must."""
+    clone = make_clone(tmp_path / "clone")
+    stages = clone / ".dreamgym" / "stages"
+    shutil.copytree(finished.kept / ".dreamgym" / "stages", stages, ignore=shutil.ignore_patterns(*(f"{name}-*" for name in AFTER)))
+    command, environment = command_of("retrain", *SMALL, "promotion.threshold=0"), environment_of(clone)
+    environment |= {"PREFECT_API_URL": shared_server()}
+    with (tmp_path / "log").open("wb") as output:
+        child = subprocess.Popen(command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True)
+        try:
+            while not list(stages.glob("sim_to_real-*/checkpoint.pt")) and not list(stages.glob("evaluate-*")):
+                assert child.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.05)
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    code, said, _ = run(clone, verb=("resume",), small=False)
+    assert code == 0 and said.count(": reused") >= 6, said
+    assert numbers(clone) == numbers(finished.kept)
+    assert sorted(log_of(clone)) == sorted(log_of(finished.kept)), "no transition lost, none twice"
 
 
 @pytest.fixture(scope="module")
