@@ -76,7 +76,7 @@ def reproduce(root: Path, what: str, say: Callable[[str], None]) -> Reproduction
     """
     directory = find_original(root, what)
     manifest = Manifest.load(directory)
-    place = root / ".dreamgym" / "reproduced" / manifest.run_id
+    place = root / ".dreamgym" / "reproduced" / directory.name
     say(f"Checking out {manifest.data.experiment_commit[:12]} in {place} ...")
     _worktree(root, place, manifest.data.experiment_commit)
     say(f"Restoring data {manifest.data.dvc_in} ...")

@@ -278,7 +278,18 @@ def _listing(root: Path) -> dict[str, str]:
     if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
         found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
         raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
-    return {entry["relpath"]: entry["md5"] for entry in json.loads(path.read_text(encoding="utf-8"))}
+    found_files = {str(entry["relpath"]): str(entry["md5"]) for entry in json.loads(path.read_text(encoding="utf-8"))}
+    for relative, md5 in found_files.items():
+        _require_inside(digest, relative, md5)
+    return found_files
+
+
+def _require_inside(digest: str, relative: str, md5: str) -> None:
+    """DVC writes a file wherever the listing says: one of a stranger's must not lead out of data/ or of the cache."""
+    parts = relative.split("/")
+    if not all(parts) or {".", ".."} & set(parts) or not re.fullmatch(r"[0-9a-f]{32}", md5):
+        found = f"The snapshot {digest} names the file {relative!r} with the hash {md5!r}."
+        raise DataError(found, "Expected a path below data/ and an MD5.", "Type `git checkout data.dvc` to go back.")
 
 
 def _missing_objects(root: Path) -> list[str]:

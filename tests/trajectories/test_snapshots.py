@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -135,6 +137,23 @@ def test_a_damaged_listing_is_named(repository):
     _overwrite(next((repository / ".dvc" / "cache").rglob("*.dir")), "[]")
     with pytest.raises(DataError, match=r"The listing .*\.dir of the snapshot .* is damaged"):
         snapshots.verify(repository)
+
+
+@pytest.mark.parametrize("relative", ["../escaped.txt", "{outside}/escaped.txt", "tasks/../../escaped.txt"])
+def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_written(repository, tmp_path, relative):
+    """DVC itself writes it there."""
+    cache, outside = repository / ".dvc" / "cache" / "files" / "md5", tmp_path / "outside"
+    relative = relative.format(outside=outside)
+    listing = json.dumps([{"md5": hashlib.md5(b"transitions").hexdigest(), "relpath": relative}]).encode()
+    digest = hashlib.md5(listing).hexdigest()
+    (cache / digest[:2]).mkdir(exist_ok=True)
+    (cache / digest[:2] / f"{digest[2:]}.dir").write_bytes(listing)
+    pointer = (repository / "data.dvc").read_text()
+    (repository / "data.dvc").write_text(pointer.replace(snapshots.data_hash(repository), f"{digest}.dir"))
+    shutil.rmtree(repository / "data")
+    with pytest.raises(DataError, match=f"names the file '{relative}'.*Expected a path below data/.*git checkout data.dvc"):
+        snapshots.pull(repository)
+    assert not (repository / "data").exists() and not outside.exists() and not list(repository.glob("escaped.txt"))
 
 
 def test_a_damaged_remote_object_is_not_taken(repository):
