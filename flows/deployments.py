@@ -23,12 +23,11 @@ from prefect.variables import Variable  # noqa: E402
 
 from components.config import Config, load_config  # noqa: E402
 from components.errors import ServiceUnreachable  # noqa: E402
-from components.tracking.hashes import file_hash  # noqa: E402
 from components.trajectories.store import DataLayout  # noqa: E402
 from flows.automations import DATA_CHANGED, DATA_RESOURCE, SKIPPED, TAG  # noqa: E402
 
 SEEN = "dreamgym_trajectories"
-"""The Prefect variables, one an environment, that hold the hash of its trajectories last seen."""
+"""The Prefect variables, one an environment, that hold the DVC hash of its trajectories last seen."""
 
 
 @flow(name="retrain-from-file")
@@ -74,13 +73,15 @@ def study_from_file(
 
 @flow(name="watch-data")
 def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
-    """Send an event if the offline trajectories of that config's environment are other ones than last time; what RL adds to the replay
-    log does not count."""
+    """Send an event if the offline trajectories of that config's environment are of another version than last time, pulled if data.dvc
+    names one that is not there; what RL adds to the replay log does not count."""
+    from components.trajectories.snapshots import part_hash
     from flows.preflight import ensure_data
 
     config, root = load_config(Path.cwd() / config_file), Path.cwd()
     ensure_data(root, config, get_run_logger().info, backbone=False)
-    found, noted = file_hash(DataLayout.of(root, config.environment.name).trajectories("train")), f"{SEEN}_{config.environment.name}"
+    layout, noted = DataLayout.of(root, config.environment.name), f"{SEEN}_{config.environment.name}"
+    found = part_hash(root, layout.trajectories("train").parent.relative_to(layout.root.parent).as_posix())
     seen: Any = Variable.get(noted, default="")
     if found == seen:
         return Completed(name=SKIPPED, message=f"The trajectories are those of last time ({found[:12]}).")

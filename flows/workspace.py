@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -144,18 +145,25 @@ class Workspace:
         self._note(dataclasses.replace(result, reused=True), child)
 
     def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
-        directory, limit = self.store.begin(name, key), self.config.timeout_minutes.seconds(name)
-        try:
-            with Stopwatch(directory) as watch, timeout(limit, StageOverdue):
-                outcome = work(directory)
-        except StageOverdue:
-            found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
-            cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
-            raise StageTimeout(found, next_step=cure) from None
+        directory = self.store.begin(name, key)
+        with Stopwatch(directory) as watch, self.limited(name):
+            outcome = work(directory)
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
         details = {**outcome.details, "series": series, "costs": outcome.costs, "environment": self.config.environment.name}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details)
+
+    @contextmanager
+    def limited(self, name: str) -> Iterator[None]:
+        """The stage's time (`timeout_minutes`) runs while this is open. Raises StageTimeout when it is up."""
+        limit = self.config.timeout_minutes.seconds(name)
+        try:
+            with timeout(limit, StageOverdue):
+                yield
+        except StageOverdue:
+            found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
+            cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
+            raise StageTimeout(found, next_step=cure) from None
 
     def _note(self, result: StageResult, child: str) -> None:
         self.results[result.name] = result
