@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from components.atomic import write_text
 from components.errors import DataError
 from components.tracking.environment import Closed, Environment
+from components.tracking.process import OwnProcess
 from components.tracking.stages import StageResult
 
 MANIFEST = "manifest.json"
@@ -68,7 +69,8 @@ class Manifest(Closed):
     run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the run's directory: a path in it is refused.")
     flow: str = Field("retrain", description="The job that the run is of: retrain, fidelity, study ...")
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601.")
-    status: Literal["running", "finished", "failed"] = "running"
+    status: Literal["running", "finished", "failed", "killed"] = "running"
+    process: OwnProcess | None = Field(None, description="The process that makes or made the run; none in a manifest of before.")
     seconds: float = Field(0.0, description="Wall time from the start of the process, or from the run before it there, to this run's end.")
     environment: Environment
     config: dict[str, Any] = Field(description="The resolved config.")
