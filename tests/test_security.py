@@ -101,7 +101,7 @@ def test_a_manifest_that_names_a_path_or_an_option_removes_nothing(foreign_run, 
     section[place[-1]] = value.format(victim=victim)
     path.write_text(json.dumps(values))
     with pytest.raises(DataError, match=f"{path} is damaged: {'.'.join(place)}: .*pattern"):
-        reproduce(clone, "r1", lambda _: None)
+        reproduce(clone, "r1", lambda _: None, lambda _: None)
     assert (victim / "thesis.txt").read_text() == "years of work"
 
 
@@ -110,5 +110,5 @@ def test_a_run_is_made_again_where_its_directory_is_called_not_where_its_manifes
     clone, _, path = foreign_run
     path.parent.rename(clone / "runs" / "r2")
     with pytest.raises(DataError):
-        reproduce(clone, "r2", lambda _: None)
+        reproduce(clone, "r2", lambda _: None, lambda _: None)
     assert [entry.name for entry in (clone / ".dreamgym" / "reproduced").iterdir()] == ["r2"]
