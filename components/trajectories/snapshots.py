@@ -4,10 +4,10 @@
 `dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one and is this
 clone's default from the first on, unless `core.remote` names another remote, such as an object store.
 
-DVC fails quietly in three ways that are closed here: a fetch of a missing object succeeds, a checkout writes damaged cache
-bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes in `data.dvc`, and
-commands wait for each other (dvc_command.py). `dvc status` is no such comparison: it trusts what checkout noted and calls damaged
-bytes up to date.
+DVC fails quietly in four ways that are closed here: a fetch of a missing object succeeds, also where an HTTP remote does not answer, a
+checkout writes damaged cache bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes
+in `data.dvc`, and commands wait for each other (dvc_command.py). `dvc status` is no such comparison: it trusts what checkout noted and
+calls damaged bytes up to date.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -385,7 +387,21 @@ def _fetch(root: Path, remote: str) -> str:
     done = run_dvc(root, "fetch", "--remote", remote, "data.dvc")
     if disk_is_full(done.stderr):
         raise failed(root, "fetch", done.stderr)
-    return reason_of(done.stderr) if done.returncode else "not there"
+    if done.returncode:
+        return reason_of(done.stderr)
+    return _silence(str(_config(root).get("remote", {})[remote]["url"])) or "not there"
+
+
+def _silence(url: str) -> str:
+    """Why nobody answers at the address of a remote; empty if somebody does, or if it is none of HTTP: DVC tells of the others itself."""
+    address = urlsplit(url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        return ""
+    try:
+        socket.create_connection((address.hostname, address.port or (443 if address.scheme == "https" else 80)), timeout=10).close()
+    except OSError as error:
+        return f"cannot connect to {address.hostname}: {error}"
+    return ""
 
 
 def _git(root: Path, *arguments: str) -> str:
