@@ -68,7 +68,7 @@ class TrackingError(DreamGymError):
 
 
 class StageTimeout(DreamGymError):
-    """A stage took longer than it may."""
+    """A stage, or a DVC command, took longer than it may."""
 
 
 class ServiceUnreachable(TrackingError):

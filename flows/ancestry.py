@@ -79,9 +79,12 @@ def _branch(tree: Tree, ancestor: Ancestor) -> Tree:
 
 
 def draw_ancestors(found: Ancestor, path: Path) -> None:
-    """A box a stage, the policy at the right, arrows from what it was made of; what two stages share is drawn once."""
+    """A box a stage (name, key, run, commit, version of the replay buffer), the policy at the right, arrows from what it was made of.
+
+    What two stages share is drawn once.
+    """
     levels = _levels(found)
-    figure = blank_figure(2.6 * len(levels), 0.9 + 1.0 * max(len(level) for level in levels))
+    figure = blank_figure(2.6 * len(levels), 0.9 + 1.3 * max(len(level) for level in levels))
     axes = figure.add_subplot()
     places: dict[str, tuple[float, float]] = {}
     for column, level in enumerate(reversed(levels)):
@@ -101,11 +104,21 @@ def _draw_box(axes: Any, ancestor: Ancestor, places: dict[str, tuple[float, floa
     x, y = places[ancestor.key]
     colour = COLOURS["refined"] if "policy" in ancestor.name else COLOURS["dreamed"] if "model" in ancestor.name else COLOURS["cloned"]
     box = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
-    text = f"{ancestor.name}\n{ancestor.key[:12]}\n{ancestor.run_id}"
+    text = "\n".join([ancestor.name, ancestor.key[:12], ancestor.run_id, *_facts_in_short(ancestor)])
     axes.text(x, y, text, ha="center", va="center", fontsize=8, color=INK, bbox=box, zorder=3)
     for parent in ancestor.parents:
         arrow = {"arrowstyle": "->", "color": MUTED, "linewidth": 1.2, "shrinkA": 52, "shrinkB": 52}
         axes.annotate("", xy=(x, y), xytext=places[parent.key], arrowprops=arrow, zorder=2, color=GRID)
+
+
+def _facts_in_short(ancestor: Ancestor) -> list[str]:
+    """The commit (a star: with changes) and the version of the replay buffer, as far as a box is wide."""
+    lines = []
+    if commit := ancestor.facts.get("commit"):
+        lines.append(f"commit {commit[:12]}{'*' if 'with changes' in commit else ''}")
+    if buffer := ancestor.facts.get("replay buffer"):
+        lines.append(f"replay {buffer.removeprefix('data ')[:12]}")
+    return lines
 
 
 def _levels(found: Ancestor) -> list[dict[str, Ancestor]]:

@@ -5,8 +5,9 @@ A server that does not answer is waited for and tried again; nothing else is: a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from flows.settings import prepare
 
@@ -23,12 +24,13 @@ from prefect.variables import Variable  # noqa: E402
 
 from components.config import Config, load_config  # noqa: E402
 from components.errors import ServiceUnreachable  # noqa: E402
-from components.tracking.hashes import file_hash  # noqa: E402
 from components.trajectories.store import DataLayout  # noqa: E402
 from flows.automations import DATA_CHANGED, DATA_RESOURCE, SKIPPED, TAG  # noqa: E402
 
+P = ParamSpec("P")
+R = TypeVar("R")
 SEEN = "dreamgym_trajectories"
-"""The Prefect variables, one an environment, that hold the hash of its trajectories last seen."""
+"""The Prefect variables, one an environment, that hold the DVC hash of its trajectories last seen."""
 
 
 @flow(name="retrain-from-file")
@@ -74,13 +76,14 @@ def study_from_file(
 
 @flow(name="watch-data")
 def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
-    """Send an event if the offline trajectories of that config's environment are other ones than last time; what RL adds to the replay
-    log does not count."""
-    from flows.preflight import ensure_data
+    """Send an event if the offline trajectories of that config's environment are of another version than last time, pulled if data.dvc
+    names one that is not there; what RL adds to the replay log does not count."""
+    from components.trajectories.snapshots import part_hash
 
     config, root = load_config(Path.cwd() / config_file), Path.cwd()
-    ensure_data(root, config, get_run_logger().info, backbone=False)
-    found, noted = file_hash(DataLayout.of(root, config.environment.name).trajectories("train")), f"{SEEN}_{config.environment.name}"
+    _data_in_place(config, backbone=False)
+    layout, noted = DataLayout.of(root, config.environment.name), f"{SEEN}_{config.environment.name}"
+    found = part_hash(root, layout.trajectories("train").parent.relative_to(layout.root.parent).as_posix())
     seen: Any = Variable.get(noted, default="")
     if found == seen:
         return Completed(name=SKIPPED, message=f"The trajectories are those of last time ({found[:12]}).")
@@ -91,12 +94,12 @@ def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
 
 
 def _prepared(config_file: str, overrides: list[str] | None) -> Config:
-    from flows.preflight import check_settings, ensure_data, require_repository
+    from flows.preflight import check_settings, require_repository
 
     root = Path.cwd()
     config = load_config(root / config_file, overrides or [])
     require_repository(root)
-    ensure_data(root, config, get_run_logger().info, backbone=not config.backbone.path)
+    _data_in_place(config, backbone=not config.backbone.path)
     check_settings(root, config, Path(config_file))
     return config
 
@@ -106,14 +109,27 @@ def _server_is_silent(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -
     return isinstance(state.result(raise_on_failure=False), ServiceUnreachable)
 
 
-@task(
-    name="retrain",
-    retries=3,
-    retry_delay_seconds=exponential_backoff(30),
-    retry_jitter_factor=0.5,
-    retry_condition_fn=_server_is_silent,
-    cache_policy=NO_CACHE,
-)
+def _tried_again(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """A task that is tried again while a server is silent, and after no other failure."""
+    return task(
+        name=name,
+        retries=3,
+        retry_delay_seconds=exponential_backoff(30),
+        retry_jitter_factor=0.5,
+        retry_condition_fn=_server_is_silent,
+        cache_policy=NO_CACHE,
+    )
+
+
+@_tried_again("data")
+def _data_in_place(config: Config, backbone: bool) -> None:
+    """What is in a remote that does not answer is waited for."""
+    from flows.preflight import ensure_data
+
+    ensure_data(Path.cwd(), config, get_run_logger().info, backbone=backbone)
+
+
+@_tried_again("retrain")
 def _retrained(config: Config) -> tuple[str, str]:
     """Each try is a run of its own, which reuses the stages that the one before finished."""
     from flows.retrain import retrain

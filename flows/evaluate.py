@@ -136,7 +136,14 @@ def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> 
 @flow(name="promote", flow_run_name=OF_RUN, validate_parameters=False)
 def promote_challenger(run: Workspace) -> Decision:
     """Register both models; the refined policy becomes the champion if it passes the gate on the same games."""
-    log, tracker = get_run_logger(), run.tracker
+    with run.limited("promote"):
+        decision = _promote(run)
+    get_run_logger().info("promotion: %s", decision.reason)
+    return decision
+
+
+def _promote(run: Workspace) -> Decision:
+    tracker = run.tracker
     refined, evaluated = run.results["sim_to_real"], run.results["evaluate"]
     challenger = json.loads(evaluated.outputs["refined"].read_text())
     version = tracker.alias("policy", "champion")
@@ -154,7 +161,6 @@ def promote_challenger(run: Workspace) -> Decision:
         policy.alias = "champion"
     run.manifest.decision = decision.to_json()
     tracker.set_tags(run.parent, {"dreamgym.decision": "promoted" if decision.promoted else "refused", "dreamgym.reason": decision.reason})
-    log.info("promotion: %s", decision.reason)
     return decision
 
 

@@ -161,6 +161,8 @@ def reproduce(
 ) -> None:
     """Make a past run again from its commit, its data and its config, all anew, and say metric by metric whether it came back.
 
+    First it says what of the packages and the machine is not as it was.
+
     Exit code 0: all equal or within the tolerance of rounding; 5: some are not.
 
     Examples:
@@ -175,10 +177,10 @@ def reproduce(
         from flows.preflight import require_room
         from flows.reproduce import discard
         from flows.reproduce import reproduce as make_again
-        from flows.summary import print_reproduction
+        from flows.summary import print_reproduction, print_surroundings
 
         require_room(place)
-        found = make_again(place, what, say)
+        found = make_again(place, what, say, lambda surroundings: print_surroundings(out, surroundings))
         print_reproduction(out, found)
         if keep:
             out.print(f"Kept: {found.place}", soft_wrap=True, highlight=False)

@@ -55,35 +55,70 @@ def has_identity(root: Path) -> bool:
 
 
 def ensure_data(root: Path, config: Config, say: Callable[[str], None], *, backbone: bool = True, versioned: bool = True) -> None:
-    """Pull the versioned data if any of it is missing, as in a fresh clone; what is there is left as it is.
+    """Pull the versioned data if any of it is missing, as in a fresh clone, or if data.dvc names another version, as after `git pull`.
 
-    `backbone` says whether the run needs that of `data/<environment>/`, `versioned` whether it records the version in data.dvc.
+    `backbone` says whether the run needs that of `data/<environment>/`, `versioned` whether it records the version in data.dvc; without,
+    what is there is left as it is.
 
     Raises:
-        DataError: it is in none of the remotes or not part of the snapshot, a file was changed beside the missing ones, or there
-            is no data.dvc to record.
+        DataError: it is in none of the remotes or not part of the snapshot, data/ holds changes that are in no version, or there is no
+            data.dvc to record.
+        ServiceUnreachable: it is in none of the remotes that answer, and one does not.
     """
-    from components.trajectories.snapshots import data_hash
-
     missing = missing_data(root, config, backbone)
     if missing:
         _pull(root, missing, say)
+    if versioned and (unsaved := _follow_pointer(root, say)):
+        raise _in_no_version(unsaved)
     if missing := missing_data(root, config, backbone):
         raise not_in_snapshot(missing)
-    if versioned:
-        data_hash(root)
 
 
 def complete_data(root: Path, say: Callable[[str], None]) -> None:
-    """Pull what `data.dvc` names and `data/` lacks, so that the next snapshot keeps it; nothing to do without a `data.dvc`.
+    """Pull what `data.dvc` names and `data/` lacks or has in another version, so that the next snapshot keeps it; changes that are in no
+    version stay. Nothing to do without a `data.dvc`.
 
     Raises:
         DataError: as `ensure_data`.
     """
     from components.trajectories.snapshots import missing_files
 
-    if (root / "data.dvc").is_file() and (missing := missing_files(root)):
+    if not (root / "data.dvc").is_file():
+        return
+    if missing := missing_files(root):
         _pull(root, missing, say)
+    _follow_pointer(root, say)
+
+
+def _follow_pointer(root: Path, say: Callable[[str], None]) -> list[str]:
+    """Bring data/ to the version that data.dvc names, if all that it holds is in some version; else what is in none, and nothing is done.
+
+    What a run has added to the replay log and not versioned yet, because it goes on or was killed, is no other version: the next snapshot
+    takes it in.
+    """
+    from components.trajectories.snapshots import data_hash, drift, pull
+
+    found = drift(root)
+    replay = all(f"/{DataLayout(root).replay.name}/" in name for name in found.added)
+    if not (found.changed or found.added) or (not found.changed and found.added == found.unsaved and replay):
+        return []
+    if found.unsaved:
+        return found.unsaved
+    say(f"data.dvc names the version {data_hash(root)}; data/ holds another one, which stays in DVC's cache. Checking it out ...")
+    made = pull(root)
+    say(f"data/ is that version now: {made.files} files, {made.size / 1e6:.1f} MB.")
+    return []
+
+
+def _in_no_version(unsaved: Sequence[str]) -> DataError:
+    found = f"data/ is not what data.dvc names, and what it holds is in no version: {_named(unsaved)}."
+    keep = "To keep it, type `dvc add data` (or `dreamgym collect` to record anew)"
+    take = "to take the version, `dvc checkout --force data.dvc`, or `dvc pull --force` where its files were never pulled."
+    return DataError(found, "A run records the version that it reads.", f"{keep}; {take}")
+
+
+def _named(files: Sequence[str]) -> str:
+    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
 
 
 def not_in_snapshot(missing: Sequence[str]) -> DataError:
@@ -97,8 +132,7 @@ def not_in_snapshot(missing: Sequence[str]) -> DataError:
 def _pull(root: Path, missing: Sequence[str], say: Callable[[str], None]) -> None:
     from components.trajectories.snapshots import pull
 
-    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-    say(f"Not there yet: {shown}. Pulling the snapshot that data.dvc names ...")
+    say(f"Not there yet: {_named(missing)}. Pulling the snapshot that data.dvc names ...")
     made = pull(root)
     say(f"Pulled {made.files} files, {made.size / 1e6:.1f} MB, DVC hash {made.hash}.")
 

@@ -8,6 +8,7 @@ Everything is made anew there, nothing is reused; the clone itself, its data, it
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from components.errors import PROMOTION_REFUSED, DataError, TrackingError
 from components.evaluation.reproduction import Verdict, verdicts
 from components.tracking.comparison import Difference, differences
+from components.tracking.environment import describe_hardware, installed_packages
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs, read_metrics
 from components.trajectories.snapshots import restore
@@ -28,11 +30,10 @@ SECTIONS = ("packages", "machine")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The run and its repetition: what differs in their surroundings, and of every metric whether it came back."""
+    """The run and its repetition: of every metric whether it came back."""
 
     run_id: str
     place: Path
-    surroundings: dict[str, list[Difference]]
     verdicts: list[Verdict]
 
     @property
@@ -67,8 +68,27 @@ def _of_commit(directory: Path, commit: str) -> Path | None:
     return directory if len(commit) >= 7 and found.startswith(commit) else None
 
 
-def reproduce(root: Path, what: str, say: Callable[[str], None]) -> Reproduction:
-    """Make the run again in a worktree under .dreamgym/reproduced, and compare.
+def surroundings_since(manifest: Manifest, root: Path) -> dict[str, list[Difference]]:
+    """Section -> what of this machine and its packages is not as it was when the run was made."""
+    then = manifest.environment
+    hardware = describe_hardware(then.hardware.threads, then.hardware.device and _device_of(manifest))
+    here = {"packages": installed_packages(), "python": platform.python_version(), "platform": platform.platform(), "hardware": hardware}
+    now = manifest.model_copy(update={"environment": then.model_copy(update=here)})
+    return {section: entries for section, entries in differences(manifest, now, root).items() if section in SECTIONS}
+
+
+def _device_of(manifest: Manifest) -> str:
+    """Where the repetition will train and decode."""
+    import torch
+
+    asked = str(manifest.config.get("device", "auto"))
+    return asked if asked != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def reproduce(
+    root: Path, what: str, say: Callable[[str], None], show: Callable[[dict[str, list[Difference]]], None]
+) -> Reproduction:
+    """Make the run again in a worktree under .dreamgym/reproduced, and compare; before anything is made `show` gets `surroundings_since`.
 
     Raises:
         DataError: there is no such run, its commit or its data is gone or damaged.
@@ -76,16 +96,15 @@ def reproduce(root: Path, what: str, say: Callable[[str], None]) -> Reproduction
     """
     directory = find_original(root, what)
     manifest = Manifest.load(directory)
-    place = root / ".dreamgym" / "reproduced" / manifest.run_id
+    show(surroundings_since(manifest, root))
+    place = root / ".dreamgym" / "reproduced" / directory.name
     say(f"Checking out {manifest.data.experiment_commit[:12]} in {place} ...")
     _worktree(root, place, manifest.data.experiment_commit)
     say(f"Restoring data {manifest.data.dvc_in} ...")
     restore(place, manifest.data.dvc_in, root)
     say("Running (everything anew: it takes as long as the first time) ...")
     again = _run(place, directory / "config.json")
-    found = differences(manifest, Manifest.load(again), root)
-    surroundings = {section: entries for section, entries in found.items() if section in SECTIONS}
-    return Reproduction(manifest.run_id, place, surroundings, verdicts(read_metrics(directory), read_metrics(again)))
+    return Reproduction(manifest.run_id, place, verdicts(read_metrics(directory), read_metrics(again)))
 
 
 def _worktree(root: Path, place: Path, commit: str) -> None:

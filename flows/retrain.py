@@ -111,10 +111,11 @@ def snapshot_buffer(run: Workspace) -> str:
     """The dreamed transitions join the replay log, once for each result, and data/ becomes a new DVC version."""
     result = run.results["synthetic_rl"]
     name = f"synthetic-{result.key[:12]}"
-    if not any(shard.stem.endswith(name) for shard in run.data.replay.glob("*.parquet")):
-        append_transitions(run.data.replay, read_log(result.outputs["replay"]), name)
-    made = snapshot(run.root)
-    push(run.root)
+    with run.limited("snapshot_buffer"):
+        if not any(shard.stem.endswith(name) for shard in run.data.replay.glob("*.parquet")):
+            append_transitions(run.data.replay, read_log(result.outputs["replay"]), name)
+        made = snapshot(run.root)
+        push(run.root)
     run.manifest.data.dvc_out = made.hash
     run.tracker.set_tags(run.parent, {"dvc.hash.out": made.hash})
     return made.hash

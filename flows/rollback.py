@@ -47,6 +47,11 @@ def plan_rollback(tracker: Tracker, wanted: str = "") -> Move:
 
 
 def roll_back(tracker: Tracker, move: Move) -> None:
-    """Do it: `move.after` becomes the champion, `move.before` is marked as withdrawn."""
+    """Do it: `move.after` is the champion from now on; `move.before`, and who was champion between the two, are marked as withdrawn."""
+    promoted = {version: tags.get(PROMOTED_AT, "") for version, tags in tracker.versions("policy").items()}
     tracker.set_alias("policy", CHAMPION, move.after)
-    tracker.tag_version("policy", move.before, {WITHDRAWN_AT: datetime.now(UTC).isoformat(timespec="microseconds")})
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    tracker.tag_version("policy", move.after, {PROMOTED_AT: now})
+    for version in promoted:
+        if version == move.before or promoted[version] > promoted[move.after]:
+            tracker.tag_version("policy", version, {WITHDRAWN_AT: now})

@@ -13,6 +13,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from components.evaluation.intervals import Estimate
+    from components.tracking.comparison import Difference
     from components.tracking.manifest import Manifest
     from components.trajectories.validation import ValidationReport
     from flows.deploy import Deployed
@@ -271,20 +272,33 @@ def print_plan(console: Console, manifest: Manifest, steps: Sequence[Planned]) -
     console.print(table)
 
 
-def print_reproduction(console: Console, found: Reproduction) -> None:
-    """First what differs in the surroundings, then the metrics that did not come back, then how many did."""
-    for section, entries in found.surroundings.items():
+MOST_ROWS = 100
+"""Metrics that a repetition's table has a row for each; of more, those that are equal are counted by the beginning of their names."""
+
+
+def print_surroundings(console: Console, found: Mapping[str, Sequence[Difference]]) -> None:
+    """What of the packages and the machine is not as it was, before the run is made again."""
+    for section, entries in found.items():
         for change in entries:
-            console.print(f"{section}: {change.name} was {change.first}, is {change.second}", highlight=False)
-    other = [entry for entry in found.verdicts if entry.verdict != "equal"]
-    if other:
-        table = Table(title=f"Run {found.run_id}, made again", title_justify="left")
-        for name in ("metric", "then", "now", ""):
-            table.add_column(name, justify="left" if name in ("metric", "") else "right")
-        for entry in other:
+            console.print(f"{section}: {change.name} was {change.first}, is {change.second}", highlight=False, markup=False, soft_wrap=True)
+    if not found:
+        console.print("Packages and machine are as they were.")
+
+
+def print_reproduction(console: Console, found: Reproduction) -> None:
+    """Every metric then and now, with its verdict, and how many have which."""
+    grouped = len(found.verdicts) > MOST_ROWS
+    table = Table(title=f"Run {found.run_id}, made again", title_justify="left")
+    for name in ("metric", "then", "now", ""):
+        table.add_column(name, justify="left" if name in ("metric", "") else "right", overflow="fold")
+    for entry in found.verdicts:
+        if not grouped or entry.verdict != "equal":
             then, now = ("-" if value is None else f"{value:.8g}" for value in (entry.first, entry.second))
             table.add_row(entry.name, then, now, entry.verdict)
-        console.print(table)
+    same = Counter(entry.name.partition("/")[0] for entry in found.verdicts if grouped and entry.verdict == "equal")
+    for name, count in same.items():
+        table.add_row(f"{name}: {count} metric{'s' * (count > 1)}", "", "", "equal")
+    console.print(table)
     counts = Counter(entry.verdict for entry in found.verdicts)
     console.print(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +27,12 @@ from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
 from components.language import parallel
 from components.language.compute import Compute, compute_of
+from components.tracking.dead_runs import close_dead_runs
 from components.tracking.environment import collect_environment
 from components.tracking.hashes import file_hash, with_imports
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
+from components.tracking.process import this_process
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
 from components.tracking.stages import StageResult, StageStore
 from components.tracking.stopwatch import Stopwatch
@@ -84,16 +87,18 @@ class Workspace:
         return Tracker(self.config.tracking, self.root)
 
     def start(self, name: str) -> None:
-        """Make the run's directory, manifest and MLflow parent run.
+        """Make the run's directory, manifest and MLflow parent run; runs of before whose process is gone are closed.
 
         Raises DataError without a data.dvc, TrackingError without MLflow, and then makes nothing.
         """
         run_id, version, tracker = new_run_id(), data_hash(self.root), self.tracker
+        close_dead_runs(self.root / "runs", tracker)
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
         environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
         config = self.config.model_dump(mode="json")
-        self.manifest = Manifest(run_id=run_id, flow=name.split(" ")[0], environment=environment, config=config)
+        flow, process = name.split(" ")[0], this_process()
+        self.manifest = Manifest(run_id=run_id, flow=flow, process=process, environment=environment, config=config)
         self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
         self.manifest.data.dvc_in = version
@@ -144,18 +149,25 @@ class Workspace:
         self._note(dataclasses.replace(result, reused=True), child)
 
     def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
-        directory, limit = self.store.begin(name, key), self.config.timeout_minutes.seconds(name)
-        try:
-            with Stopwatch(directory) as watch, timeout(limit, StageOverdue):
-                outcome = work(directory)
-        except StageOverdue:
-            found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
-            cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
-            raise StageTimeout(found, next_step=cure) from None
+        directory = self.store.begin(name, key)
+        with Stopwatch(directory) as watch, self.limited(name):
+            outcome = work(directory)
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
         details = {**outcome.details, "series": series, "costs": outcome.costs, "environment": self.config.environment.name}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details)
+
+    @contextmanager
+    def limited(self, name: str) -> Iterator[None]:
+        """The stage's time (`timeout_minutes`) runs while this is open. Raises StageTimeout when it is up."""
+        limit = self.config.timeout_minutes.seconds(name)
+        try:
+            with timeout(limit, StageOverdue):
+                yield
+        except StageOverdue:
+            found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
+            cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
+            raise StageTimeout(found, next_step=cure) from None
 
     def _note(self, result: StageResult, child: str) -> None:
         self.results[result.name] = result

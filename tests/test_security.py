@@ -1,9 +1,11 @@
-"""Files that would run code if they were unpickled: they are refused, and their code is not run (docs/security.md)."""
+"""Files of a stranger that would run code, or name a path elsewhere: they are refused, and nothing happens (docs/security.md)."""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import subprocess
 
 import pytest
 import torch
@@ -14,6 +16,9 @@ from components.language.backbone import load_backbone, save_model
 from components.language.examples import Example, Segment
 from components.language.training import supervised_finetune
 from components.policy.loop import reached
+from components.tracking.environment import Environment, Git
+from components.tracking.manifest import MANIFEST, DataLineage, Manifest
+from flows.reproduce import reproduce
 
 
 class Trap:
@@ -61,3 +66,49 @@ def test_a_checkpoint_that_would_run_code_is_refused(trap, tmp_path, saved_by_to
     with pytest.raises(TrainingError, match="cannot be read"):
         reached(checkpoint)
     assert not place.exists()
+
+
+@pytest.fixture
+def foreign_run(tmp_path):
+    """A clone with a finished run from elsewhere, and a directory beside it that nobody may touch."""
+    clone, victim = tmp_path / "clone", tmp_path / "victim"
+    victim.mkdir()
+    (victim / "thesis.txt").write_text("years of work")
+    subprocess.run(["git", "init", "-q", str(clone)], check=True)
+    identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    subprocess.run(["git", "-C", str(clone), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    head = subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    data = DataLineage(dvc_in="0" * 32 + ".dir", experiment_commit=head)
+    run = Manifest(run_id="r1", status="finished", environment=Environment(git=Git(commit=head)), config={}, data=data)
+    run.save(clone / "runs" / "r1")
+    return clone, victim, clone / "runs" / "r1" / MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("run_id",), "../../../victim"),
+        (("run_id",), "{victim}"),
+        (("run_id",), ".."),
+        (("data", "experiment_commit"), "--help"),
+        (("data", "experiment_commit"), "HEAD"),
+    ],
+)
+def test_a_manifest_that_names_a_path_or_an_option_removes_nothing(foreign_run, place, value):
+    clone, victim, path = foreign_run
+    values = json.loads(path.read_text())
+    section = values if len(place) == 1 else values[place[0]]
+    section[place[-1]] = value.format(victim=victim)
+    path.write_text(json.dumps(values))
+    with pytest.raises(DataError, match=f"{path} is damaged: {'.'.join(place)}: .*pattern"):
+        reproduce(clone, "r1", lambda _: None, lambda _: None)
+    assert (victim / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_run_is_made_again_where_its_directory_is_called_not_where_its_manifest_says(foreign_run):
+    """Its data is nowhere, so that it ends there; the worktree has come into being."""
+    clone, _, path = foreign_run
+    path.parent.rename(clone / "runs" / "r2")
+    with pytest.raises(DataError):
+        reproduce(clone, "r2", lambda _: None, lambda _: None)
+    assert [entry.name for entry in (clone / ".dreamgym" / "reproduced").iterdir()] == ["r2"]

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from components.atomic import write_text
 from components.errors import DataError
 from components.tracking.environment import Closed, Environment
+from components.tracking.process import OwnProcess
 from components.tracking.stages import StageResult
 
 MANIFEST = "manifest.json"
@@ -35,7 +36,9 @@ class DataLineage(Closed):
 
     dvc_in: str = Field("", description="DVC hash of data/ when the run started.")
     dvc_out: str = Field("", description="DVC hash of data/ at its end.")
-    experiment_commit: str = Field("", description="Commit of the DVC experiment that holds the whole workspace.")
+    experiment_commit: str = Field(
+        "", pattern=r"^([0-9a-f]{40,64})?$", description="Commit of the DVC experiment that holds the whole workspace."
+    )
 
 
 class RegisteredModel(Closed):
@@ -63,10 +66,11 @@ class Costs(Closed):
 class Manifest(Closed):
     """Everything that made a run."""
 
-    run_id: str
+    run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the run's directory: a path in it is refused.")
     flow: str = Field("retrain", description="The job that the run is of: retrain, fidelity, study ...")
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601.")
-    status: Literal["running", "finished", "failed"] = "running"
+    status: Literal["running", "finished", "failed", "killed"] = "running"
+    process: OwnProcess | None = Field(None, description="The process that makes or made the run; none in a manifest of before.")
     seconds: float = Field(0.0, description="Wall time from the start of the process, or from the run before it there, to this run's end.")
     environment: Environment
     config: dict[str, Any] = Field(description="The resolved config.")
@@ -93,7 +97,7 @@ class Manifest(Closed):
 
     @classmethod
     def load(cls, run_directory: Path) -> Manifest:
-        """The manifest of a run. Raises DataError if it is missing or damaged."""
+        """The manifest of a run. Raises DataError if it is missing or damaged, or names what no run is called."""
         path = run_directory / MANIFEST
         if not path.is_file():
             raise DataError(f"There is no manifest {path}.", "Every run has one.", "Name a directory under runs/.")

@@ -145,6 +145,15 @@ class Tracker:
         with self._reported("end a run"):
             self.client.set_terminated(run_id, status)
 
+    def kill(self, run_id: str, note: str) -> None:
+        """End a run whose process is gone, and those of its stages that go on: MLflow says KILLED, and `note` above all numbers."""
+        with self._reported("end a killed run"):
+            running = f"tags.`{PARENT_TAG}` = '{run_id}' and attributes.status = 'RUNNING'"
+            stages = self.client.search_runs([self.experiment_id], running, max_results=1000)
+            for ended in (*(stage.info.run_id for stage in stages), run_id):
+                self.client.set_terminated(ended, "KILLED")
+        self.describe(run_id, note)
+
     def model_name(self, name: str) -> str:
         """What the model called `name` here is called in the registry."""
         return f"{self.experiment}-{name}"

@@ -4,41 +4,32 @@
 `dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one and is this
 clone's default from the first on, unless `core.remote` names another remote, such as an object store.
 
-DVC fails quietly in three ways that are closed here: a fetch of a missing object succeeds, a checkout writes damaged cache
-bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes in `data.dvc`, and
-commands wait for each other. (`dvc status` is no such comparison: it trusts what checkout noted and calls damaged bytes up to date.)
+DVC fails quietly in four ways that are closed here: a fetch of a missing object succeeds, also where an HTTP remote does not answer, a
+checkout writes damaged cache bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes
+in `data.dvc`, and commands wait for each other (dvc_command.py). `dvc status` is no such comparison: it trusts what checkout noted and
+calls damaged bytes up to date.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import re
-import shutil
+import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from urllib.parse import urlsplit
 
 import yaml
 
-from components.errors import DataError, DreamGymError, ServiceUnreachable
+from components.errors import DataError, ServiceUnreachable
+from components.trajectories.dvc_command import alone, disk_is_full, failed, is_silence, reason_of, run_dvc
 
 LOCAL, SEED = "local", "seed"
 SEED_LIMIT_BYTES = 20_000_000
-LOCK_WAIT_SECONDS = 120.0
 _IGNORED = "# What DVC never needs to look at.\n.venv\n/runs\n/mlflow\n/seed\n*.tmp\n"
-_BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
-_SILENT = ("Connection refused", "Connection reset", "timed out", "Name or service not known", "name resolution", "ot connect to")
-"""What DVC's remotes say where nobody answers."""
-_DISK_FULL = ("No space left on device", "Disk quota exceeded")
-_CHECKOUT_FAILED = "Checkout failed for following targets"
 
 
 @dataclass(frozen=True)
@@ -97,16 +88,78 @@ def data_hash(root: Path) -> str:
     return _pointer(root).hash
 
 
-def part_hash(root: Path, folder: str, without: str) -> str:
+def part_hash(root: Path, folder: str, without: str = "") -> str:
     """The hash that DVC would give to `folder` of the snapshot if it were versioned by itself, and had no folder `without`.
 
-    Where this clone never pulled the list of the snapshot's files it is the snapshot's own. Raises DataError as `data_hash`.
+    Where neither `data/` nor the cache tells the snapshot's files it is the snapshot's own. Raises DataError as `data_hash`.
     """
     digest = data_hash(root)
-    if not _object(root, digest).is_file():
+    if _object(root, digest).is_file():
+        files = _listing(root)
+    elif _hash_of(files := _lying(root)) != digest:
         return digest
-    below = {relative.removeprefix(f"{folder}/"): md5 for relative, md5 in _listing(root).items() if relative.startswith(f"{folder}/")}
-    entries = [{"md5": md5, "relpath": relative} for relative, md5 in below.items() if not relative.startswith(f"{without}/")]
+    below = {relative.removeprefix(f"{folder}/"): md5 for relative, md5 in files.items() if relative.startswith(f"{folder}/")}
+    return _hash_of({relative: md5 for relative, md5 in below.items() if not (without and relative.startswith(f"{without}/"))})
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How `data/` differs from the version that data.dvc names, relative to `data/`.
+
+    `changed`: the version has them, and data/ has others or none; `added`: data/ alone has them; `unsaved`: those of data/ that are in no
+    version in the cache, so that a checkout would lose them.
+    """
+
+    changed: list[str]
+    added: list[str]
+    unsaved: list[str]
+
+
+def drift(root: Path) -> Drift:
+    """Hold `data/` against data.dvc, byte by byte; what another DVC command changes at that moment is waited for.
+
+    Raises DataError as `data_hash`, or if that command takes too long.
+    """
+    try:
+        if _hash_of(_lying(root)) == data_hash(root):
+            return Drift([], [], [])
+    except FileNotFoundError:
+        pass  # a command that goes on at this moment replaces files
+    with alone(root):
+        digest, lying = data_hash(root), _lying(root)
+        if _hash_of(lying) == digest:
+            return Drift([], [], [])
+        named = _listing(root) if _object(root, digest).is_file() else {}
+        changed = [relative for relative, md5 in named.items() if lying.get(relative) != md5]
+        added = [relative for relative in lying if relative not in named]
+        saved = set(_versioned(root))
+        unsaved = [relative for relative in lying if (relative, lying[relative]) not in saved]
+        return Drift(changed, added, [relative for relative in unsaved if lying[relative] != named.get(relative)])
+
+
+def _versioned(root: Path) -> Iterator[tuple[str, str]]:
+    """(path, MD5) of every file of every version in the cache whose bytes are there too."""
+    for listing in _cache(root).glob("??/*.dir"):
+        try:
+            entries = [(str(entry["relpath"]), str(entry["md5"])) for entry in json.loads(listing.read_bytes())]
+        except (ValueError, KeyError, TypeError):
+            continue  # a damaged listing keeps nothing
+        yield from ((relative, md5) for relative, md5 in entries if _object(root, md5).is_file())
+
+
+def _lying(root: Path) -> dict[str, str]:
+    """Relative path -> MD5 of every file in `data/` that DVC would version, in the order of its listings."""
+    from dvc.fs import LocalFileSystem
+    from dvc.ignore import DvcIgnoreFilter
+
+    data, ignored = root.absolute() / "data", DvcIgnoreFilter(LocalFileSystem(), str(root.absolute()))
+    found = [Path(folder) / name for folder, _, names in ignored.walk(ignored.fs, str(data)) for name in names]
+    return {relative: _digest(data / relative, "md5") for relative in sorted(path.relative_to(data).as_posix() for path in found)}
+
+
+def _hash_of(files: dict[str, str]) -> str:
+    """The hash that DVC gives to a directory with these files."""
+    entries = [{"md5": md5, "relpath": relative} for relative, md5 in sorted(files.items())]
     return hashlib.md5(json.dumps(entries, sort_keys=True).encode()).hexdigest() + ".dir"
 
 
@@ -151,6 +204,7 @@ def pull(root: Path) -> Snapshot:
 
     Raises:
         DataError: an object is in none of them, a file arrived damaged, or `data/` holds changes that were never versioned.
+        ServiceUnreachable: an object is in none of those that answer, and one does not.
     """
     pointer, remotes = _pointer(root), _remotes(root)
     reasons = []
@@ -162,6 +216,8 @@ def pull(root: Path) -> Snapshot:
     else:
         tried = "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True))
         found = f"{len(missing)} objects of the snapshot {pointer.hash} are missing: {', '.join(missing[:3])}. Tried {tried}."
+        if any(is_silence(reason) for reason in reasons):
+            raise ServiceUnreachable(found, next_step="See that the remote's server runs and can be reached, then type the same again.")
         next_step = "Check out a commit whose data was pushed, or give it up: type `rm data.dvc`, then `dreamgym collect`."
         raise DataError(found, next_step=next_step)
     _dvc(root, "checkout", "data.dvc")
@@ -278,7 +334,18 @@ def _listing(root: Path) -> dict[str, str]:
     if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
         found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
         raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
-    return {entry["relpath"]: entry["md5"] for entry in json.loads(path.read_text(encoding="utf-8"))}
+    found_files = {str(entry["relpath"]): str(entry["md5"]) for entry in json.loads(path.read_text(encoding="utf-8"))}
+    for relative, md5 in found_files.items():
+        _require_inside(digest, relative, md5)
+    return found_files
+
+
+def _require_inside(digest: str, relative: str, md5: str) -> None:
+    """DVC writes a file wherever the listing says: one of a stranger's must not lead out of data/ or of the cache."""
+    parts = relative.split("/")
+    if not all(parts) or {".", ".."} & set(parts) or not re.fullmatch(r"[0-9a-f]{32}", md5):
+        found = f"The snapshot {digest} names the file {relative!r} with the hash {md5!r}."
+        raise DataError(found, "Expected a path below data/ and an MD5.", "Type `git checkout data.dvc` to go back.")
 
 
 def _missing_objects(root: Path) -> list[str]:
@@ -317,10 +384,24 @@ def _remotes(root: Path) -> list[str]:
 
 def _fetch(root: Path, remote: str) -> str:
     """Fetch what `remote` has of the snapshot; the reason if DVC refuses. What counts is what then lies in the cache."""
-    done = _run(root, "fetch", "--remote", remote, "data.dvc")
-    if any(words in done.stderr for words in _DISK_FULL):
-        raise _failed(root, "fetch", done.stderr)
-    return _reason(done.stderr) if done.returncode else "not there"
+    done = run_dvc(root, "fetch", "--remote", remote, "data.dvc")
+    if disk_is_full(done.stderr):
+        raise failed(root, "fetch", done.stderr)
+    if done.returncode:
+        return reason_of(done.stderr)
+    return _silence(str(_config(root).get("remote", {})[remote]["url"])) or "not there"
+
+
+def _silence(url: str) -> str:
+    """Why nobody answers at the address of a remote; empty if somebody does, or if it is none of HTTP: DVC tells of the others itself."""
+    address = urlsplit(url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        return ""
+    try:
+        socket.create_connection((address.hostname, address.port or (443 if address.scheme == "https" else 80)), timeout=10).close()
+    except OSError as error:
+        return f"cannot connect to {address.hostname}: {error}"
+    return ""
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -330,72 +411,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 def _dvc(root: Path, *arguments: str) -> str:
     """What one DVC command prints on stdout. Raises DataError with DVC's reason if it fails."""
-    done = _run(root, *arguments)
+    done = run_dvc(root, *arguments)
     if done.returncode:
-        raise _failed(root, " ".join(arguments), done.stderr)
+        raise failed(root, " ".join(arguments), done.stderr, _pointer(root).size if arguments[0] == "checkout" else 0)
     return done.stdout
-
-
-def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one DVC command, waiting for others in this repository; DVC itself gives up on a held lock after three seconds."""
-    command = [sys.executable, "-m", "dvc", *arguments]
-    environment = os.environ | {"DVC_NO_ANALYTICS": "1", "LC_ALL": "C.UTF-8"}
-    deadline = time.monotonic() + LOCK_WAIT_SECONDS
-    with _alone(root, deadline):
-        while True:
-            done = subprocess.run(command, cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            if not (done.returncode and any(words in done.stderr for words in _BUSY)):
-                return done
-            if time.monotonic() >= deadline:
-                raise _locked(root)
-            time.sleep(0.5)
-
-
-@contextmanager
-def _alone(root: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock of our own DVC commands, so that they queue instead of meeting each other's locks."""
-    folder = root / ".dvc" / "tmp"
-    if not folder.parent.is_dir():
-        yield  # `dvc init` refuses a .dvc that exists
-        return
-    folder.mkdir(exist_ok=True)
-    with (folder / "dreamgym.lock").open("w") as file:
-        while not _acquired(file):
-            if time.monotonic() >= deadline:
-                raise _locked(root)
-            time.sleep(0.1)
-        yield
-
-
-def _acquired(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _locked(root: Path) -> DataError:
-    found = f"Another process has held DVC's lock in {root.absolute()} for {LOCK_WAIT_SECONDS:g} s."
-    return DataError(found, next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again.")
-
-
-def _failed(root: Path, command: str, stderr: str) -> DreamGymError:
-    free = shutil.disk_usage(root).free
-    no_room = _CHECKOUT_FAILED in stderr and free < _pointer(root).size  # all that a checkout says of a full disk
-    if no_room or any(words in stderr for words in _DISK_FULL):
-        found = f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as it was."
-        return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same again.")
-    kind = ServiceUnreachable if any(words in stderr for words in _SILENT) else DataError
-    return kind(f"`dvc {command}` failed: {_reason(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
-
-
-def _reason(stderr: str) -> str:
-    """DVC's ERROR lines, each with the paths that it lists below."""
-    reasons: list[list[str]] = []
-    for line in stderr.splitlines():
-        if line.startswith("ERROR: "):
-            reasons.append([line.removeprefix("ERROR: ")])
-        elif reasons and line.startswith("/"):
-            reasons[-1].append(line)
-    return "; ".join(" ".join(lines) for lines in reasons) or stderr.strip()[-300:] or "it gives no reason"

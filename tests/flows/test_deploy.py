@@ -19,6 +19,7 @@ from ports import free_port
 from prefect_server import await_health
 from small_job import ROOT, command_of, make_clone
 
+from components.trajectories.snapshots import push, snapshot
 from flows.settings import DEFAULTS
 
 EVERY_TWENTY_SECONDS = "- interval: 20"
@@ -129,11 +130,21 @@ def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(serve
     again = server.await_run("watch-data", lambda run: run["state_name"] == "Skipped", 120)
     assert "those of last time" in again["state"]["message"]
     assert not server.runs("retrain")
-    trajectories = server.clone / "data" / "alfworld" / "trajectories" / "train.parquet"
-    shutil.copy(server.clone / "data" / "alfworld" / "trajectories" / "fidelity.parquet", server.clone / "other.parquet")
-    (server.clone / "other.parquet").replace(trajectories)  # the link into DVC's cache, not what it points to
+    _git_pull(server.clone)
     run = server.await_run("retrain", lambda run: run["state_type"] == "FAILED", 150)
     assert "seed" in run["state"]["message"], "started by the event; its config is refused"
+
+
+def _git_pull(clone: Path) -> None:
+    """A colleague's version of data/ with other trajectories: its pointer, and its objects in the remote."""
+    colleague = Path(shutil.copytree(clone, clone.parent / "colleague"))
+    trajectories = colleague / "data" / "alfworld" / "trajectories"
+    (trajectories / "train.parquet").unlink()
+    shutil.copy(trajectories / "fidelity.parquet", trajectories / "train.parquet")
+    snapshot(colleague)
+    push(colleague)
+    shutil.copytree(colleague / ".dreamgym" / "dvc-remote", clone / ".dreamgym" / "dvc-remote", dirs_exist_ok=True)
+    (colleague / "data.dvc").replace(clone / "data.dvc")
 
 
 @pytest.mark.slow

@@ -62,8 +62,9 @@ def test_the_flow_loads_and_takes_the_parameters(deployments, set_up, name):
 def test_only_a_silent_server_is_tried_again(set_up):
     from prefect.states import Failed
 
-    from flows.deployments import _retrained, _server_is_silent
+    from flows.deployments import _data_in_place, _retrained, _server_is_silent
 
     for error, again in ((ServiceUnreachable("x"), True), (TrackingError("x"), False), (DataError("x"), False), (ValueError("x"), False)):
         assert _server_is_silent(_retrained, None, Failed(data=error)) is again
-    assert _retrained.retries == 3 and _retrained.retry_delay_seconds == [30, 60, 120]
+    for tried in (_retrained, _data_in_place):
+        assert tried.retries == 3 and tried.retry_delay_seconds == [30, 60, 120] and tried.retry_condition_fn is _server_is_silent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -265,6 +266,124 @@ def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
     assert snapshots.missing_files(fresh) == ["data/alfworld/backbone/model.safetensors"]
     complete_data(fresh, lambda _: None)
     assert (fresh / "data" / "alfworld" / "backbone" / "model.safetensors").read_text() == "data/alfworld/backbone/model.safetensors"
+
+
+TRAIN, DREAMT = "data/alfworld/trajectories/train.parquet", "data/alfworld/replay/00000-synthetic.parquet"
+
+
+@pytest.fixture(scope="module")
+def later(versioned, tmp_path_factory):
+    """The repository of a colleague who has recorded other trajectories since, versioned and pushed."""
+    root = shutil.copytree(versioned, tmp_path_factory.mktemp("colleague") / "later")
+    snapshots.pull(root)
+    _replace(root, TRAIN, "recorded anew")
+    snapshots.snapshot(root)
+    snapshots.push(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def dreamt(versioned, tmp_path_factory):
+    """A clone with the first version in place and one of its own on top, with dreams in the replay log."""
+    root = shutil.copytree(versioned, tmp_path_factory.mktemp("own") / "dreamt")
+    snapshots.pull(root)
+    _fill(root, DREAMT)
+    snapshots.snapshot(root)
+    return root
+
+
+@pytest.fixture
+def pulled(dreamt, later, tmp_path):
+    """A copy of it that a test may spoil, and what `git pull` would do there."""
+    root = shutil.copytree(dreamt, tmp_path / "clone", symlinks=True)
+
+    def git_pull():
+        shutil.copytree(later / ".dreamgym" / "dvc-remote", root / ".dreamgym" / "dvc-remote", dirs_exist_ok=True)
+        shutil.copy(later / "data.dvc", root / "data.dvc")
+
+    return root, git_pull
+
+
+def _replace(root, name, text):
+    """In place of the file, which may be a link into DVC's cache."""
+    (root / "other").write_text(text)
+    (root / "other").replace(root / name)
+
+
+def _dvc(root, *arguments):
+    subprocess.run([sys.executable, "-m", "dvc", *arguments, "-q"], cwd=root, check=True)
+
+
+def test_a_version_that_git_pull_brought_is_checked_out_and_the_own_one_is_kept(pulled):
+    root, git_pull = pulled
+    own, trajectories = snapshots.data_hash(root), snapshots.part_hash(root, "alfworld/trajectories")
+    ensure_data(root, load_config(), pytest.fail)
+    shutil.copy(root / "data.dvc", root.parent / "own.dvc")
+    git_pull()
+    said = []
+    ensure_data(root, load_config(), said.append, versioned=False)
+    assert not said and (root / TRAIN).read_text() == TRAIN, "what records no version reads what lies there"
+    ensure_data(root, load_config(), said.append)
+    assert snapshots.data_hash(root) in said[0] and "holds another one, which stays in DVC's cache" in said[0] and "6 files" in said[1]
+    assert (root / TRAIN).read_text() == "recorded anew" and not (root / DREAMT).exists()
+    assert snapshots.part_hash(root, "alfworld/trajectories") != trajectories, "what `watch-data` looks at"
+    shutil.copy(root.parent / "own.dvc", root / "data.dvc")
+    ensure_data(root, load_config(), said.append)
+    assert snapshots.data_hash(root) == own and (root / DREAMT).is_file() and (root / TRAIN).read_text() == TRAIN
+
+
+def test_changes_in_no_version_are_refused_with_what_to_type(pulled):
+    root, git_pull = pulled
+    ensure_data(root, load_config(), pytest.fail)
+    _replace(root, TRAIN, "mine")
+    words = r"in no version: alfworld/trajectories/train.parquet.*dvc add data.*dvc checkout --force data.dvc.*dvc pull --force"
+    with pytest.raises(DataError, match=words):
+        ensure_data(root, load_config(), pytest.fail)
+    _dvc(root, "add", "data")
+    ensure_data(root, load_config(), pytest.fail)
+    _replace(root, TRAIN, "mine again")
+    git_pull()
+    with pytest.raises(DataError, match=words):
+        ensure_data(root, load_config(), pytest.fail)
+    assert (root / TRAIN).read_text() == "mine again"
+    _dvc(root, "pull", "--force")
+    ensure_data(root, load_config(), pytest.fail)
+    assert (root / TRAIN).read_text() == "recorded anew"
+
+
+def test_dreams_that_a_killed_run_left_are_no_other_version_and_join_the_next(pulled):
+    root, _ = pulled
+    _fill(root, "data/alfworld/replay/00001-synthetic.parquet", "data/alfworld/.new.tmp/tasks.parquet")
+    before = snapshots.data_hash(root)
+    ensure_data(root, load_config(), pytest.fail)
+    complete_data(root, pytest.fail)
+    assert snapshots.data_hash(root) == before and (root / "data/alfworld/replay/00001-synthetic.parquet").is_file()
+    assert snapshots.snapshot(root).files == 8
+
+
+def test_a_collection_begins_with_the_version_that_git_pull_brought_and_keeps_what_is_in_none(pulled):
+    root, git_pull = pulled
+    _replace(root, TRAIN, "a collection that was cut short")
+    complete_data(root, pytest.fail)
+    assert (root / TRAIN).read_text() == "a collection that was cut short"
+    _dvc(root, "add", "data")
+    git_pull()
+    complete_data(root, lambda _: None)
+    assert (root / TRAIN).read_text() == "recorded anew"
+
+
+def test_the_version_of_a_part_is_told_without_the_cache_too(pulled):
+    root, _ = pulled
+    parts = ("alfworld/trajectories", ""), ("alfworld", "replay")
+    told = [snapshots.part_hash(root, *part) for part in parts]
+    shutil.copytree(root / "data", root / "whole")
+    shutil.rmtree(root / ".dvc" / "cache")
+    shutil.rmtree(root / "data")
+    (root / "whole").rename(root / "data")
+    assert [snapshots.part_hash(root, *part) for part in parts] == told
+    ensure_data(root, load_config(), pytest.fail)
+    _fill(root, "data/alfworld/replay/00001-synthetic.parquet")
+    assert snapshots.part_hash(root, *parts[0]) == snapshots.data_hash(root), "data/ no longer tells the version's files"
 
 
 def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from components.config import TrackingConfig
@@ -29,6 +31,11 @@ def register(tracker, tmp_path, *, promoted):
     return version
 
 
+def now():
+    """After every rollback so far."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
 def test_the_champion_before_comes_back_and_then_the_one_before_that(tracker, tmp_path):
     first, second, _, third = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02", "", "2026-01-03"))
     move = plan_rollback(tracker)
@@ -45,10 +52,26 @@ def test_the_champion_before_comes_back_and_then_the_one_before_that(tracker, tm
 def test_a_withdrawn_version_is_passed_over_but_may_be_named(tracker, tmp_path):
     first, second = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02"))
     roll_back(tracker, plan_rollback(tracker))
-    third = register(tracker, tmp_path, promoted="2026-01-03")
+    third = register(tracker, tmp_path, promoted=now())
     assert plan_rollback(tracker).after == first
     assert plan_rollback(tracker, second).after == second
     assert plan_rollback(tracker, second).before == third
+
+
+def test_who_was_champion_by_a_rollback_is_the_one_before_the_next(tracker, tmp_path):
+    """1, 2, 3, back to 1, then 4: before 4 the champion was 1, not 2, which was passed over."""
+    first, second, third = (register(tracker, tmp_path, promoted=f"2026-01-0{day}") for day in (1, 2, 3))
+    roll_back(tracker, plan_rollback(tracker, first))
+    with pytest.raises(TrackingError, match="nothing to go back to"):
+        plan_rollback(tracker)
+    fourth = register(tracker, tmp_path, promoted=now())
+    move = plan_rollback(tracker)
+    assert (move.before, move.after) == (fourth, first)
+    roll_back(tracker, plan_rollback(tracker, third))
+    fifth = register(tracker, tmp_path, promoted=now())
+    move = plan_rollback(tracker)
+    assert (move.before, move.after) == (fifth, third), "withdrawn once, and champion again since"
+    assert plan_rollback(tracker, second).after == second
 
 
 def test_versions_that_were_never_champion_are_refused(tracker, tmp_path):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from components.errors import DataError
-from components.trajectories import snapshots
+from components.errors import DataError, StageTimeout
+from components.trajectories import dvc_command, snapshots
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -137,6 +141,23 @@ def test_a_damaged_listing_is_named(repository):
         snapshots.verify(repository)
 
 
+@pytest.mark.parametrize("relative", ["../escaped.txt", "{outside}/escaped.txt", "tasks/../../escaped.txt"])
+def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_written(repository, tmp_path, relative):
+    """DVC itself writes it there."""
+    cache, outside = repository / ".dvc" / "cache" / "files" / "md5", tmp_path / "outside"
+    relative = relative.format(outside=outside)
+    listing = json.dumps([{"md5": hashlib.md5(b"transitions").hexdigest(), "relpath": relative}]).encode()
+    digest = hashlib.md5(listing).hexdigest()
+    (cache / digest[:2]).mkdir(exist_ok=True)
+    (cache / digest[:2] / f"{digest[2:]}.dir").write_bytes(listing)
+    pointer = (repository / "data.dvc").read_text()
+    (repository / "data.dvc").write_text(pointer.replace(snapshots.data_hash(repository), f"{digest}.dir"))
+    shutil.rmtree(repository / "data")
+    with pytest.raises(DataError, match=f"names the file '{relative}'.*Expected a path below data/.*git checkout data.dvc"):
+        snapshots.pull(repository)
+    assert not (repository / "data").exists() and not outside.exists() and not list(repository.glob("escaped.txt"))
+
+
 def test_a_damaged_remote_object_is_not_taken(repository):
     _drop_workspace(repository)
     _overwrite(_object(repository / ".dreamgym", "transitions"), "transitionz")
@@ -236,7 +257,7 @@ def test_an_experiment_commit_holds_data_dvc_and_leaves_the_branch(repository):
 
 
 def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
-    monkeypatch.setattr(snapshots, "LOCK_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(dvc_command, "LOCK_WAIT_SECONDS", 0.3)
     (repository / ".dvc" / "tmp").mkdir(exist_ok=True)
     with (repository / ".dvc" / "tmp" / "dreamgym.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -248,17 +269,31 @@ HOLD = "import time; from dvc.repo import Repo\nwith Repo('.').lock: print('held
 
 
 def test_a_foreign_dvc_command_is_waited_for(repository):
-    with subprocess.Popen([snapshots.sys.executable, "-c", HOLD], cwd=repository, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=repository, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
         assert snapshots.snapshot(repository).files == 2
         assert other.wait() == 0
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_started_and_named(repository, monkeypatch, tmp_path):
+    program = tmp_path / "hangs"  # stands in for DVC before a remote that accepts a connection and says nothing
+    program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/child\nsleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(dvc_command, "TIME_LIMIT_SECONDS", 3.6)
+    began = time.monotonic()
+    with pytest.raises(StageTimeout, match="`dvc push --remote local data.dvc` had not ended after 0.001 hours and was stopped"):
+        snapshots.push(repository)
+    assert time.monotonic() - began < 60
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
     program = tmp_path / "full"
     program.write_text("#!/bin/sh\necho 'ERROR: unexpected error - [Errno 28] No space left on device' >&2; exit 255\n")
     program.chmod(0o755)
-    monkeypatch.setattr(snapshots.sys, "executable", str(program))  # stands in for DVC: filling the disk would hit everybody
+    monkeypatch.setattr(sys, "executable", str(program))  # stands in for DVC: filling the disk would hit everybody
     with pytest.raises(DataError, match="The disk is full: `dvc add .* bytes are free"):
         snapshots.snapshot(repository)
     with pytest.raises(DataError, match="The disk is full: `dvc fetch"):
@@ -270,7 +305,7 @@ def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(re
     said = "ERROR: Checkout failed for following targets:\ndata\nIs your cache up to date?"
     program.write_text(f"#!/bin/sh\necho '{said}' >&2; exit 255\n")
     program.chmod(0o755)
-    monkeypatch.setattr(snapshots.sys, "executable", str(program))
+    monkeypatch.setattr(sys, "executable", str(program))
     with pytest.raises(DataError, match="dvc checkout data.dvc` failed: Checkout failed"):
         snapshots.pull(repository)
     pointer = repository / "data.dvc"

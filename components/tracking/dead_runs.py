@@ -1,0 +1,50 @@
+"""A run whose process was killed says `running` for ever: the next one in the workspace closes its record.
+
+A run that goes on beside is left alone, and so is one of another machine, of another MLflow store, or of a version that noted no process.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+from components.errors import DataError, ServiceUnreachable, TrackingError
+from components.tracking.manifest import Manifest
+from components.tracking.mlflow_store import Tracker
+from components.tracking.process import is_dead
+from components.tracking.runs import list_runs
+
+_LOG = logging.getLogger(__name__)
+NOTE = "**Killed.** Its process ended without a word.\n\n`dreamgym resume` goes on from what is finished."
+
+
+def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
+    """Mark runs under `runs` whose process is gone as killed, in MLflow and then in the manifest; their ids.
+
+    Raises:
+        ServiceUnreachable: MLflow does not answer.
+        DataError: the disk refuses.
+    """
+    closed = []
+    for name in list_runs(runs):
+        manifest = _unended(runs / name)
+        if manifest is None or manifest.process is None or manifest.mlflow_uri != tracker.uri or not is_dead(manifest.process):
+            continue
+        try:
+            tracker.kill(manifest.mlflow_run_id, NOTE)
+        except ServiceUnreachable:
+            raise
+        except TrackingError as error:  # its run was deleted there: no reason not to begin this one
+            _LOG.warning("MLflow's run of %s could not be closed: %s", name, error)
+        manifest.status = "killed"
+        manifest.save(runs / name)
+        closed.append(name)
+    return closed
+
+
+def _unended(directory: Path) -> Manifest | None:
+    with suppress(DataError):  # one that was cut short has no manifest, or half of one
+        manifest = Manifest.load(directory)
+        return manifest if manifest.status == "running" else None
+    return None

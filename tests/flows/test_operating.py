@@ -1,0 +1,121 @@
+"""The commands that operate a finished run, as a person types them: `compare`, `lineage`, `rollback`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from components.config import load_config
+from components.tracking.manifest import Manifest
+from components.tracking.mlflow_store import Tracker
+from flows import cli
+from flows.evaluate import PROMOTED_AT
+
+
+@pytest.fixture(scope="module")
+def clone(finished, tmp_path_factory):
+    """A copy of the clone with a finished run, which these tests add to."""
+    return shutil.copytree(finished.kept, tmp_path_factory.mktemp("operated") / "clone", symlinks=True)
+
+
+@pytest.fixture
+def dreamgym(clone, quiet_process, monkeypatch):
+    """Run a verb there, in this process: (exit code, what it said)."""
+    monkeypatch.setattr("flows.operating.out", Console(width=200))
+
+    def run(*arguments):
+        done = CliRunner().invoke(cli.app, [*map(str, arguments), "--root", str(clone)])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, done.output
+
+    return run
+
+
+@pytest.fixture
+def first(clone):
+    """The run's manifest."""
+    return Manifest.load((clone / "runs" / "latest").resolve())
+
+
+@pytest.fixture
+def second(clone, first):
+    """Another run: the same but for another data version, threshold, package and count of real steps."""
+    place = clone / "runs" / "29990101-000000-0000"
+    shutil.copytree(clone / "runs" / first.run_id, place)
+    values = first.model_dump(mode="json") | {"run_id": place.name}
+    values["data"]["dvc_in"], values["environment"]["packages"]["numpy"] = "f" * 32 + ".dir", "0.1"
+    values["config"]["promotion"]["threshold"] = 0.875
+    (place / "manifest.json").write_text(json.dumps(values))
+    metrics = json.loads((place / "metrics.json").read_text())
+    metrics["synthetic_rl/real_interactions"] |= {"value": 7.0, "low": 7.0, "high": 7.0}
+    (place / "metrics.json").write_text(json.dumps(metrics))
+    yield place.name
+    shutil.rmtree(place)
+
+
+def cells(said):
+    """The rows of all tables."""
+    return [[cell.strip() for cell in line.strip("│┃").split("│")] for line in said.splitlines() if line.startswith("│")]
+
+
+def test_compare_tells_what_differs_and_nothing_else(dreamgym, first, second, tmp_path):
+    code, said = dreamgym("compare", first.run_id, second, "--json", tmp_path / "changes.json")
+    assert code == 0, said
+    rows = cells(said)
+    assert [row[1:] for row in rows if row[0] == "data"] == [["dvc_in", first.data.dvc_in, "f" * 32 + ".dir"]]
+    assert [row[1:] for row in rows if row[0] == "config"] == [["promotion.threshold", "0.0", "0.875"]]
+    assert [row[1:] for row in rows if row[0] == "packages"] == [["numpy", first.environment.packages["numpy"], "0.1"]]
+    assert not {"code", "prompts", "seeds", "machine"} & {row[0] for row in rows}
+    (changed,) = (row for row in rows if "synthetic_rl/real_interactions" in row[0])
+    assert changed[1:4] == ["0", "7", "+7"]
+    told = json.loads((tmp_path / "changes.json").read_text())
+    assert told["runs"] == [first.run_id, second] and set(told["differences"]) == {"data", "config", "packages"}
+    assert list(told["metrics"]) == ["synthetic_rl/real_interactions"]
+
+
+def test_compare_of_a_run_with_itself_and_with_none(dreamgym, first):
+    code, said = dreamgym("compare", first.run_id)
+    same = ("Code, prompts, data, config, seeds, packages and machine are the same.", "All metrics are the same.")
+    assert code == 0 and all(words in said for words in same)
+    code, said = dreamgym("compare", first.run_id, "20260101-000000-0000")
+    assert code == 1 and "There is no run '20260101-000000-0000'" in said
+
+
+@pytest.mark.parametrize("policy", ["champion", "1", "latest"])
+def test_lineage_goes_back_to_the_trajectories_in_text_and_in_a_picture(dreamgym, first, policy, tmp_path):
+    figure = tmp_path / "lineage.svg"
+    code, said = dreamgym("lineage", "--figure", figure, policy)
+    assert code == 0, said
+    commit, keys = first.environment.git.commit[:12], {stage.name: stage.key[:12] for stage in first.stages}
+    told = [f"{name} {keys[stage]}" for stage, name in (("sim_to_real", "refined policy"), ("experience_model", "experience model"))]
+    for words in (*told, f"replay buffer data {first.data.dvc_out}", f"trajectories {first.data.dvc_in}", f"commit {commit}", first.run_id):
+        assert words in said, words
+    drawn = figure.read_text()
+    for words in (*(keys[stage] for stage in ("sim_to_real", "synthetic_rl", "experience_model", "clone", "validate")),
+                  f"replay {first.data.dvc_out[:12]}", first.data.dvc_in[:12], f"commit {commit}", "experience model"):  # fmt: skip
+        assert words in drawn, words
+
+
+def test_rollback_goes_back_to_the_champion_before_and_then_says_that_there_is_none(dreamgym, clone, first, tmp_path):
+    code, said = dreamgym("rollback")
+    assert code == 1 and "Version 1 of dreamgym-policy is the first champion" in said
+    tracker = Tracker(load_config(clone / "configs" / "quick.yaml").tracking, clone)
+    (tmp_path / "weights").write_text("another policy")
+    version = tracker.register_model(tracker.start_run("r"), "policy", tmp_path, {"dreamgym.run_id": "another"})
+    tracker.set_alias("policy", "champion", version)
+    tracker.tag_version("policy", version, {PROMOTED_AT: datetime.now(UTC).isoformat(timespec="microseconds")})
+    code, said = dreamgym("rollback", "--dry-run")
+    wanted = f"Version 1 of dreamgym-policy {{}} the champion (was {version}), made by run {first.run_id}."
+    assert code == 0 and wanted.format("would become") in said and tracker.alias("policy", "champion") == version
+    code, said = dreamgym("rollback")
+    assert code == 0 and wanted.format("is") in said and tracker.alias("policy", "champion") == "1"
+    code, said = dreamgym("rollback", "--to", "9")
+    assert code == 1 and "Version 9 of dreamgym-policy was never promoted" in said
+    code, said = dreamgym("rollback", "--to", version)
+    assert code == 0 and tracker.alias("policy", "champion") == version
+    dreamgym("rollback", "--to", "1")

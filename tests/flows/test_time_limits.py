@@ -1,0 +1,60 @@
+"""What hangs ends its run: the stages that compute nothing, but wait for DVC or MLflow, have their time too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from components.config import load_config
+from components.errors import StageTimeout
+from components.tracking.stages import StageResult
+from components.trajectories import snapshots
+from flows.evaluate import promote_challenger
+from flows.retrain import snapshot_buffer
+from flows.workspace import Workspace
+
+KEY = "0" * 64
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run whose dreams are in the log already, in a repository under DVC, with six seconds for each stage."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    found = Workspace(load_config(None, ["timeout_minutes.stage=0.1"]), tmp_path)
+    found.data.replay.mkdir(parents=True)
+    (found.data.replay / f"00000-synthetic-{KEY[:12]}.parquet").write_text("dreams")
+    snapshots.init_if_needed(tmp_path)
+    found.results["synthetic_rl"] = StageResult("synthetic_rl", KEY, tmp_path, {}, {}, {}, 1.0)
+    return found
+
+
+def test_a_snapshot_whose_dvc_hangs_ends_the_run_and_the_command(run, monkeypatch, tmp_path):
+    program = tmp_path / "hangs"  # stands in for DVC before a remote that accepts a connection and says nothing
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/child\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    began = time.monotonic()
+    with pytest.raises(StageTimeout, match=r"The stage snapshot_buffer had not ended after 0.1 minutes.*timeout_minutes.stage=0.2"):
+        snapshot_buffer.fn(run)
+    assert time.monotonic() - began < 60
+    assert not psutil.pid_exists(int((tmp_path / "child").read_text()))
+
+
+def test_a_promotion_that_hangs_ends_the_run(run):
+    class Silent:
+        """Stands in for MLflow before a server that accepts a connection and says nothing."""
+
+        def alias(self, *_):
+            for _ in range(600):
+                time.sleep(0.1)
+
+    run.__dict__["tracker"] = Silent()
+    run.results |= dict.fromkeys(("sim_to_real", "evaluate"), run.results["synthetic_rl"])
+    run.results["evaluate"].outputs["refined"] = run.root / "hangs"
+    (run.root / "hangs").write_text("{}")
+    with pytest.raises(StageTimeout, match="The stage promote had not ended after 0.1 minutes"):
+        promote_challenger.fn(run)
