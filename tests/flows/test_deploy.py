@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -17,7 +19,7 @@ import httpx
 import pytest
 from ports import free_port
 from prefect_server import await_health
-from small_job import ROOT, command_of, make_clone
+from small_job import ANYHOW, ROOT, SMALL, command_of, make_clone
 
 from components.trajectories.snapshots import push, snapshot
 from flows.settings import DEFAULTS
@@ -52,9 +54,10 @@ class Server:
     def await_run(self, deployment: str, wanted: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            for run in self.runs(deployment):
-                if wanted(run):
-                    return run
+            with contextlib.suppress(httpx.TimeoutException):  # a busy machine
+                for run in self.runs(deployment):
+                    if wanted(run):
+                        return run
             time.sleep(1)
         seen = [(run["state_name"], run["state"]["message"]) for run in self.runs(deployment)]
         pytest.fail(f"no such run of {deployment} within {seconds:g} s; there are {seen}")
@@ -184,3 +187,22 @@ def test_a_deployment_without_success_is_told(server, deployed):
             return
         time.sleep(2)
     pytest.fail(f"it did not fire; what fired: {[event['resource'] for event in seen]}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_scheduled_retraining_completes_and_the_next_is_skipped_since_nothing_changed(server, deployed, tmp_path):
+    """The last one here, as the alarm above asks for a server where none has ended well; in a clone of its own, a run due every minute."""
+    clone = make_clone(tmp_path / "clone")
+    described = (clone / "prefect.yaml").read_text().replace('- cron: "0 3 * * *"', "- interval: 60")
+    (clone / "prefect.yaml").write_text(described.replace("overrides: []", f"overrides: {json.dumps([*SMALL, *ANYHOW])}"))
+    other = Server(clone, server.url, tmp_path / "home")
+    done = other.dreamgym("deploy", "--on", "retrain", "--off", "watch-data")
+    assert done.returncode == 0, done.stdout + done.stderr
+    server.children = [*getattr(server, "children", []), other.start("worker", "start", "--pool", "dreamgym")]
+    first = other.await_run("retrain", lambda run: run["auto_scheduled"] and run["state_name"] == "Completed", 1200)
+    skipped = other.await_run("retrain", lambda run: run["state_name"] == "Skipped", 240)
+    (made,) = (path.name for path in (clone / "runs").glob("2*"))
+    assert first["total_run_time"] > skipped["total_run_time"] and made in skipped["state"]["message"]
+    between = [run for run in other.runs("retrain") if first["start_time"] < run["expected_start_time"] < first["end_time"]]
+    assert between and all(run["state_name"] == "Cancelled" for run in between), "what falls due meanwhile is not queued"
