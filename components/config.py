@@ -91,9 +91,6 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(3_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
-    compare_again: int = Field(
-        0, ge=0, description="Tokens of comparing lists once more before the text: editing lists may undo it (docs/experiments.md)."
-    )
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
     renamed: int = Field(
         0, ge=0, description="Further copies of each of its episodes, with other names throughout: few real ones are learnt by heart."

@@ -190,7 +190,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists, comparing."""
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists."""
     settings, found = config.pretrain, {}
     if settings.copy_tokens:
         found["copying"] = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
@@ -200,8 +200,6 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
         found["comparing-lists"] = compare_examples(vocabulary, settings.compare_tokens - single, LONGEST_LIST, settings.seed)
     if settings.edit_tokens:
         found["editing"] = edit_examples(vocabulary, settings.edit_tokens, settings.seed)
-    if settings.compare_again:
-        found["comparing-again"] = compare_examples(vocabulary, settings.compare_again, LONGEST_LIST, settings.seed + 2)
     return found
 
 
