@@ -91,6 +91,12 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(3_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
+    exercise_rehearsal: float = Field(
+        0.0, ge=0, le=1, description="Tokens of earlier exercises mixed into each later one, for each of its own; else these undo them."
+    )
+    copy_repeats: float = Field(
+        0.0, ge=0, le=1, description="Share of the copying exercise with few different words, as a name in letters; else it comes out longer."
+    )
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
     renamed: int = Field(
         0, ge=0, description="Further copies of each of its episodes, with other names throughout: few real ones are learnt by heart."

@@ -20,7 +20,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,7 +65,9 @@ AGENT_TIMES = 2
 SINGLE_WORDS, LONGEST_LIST, LONGEST_REHEARSED = 0.25, 10, 20
 """Share of the comparing exercise with single words, the longest list of the rest, and that of what is mixed into the text."""
 ASKED_TOKENS, ASKED_SEED = 20_000, 777
-"""Tokens of the comparing questions, of each length of list, that tell whether the model can compare, and a seed no training has."""
+"""Tokens of each of the exercises that tell what a model is able to do, and a seed that no training has."""
+EARLIER_SEED = 100
+"""Added to the seed of the earlier exercises that come again in a later one."""
 POOL_EPISODES = 500
 """Episodes, of all sizes, whose transitions serve as demonstrations in pretraining."""
 
@@ -167,22 +170,22 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
     compute = compute_of(config)
     model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
     model.to(compute.device)  # type: ignore[arg-type]
-    history, skills = _history(Path(begun)) if begun else [], dict[str, dict[str, float]]()
+    history, skills = _history(Path(begun)) if begun else [], {"before": able(model, vocabulary)} if begun else {}
     settings = config.pretrain
     common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
     common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report, "compute": compute}
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
-        skills["exercises"] = compares(model, vocabulary)
+        skills["exercises"] = able(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
         beside = settings.rehearsal + settings.copy_rehearsal
         text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + beside)), "checkpoint": work / "checkpoint.pt"}
         text["learning_rate"] = settings.text_rate * settings.learning_rate
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
-        skills["text"] = compares(model, vocabulary)
+        skills["text"] = able(model, vocabulary)
     save_model(model, vocabulary, target, dtype=torch.float16)
-    card = {**_card(config, model, examples, record), "compares_after": skills, "went_on_from": history}
+    card = {**_card(config, model, examples, record), "able_after": skills, "went_on_from": history}
     (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
@@ -190,16 +193,27 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists."""
-    settings, found = config.pretrain, {}
-    if settings.copy_tokens:
-        found["copying"] = copy_examples(vocabulary, settings.copy_tokens, settings.seed)
-    if settings.compare_tokens:
-        single = int(SINGLE_WORDS * settings.compare_tokens)
-        found["comparing-words"] = compare_examples(vocabulary, single, 1, settings.seed)
-        found["comparing-lists"] = compare_examples(vocabulary, settings.compare_tokens - single, LONGEST_LIST, settings.seed)
-    if settings.edit_tokens:
-        found["editing"] = edit_examples(vocabulary, settings.edit_tokens, settings.seed)
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists.
+
+    With `exercise_rehearsal` each has some of all the earlier ones in it: trained in a row, the later wear down the earlier.
+    """
+    settings, single = config.pretrain, int(SINGLE_WORDS * config.pretrain.compare_tokens)
+    makers: dict[str, tuple[int, Callable[[int, int], list[Example]]]] = {
+        "copying": (settings.copy_tokens, lambda tokens, seed: copy_examples(vocabulary, tokens, seed, repeats=settings.copy_repeats)),
+        "comparing-words": (single, lambda tokens, seed: compare_examples(vocabulary, tokens, 1, seed)),
+        "comparing-lists": (
+            settings.compare_tokens - single,
+            lambda tokens, seed: compare_examples(vocabulary, tokens, LONGEST_LIST, seed),
+        ),
+        "editing": (settings.edit_tokens, lambda tokens, seed: edit_examples(vocabulary, tokens, seed)),
+    }
+    found: dict[str, list[Example]] = {}
+    for number, (name, (tokens, make)) in enumerate(makers.items()):
+        if not tokens:
+            continue
+        again = int(settings.exercise_rehearsal * tokens / len(found)) if found else 0
+        earlier = [makers[other][1](again, settings.seed + EARLIER_SEED + number) for other in found] if again else []
+        found[name] = [*make(tokens, settings.seed), *chain.from_iterable(earlier)]
     return found
 
 
@@ -210,20 +224,27 @@ def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Examp
         found += compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
         found += edit_examples(vocabulary, share, settings.seed + 1)
     if copied := int(settings.copy_rehearsal * tokens):
-        found += copy_examples(vocabulary, copied, settings.seed + 1)
+        found += copy_examples(vocabulary, copied, settings.seed + 1, repeats=settings.copy_repeats)
     return found
 
 
-def compares(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
-    """Longest list -> share of new questions `<list> want <word>`, half of them no, answered rightly: a skill that text may undo."""
+def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
+    """Exercise -> share of the tokens asked for, in new exercises, that the model gives more than half of its probability.
+
+    Of comparing that is the share of questions `<list> want <word>`, half of them no, that are answered rightly; of copying and of
+    editing it is the share of right tokens. What one exercise or the text undoes of another is seen here.
+    """
+    asked = {"copying": copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)}
+    asked["copying repeats"] = copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED, repeats=1.0)
+    asked |= {f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED) for n in (1, LONGEST_LIST, LONGEST_REHEARSED)}
+    asked["editing"] = edit_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     found = {}
     with evaluating(model):
-        for longest in (1, LONGEST_LIST, LONGEST_REHEARSED):
-            asked = compare_examples(vocabulary, ASKED_TOKENS, longest, ASKED_SEED)
-            groups = [collate(rows, vocabulary.marker_id("<pad>")).to(model.device) for rows in batches(asked, 3072, 0)]
+        for name, examples in asked.items():
+            groups = [collate(rows, vocabulary.marker_id("<pad>")).to(model.device) for rows in batches(examples, 3072, 0)]
             right = torch.cat([token_logprobs(model, group).logprobs > math.log(0.5) for group in groups])
-            found[str(longest)] = round(right.float().mean().item(), 4)
-    get_run_logger().info("compares lists of up to n words, n to share right: %s", found)
+            found[name] = round(right.float().mean().item(), 4)
+    get_run_logger().info("share right of each exercise, comparing with the longest list: %s", found)
     return found
 
 

@@ -15,16 +15,23 @@ from components.language.markers import MARKERS, TURN
 from components.language.tokenizer import Vocabulary
 
 SHORTEST, LONGEST, LARGEST_GAP = 8, 48, 32
+FEWEST_WORDS, MOST_WORDS = 3, 12
+"""Different tokens of a phrase whose tokens come again."""
 
 
-def copy_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all: a trunk of random tokens, and a branch that repeats its beginning, with loss there."""
+def copy_examples(vocabulary: Vocabulary, tokens: int, seed: int, *, repeats: float = 0.0) -> list[Example]:
+    """Examples of about `tokens` tokens in all: a trunk of random tokens, and a branch that repeats its beginning, with loss there.
+
+    A share `repeats` of the phrases has few different tokens, so that the one before does not tell which is next: of a name like
+    `F2qBMU2` in letters, a model that has seen random phrases alone writes `F2qBMU2qBMU2`.
+    """
     rng = random.Random(f"copying/{seed}")
     markers = {vocabulary.marker_id(marker) for marker in MARKERS}
     words = [index for index in range(len(vocabulary)) if index not in markers]
     turn, examples, made = vocabulary.marker_id(TURN), [], 0
     while made < tokens:
-        phrase, gap = rng.choices(words, k=rng.randint(SHORTEST, LONGEST)), rng.choices(words, k=rng.randint(0, LARGEST_GAP))
+        few = rng.sample(words, min(len(words), rng.randint(FEWEST_WORDS, MOST_WORDS))) if repeats and rng.random() < repeats else []
+        phrase, gap = rng.choices(few or words, k=rng.randint(SHORTEST, LONGEST)), rng.choices(words, k=rng.randint(0, LARGEST_GAP))
         trunk, branch = list(chain(phrase, gap)), [turn, *phrase]
         # Which token comes first cannot be known; from the second on all can.
         loss = [False, False] + [True] * (len(phrase) - 1)

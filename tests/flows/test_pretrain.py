@@ -54,8 +54,9 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
         made = pretrain.train.fn(config, VOCABULARY, [], tmp_path / "work", tmp_path / "model")
     card = json.loads((made / "card.json").read_text())
     assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
-    assert set(card["compares_after"]) == {"exercises", "text"} and set(card["compares_after"]["text"]) == {"1", "10", "20"}
-    assert set(card["compares_after"]["text"].values()) == {0.0}  # after one step it says neither yes nor no
+    asked = ["copying", "copying repeats", "comparing 1", "comparing 10", "comparing 20", "editing"]
+    assert set(card["able_after"]) == {"exercises", "text"} and list(card["able_after"]["text"]) == asked
+    assert set(card["able_after"]["text"].values()) == {0.0}  # after one step it is sure of nothing
     assert len(load_backbone(made)[1]) == len(VOCABULARY)
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -68,3 +69,18 @@ def test_the_exercises_are_rehearsed_among_the_text():
     small = load_config(None, ["pretrain.copy_tokens=0", "pretrain.compare_tokens=9000", "pretrain.edit_tokens=9000"])
     first = [example.segments[0].tokens for examples in pretrain.exercises(small, VOCABULARY).values() for example in examples]
     assert first and not [example for example in mixed if example.segments[0].tokens in first]
+
+
+def test_later_exercises_rehearse_the_earlier_ones():
+    given = ["copy_tokens=4000", "compare_tokens=8000", "edit_tokens=4000", "exercise_rehearsal=0.5"]
+    config = load_config(None, [f"pretrain.{one}" for one in given])
+    alone = pretrain.exercises(load_config(None, [f"pretrain.{one}" for one in given[:3]]), VOCABULARY)
+    mixed = pretrain.exercises(config, VOCABULARY)
+    assert mixed["copying"] == alone["copying"]
+    for name in ("comparing-words", "comparing-lists", "editing"):
+        own = len(alone[name])
+        assert mixed[name][:own] == alone[name]
+        again = sum(map(len, mixed[name][own:]))
+        assert 0.4 < again / sum(map(len, alone[name])) < 1.2, name  # whole examples, so a little more than half at this size
+    known = {tuple(example.segments[0].tokens) for examples in alone.values() for example in examples}
+    assert not [e for name in mixed for e in mixed[name][len(alone[name]) :] if tuple(e.segments[0].tokens) in known]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -30,6 +32,16 @@ def test_a_branch_repeats_the_trunk_s_beginning_and_has_loss_where_it_can_be_kno
 
 def test_the_same_seed_gives_the_same_examples(vocabulary):
     assert copy_examples(vocabulary, 500, seed=1) == copy_examples(vocabulary, 500, seed=1) != copy_examples(vocabulary, 500, seed=2)
+
+
+def test_phrases_of_few_words_repeat_them(vocabulary):
+    examples = copy_examples(vocabulary, 20_000, seed=0, repeats=1.0)
+    phrases = [example.segments[1].tokens[1:] for example in examples]
+    assert all(len(set(phrase)) <= 12 for phrase in phrases)
+    ambiguous = [phrase for phrase in phrases if len(set(pairwise(phrase))) > len(set(phrase))]
+    assert len(ambiguous) > 0.9 * len(phrases)  # a word is followed now by one, now by another
+    some = [len(set(e.segments[1].tokens)) <= 13 < len(e.segments[1].tokens) for e in copy_examples(vocabulary, 20_000, 0, repeats=0.5)]
+    assert 0.2 < sum(some) / len(some) < 0.6
 
 
 @pytest.mark.slow
