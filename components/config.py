@@ -95,7 +95,7 @@ class PretrainConfig(Section):
         0.0, ge=0, le=1, description="Tokens of earlier exercises mixed into each later one, for each of its own; else these undo them."
     )
     copy_repeats: float = Field(
-        0.0, ge=0, le=1, description="Share of the copying exercise with few different words, as a name in letters; else it comes out longer."
+        0.0, ge=0, le=1, description="Share of the copying exercise with few different words, like a name spelt in letters."
     )
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
     renamed: int = Field(
