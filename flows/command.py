@@ -6,10 +6,10 @@ promotion was refused (a normal outcome), 5 a run did not come back as it was, 1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from components.errors import DreamGymError
 
 if TYPE_CHECKING:
     from components.config import Config
+    from components.evaluation.study import Cell
     from flows.retrain import Finished
 
 QUICK = Path("configs/quick.yaml")
@@ -119,3 +120,24 @@ def finish_retrain(finished: Finished, seconds: float = 0.0) -> None:
     print_run(out, finished.directory, finished.decision.promoted, finished.decision.reason, seconds)
     if not finished.decision.promoted:
         raise typer.Exit(PROMOTION_REFUSED)
+
+
+def make_study(
+    settings: Config, place: Path, methods: Sequence[str], seeds: Sequence[int], cells: Path, *, finished: bool = False
+) -> tuple[dict[str, list[Cell]], dict[str, Any]]:
+    """Make or read the cells, and print them: the cells of each method, and their metrics."""
+    from components.evaluation.study import summarise
+    from flows.study import study
+    from flows.study_methods import BASE, BASES
+    from flows.summary import print_study
+
+    found = study(settings, place, methods, seeds, cells, finished=finished)
+    metrics = summarise(found, BASE, BASES)
+    print_study(out, found, metrics)
+    return found, metrics
+
+
+def fail_on_crash(cells: Mapping[str, Sequence[Cell]]) -> None:
+    """End the command with exit code 1 if a cell crashed."""
+    if any(cell.crash for of_method in cells.values() for cell in of_method):
+        raise typer.Exit(1)

@@ -10,7 +10,21 @@ from typing import Annotated
 
 import typer
 
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, prepared, quick_config, quiet, reported, say
+from flows.command import (
+    ConfigFile,
+    Debug,
+    Overrides,
+    Root,
+    begin,
+    fail_on_crash,
+    make_study,
+    out,
+    prepared,
+    quick_config,
+    quiet,
+    reported,
+    say,
+)
 
 verbs = typer.Typer()
 
@@ -177,23 +191,17 @@ def study(
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
         from components.evaluation.documents import around_table
-        from components.evaluation.study import summarise
-        from flows.study import study as run_study
         from flows.study import write_study
-        from flows.study_methods import BASE, BASES, chosen_methods
-        from flows.summary import print_study
+        from flows.study_methods import chosen_methods
 
         wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
         if table:
             around_table(table)  # before hours of work
         quiet(debug)
-        found = run_study(settings, place, wanted, numbers, cells if cells.is_absolute() else place / cells, finished=finished)
-        metrics = summarise(found, BASE, BASES)
-        print_study(out, found, metrics)
+        found, metrics = make_study(settings, place, wanted, numbers, place / cells, finished=finished)
         for path in write_study(found, metrics, json_file, figures, table):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
-        if any(cell.crash for of_method in found.values() for cell in of_method):
-            raise typer.Exit(1)
+        fail_on_crash(found)
 
 
 @verbs.command()

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, finish_retrain, out, quiet, reported, say
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, fail_on_crash, finish_retrain, make_study, out, quiet, reported, say
 
 verbs = typer.Typer()
 
@@ -117,7 +117,7 @@ def resume(
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Go on with a run of `retrain` that failed or was killed; first, what is reused and what runs again.
+    """Go on with a run of `retrain`, or a cell of `study`, that failed or was killed; first, what is reused and what runs again.
 
     A stage that was interrupted goes on from its checkpoint. What is code's or data's since the run began is what runs now: a stage that
     depends on a change is made anew, and the list says so before anything starts.
@@ -131,7 +131,9 @@ def resume(
     with reported(debug, resumes=True):
         _, place = begin(None, [], root)
         from flows.preflight import check_settings, ensure_data, require_repository, require_room
-        from flows.resume import plan, resumable
+        from flows.resume import cell_of, plan, resumable
+        from flows.retrain import STAGES, retrain
+        from flows.study import stages_of
         from flows.summary import print_plan
 
         manifest, settings = resumable(place, run)
@@ -139,12 +141,15 @@ def resume(
         require_room(place)
         ensure_data(place, settings, say, backbone=not settings.backbone.path)
         check_settings(place, settings, None)
-        print_plan(out, manifest, plan(settings, place))
+        cells, method = cell_of(manifest, place) if manifest.cell else (Path(), "")
+        print_plan(out, manifest, plan(settings, place, stages_of(settings, method) if method else STAGES))
         if dry_run:
             return
-        from flows.retrain import retrain
-
         quiet(debug)
+        if method:
+            cell, _ = make_study(settings, place, [method], [settings.seed], cells)
+            fail_on_crash(cell)
+            return
         began = time.monotonic()
         finished = retrain(settings, place)
         finish_retrain(finished, time.monotonic() - began)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from components.trajectories.snapshots import restore
 
 SECTIONS = ("packages", "machine")
 """What of two runs may differ although code, data and config are the same."""
+FETCH = "Fetch the experiments' commits: git fetch origin 'refs/exps/*:refs/exps/*'"
 
 
 @dataclass(frozen=True)
@@ -42,21 +44,54 @@ class Reproduction:
         return all(entry.verdict in ("equal", "within tolerance") for entry in self.verdicts)
 
 
-def find_original(root: Path, what: str) -> Path:
-    """The directory of a run by its id, `latest`, or the (beginning of the) commit of its DVC experiment.
+def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
+    """A run by its id, `latest`, or the (beginning of the) commit of its DVC experiment: the directory of its record, its manifest.
+
+    A commit has the record in it, so a run that was made in another clone is found by it; it is then written to .dreamgym/recorded.
 
     Raises:
         DataError: there is none, it has not come to its end, is of another job, or has no experiment commit.
     """
     directory = next((found for name in reversed(list_runs(root / "runs")) if (found := _of_commit(root / "runs" / name, what))), None)
-    directory = directory or find_run(root / "runs", what)
+    made_elsewhere = "" if directory or (root / "runs" / what).is_dir() else _commit(root, what)
+    directory = directory or (_recorded(root, made_elsewhere) if made_elsewhere else find_run(root / "runs", what))
     manifest = Manifest.load(directory)
+    manifest.data.experiment_commit = made_elsewhere or manifest.data.experiment_commit
     if manifest.status != "finished" or manifest.flow != "retrain":
         state = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
         raise DataError(state, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
     if not manifest.data.experiment_commit:
         lack = f"Run {manifest.run_id} left no DVC experiment commit (tracking.dvc_experiment=false)."
         raise DataError(lack, "Its code, with what was not committed, is in none.", "Name another run.")
+    return directory, manifest
+
+
+def _commit(root: Path, name: str) -> str:
+    """The whole hash of a commit by (the beginning of) it; empty if `name` does not look like one. Raises DataError if git has none."""
+    if not re.fullmatch(r"[0-9a-f]{7,40}", name):
+        return ""
+    found = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).strip()
+    if not found:
+        raise DataError(f"There is neither a run nor a commit {name} here.", next_step=FETCH)
+    return found
+
+
+def _recorded(root: Path, commit: str) -> Path:
+    """The record of the run that `commit` was saved by, as a directory named after the run.
+
+    Raises:
+        DataError: it has none, or several.
+    """
+    listed = _git(root, "ls-tree", "-r", "--name-only", commit, "--", "runs/").splitlines()
+    listed = [path for path in listed if re.fullmatch(r"runs/[\w-]+/(manifest|metrics|config)\.json", path)]
+    found = {Path(path).parts[1] for path in listed}
+    if len(found) != 1:
+        lack = f"Commit {commit[:12]} has the record of {len(found) or 'no'} run{'s' * (len(found) > 1)} in it."
+        raise DataError(lack, "Expected the commit of a run's DVC experiment: `dvc exp list --all`.", "Name that one.")
+    directory = root / ".dreamgym" / "recorded" / found.pop()
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in listed:
+        (directory / Path(path).name).write_text(_git(root, "show", f"{commit}:{path}"), encoding="utf-8")
     return directory
 
 
@@ -94,8 +129,7 @@ def reproduce(
         DataError: there is no such run, its commit or its data is gone or damaged.
         TrackingError: the repetition did not come to its end.
     """
-    directory = find_original(root, what)
-    manifest = Manifest.load(directory)
+    directory, manifest = find_original(root, what)
     show(surroundings_since(manifest, root))
     place = root / ".dreamgym" / "reproduced" / directory.name
     say(f"Checking out {manifest.data.experiment_commit[:12]} in {place} ...")
@@ -116,12 +150,12 @@ def _worktree(root: Path, place: Path, commit: str) -> None:
     _git(root, "worktree", "add", "--detach", str(place), commit)
 
 
-def _git(root: Path, *arguments: str, check: bool = True) -> None:
+def _git(root: Path, *arguments: str, check: bool = True) -> str:
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
     if check and done.returncode:
         reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
-        next_step = "Fetch the experiments' commits: git fetch origin 'refs/exps/*:refs/exps/*'"
-        raise DataError(f"git {arguments[0]} failed: {reason}", next_step=next_step)
+        raise DataError(f"git {arguments[0]} failed: {reason}", next_step=FETCH)
+    return done.stdout
 
 
 def _run(place: Path, config: Path) -> Path:

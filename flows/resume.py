@@ -1,4 +1,4 @@
-"""Go on with a run that did not come to its end: first what is there and what will be made, then the making.
+"""Go on with a run that did not come to its end, of `retrain` or a study: first what is there and what will be made, then the making.
 
 A run is never changed: going on is a new run with the same config, which reuses every finished stage and takes up the checkpoint of the one
 that was interrupted.
@@ -18,6 +18,7 @@ from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs
 from components.tracking.stages import StageResult
 from flows.retrain import STAGES
+from flows.study_methods import METHODS
 from flows.workspace import Outcome, Workspace
 
 
@@ -28,6 +29,10 @@ class Planned:
     name: str
     fate: str
     note: str = ""
+
+
+Ask = Callable[[Workspace], StageResult]
+"""What asks a run for one of its stages."""
 
 
 class _Unmade(Exception):
@@ -62,10 +67,10 @@ class _Plan(Workspace):
         raise _Unmade
 
 
-def plan(config: Config, root: Path) -> list[Planned]:
-    """What would become of each stage of `dreamgym retrain` with this config, today."""
+def plan(config: Config, root: Path, stages: Mapping[str, Ask] = STAGES) -> list[Planned]:
+    """What would become of each of `stages` with this config, today."""
     run = _Plan(config, root.resolve())
-    for name, ask in STAGES.items():
+    for name, ask in stages.items():
         try:
             ask(run)
         except _Unmade:
@@ -74,7 +79,7 @@ def plan(config: Config, root: Path) -> list[Planned]:
             run.found.append(Planned(name, "stops", closed.found))
             return run.found
     seen = {step.name for step in run.found}
-    return run.found + [Planned(name, "open", "depends on what comes before") for name in STAGES if name not in seen]
+    return run.found + [Planned(name, "open", "depends on what comes before") for name in stages if name not in seen]
 
 
 def unchanged_since(config: Config, root: Path) -> str:
@@ -101,10 +106,23 @@ def resumable(root: Path, run: str) -> tuple[Manifest, Config]:
     """
     directory = find_run(root / "runs", run)
     manifest = Manifest.load(directory)
-    if manifest.flow != "retrain":
-        found = f"Run {manifest.run_id} is of the job {manifest.flow}."
-        raise DataError(found, "Expected one of `dreamgym retrain`.", "Type the command that began it again: it goes on where it was.")
+    if manifest.flow != "retrain" and not manifest.cell:
+        found, wanted = f"Run {manifest.run_id} is of the job {manifest.flow}.", "Expected one of `dreamgym retrain` or `dreamgym study`."
+        raise DataError(found, wanted, "Type the command that began it again: it goes on where it was.")
     if manifest.status == "finished":
         raise DataError(f"Run {manifest.run_id} has come to its end.", next_step=f"Compare it: dreamgym compare {manifest.run_id} latest")
     config = load_config(directory / "config.json")
     return manifest, config
+
+
+def cell_of(manifest: Manifest, root: Path) -> tuple[Path, str]:
+    """Where the cell of a study goes that the run was making, and its method.
+
+    Raises:
+        DataError: there is no such method any more.
+    """
+    file = root / manifest.cell
+    method = file.stem.rpartition("-")[0]
+    if method not in METHODS:
+        raise DataError(f"Run {manifest.run_id} made a cell of {method!r}.", f"Expected one of {', '.join(METHODS)}.")
+    return file.parent, method

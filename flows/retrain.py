@@ -132,7 +132,7 @@ def _finish(run: Workspace, decision: Decision) -> None:
     write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})
     if run.config.tracking.dvc_experiment:
         run.conclude()
-        run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}")
+        run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}", run.record)
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
     report = _report(run, decision)
     markdown, page = write_report(run.directory, report)

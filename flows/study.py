@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from flows.cell_origin import Origin, origin_of
 from flows.evaluate import evaluate_policy, evaluate_snapshots
 from flows.experience_model import fine_tune_experience_model
 from flows.sim_to_real import refine_in_reality, train_in_reality
-from flows.study_cells import read_cell, write_cell
+from flows.study_cells import cell_file, read_cell, write_cell
 from flows.study_methods import BASE, BASES, METHODS, configured
 from flows.synthetic_rl import SNAPSHOTS, clone_policy, train_in_dream
 from flows.validate import validate_data
@@ -73,7 +74,7 @@ def study(
 def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
     """A new cell; one that crashed is told and not written, so that it is tried again next time."""
     try:
-        cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, origin)
+        cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, origin, directory)
     except Exception as error:
         get_run_logger().error("%s, seed %d crashed: %s", name, config.seed, error)
         return Cell(name, config.seed, origin, crash=f"{type(error).__name__}: {error}")
@@ -82,11 +83,12 @@ def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path
 
 
 @task(cache_policy=NO_CACHE)
-def run_cell(config: Config, root: Path, name: str, origin: Origin) -> Cell:
-    """One method with one seed, from the offline data to the held-out games."""
+def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
+    """One method with one seed, from the offline data to the held-out games; the manifest says which file in `directory` it becomes."""
     method, run = METHODS[name], Workspace(config, root)
     run.start(f"study {name}")
     try:
+        run.note_cell(cell_file(directory, name, config.seed))
         # 1. Check the offline data; clone the policy that all methods begin with.
         validate_data(run)
         clone_policy(run)
@@ -100,9 +102,9 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin) -> Cell:
         elif method.real:
             train_in_reality(run)
         # 4. Held-out real games.
-        evaluate_policy(run, (method.stages or ["clone"])[-1])
+        evaluate_policy(run, method.last)
         # 5. How policies on the way would have played them, for the learning curves.
-        for stage in method.stages if config.study.curve_every else []:
+        for stage in method.stages if run.config.study.curve_every else []:
             if SNAPSHOTS in run.results[stage].outputs:
                 evaluate_snapshots(run, stage)
         run.finish()
@@ -110,6 +112,20 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin) -> Cell:
         run.fail(error)
         raise
     return _cell(run, name, origin)
+
+
+def stages_of(config: Config, name: str) -> dict[str, Callable[[Workspace], StageResult]]:
+    """The stages of a cell of the method `name` in their order, without Prefect around them: to ask which of them are there already."""
+    method = METHODS[name]
+    found: dict[str, Callable[[Workspace], StageResult]] = {"validate": validate_data.fn, "clone": clone_policy.fn}
+    if method.dream:
+        found |= {"experience_model": fine_tune_experience_model.fn, "synthetic_rl": train_in_dream.fn}
+    if method.real:
+        found[method.last] = refine_in_reality.fn if method.dream else train_in_reality.fn
+    found["evaluate_policy"] = lambda run: evaluate_policy.fn(run, method.last)
+    if config.study.curve_every:
+        found |= {f"snapshots_{stage}": partial(evaluate_snapshots.fn, stage=stage) for stage in method.stages}
+    return found
 
 
 def _cell(run: Workspace, name: str, origin: Origin) -> Cell:

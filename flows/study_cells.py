@@ -12,9 +12,14 @@ from components.evaluation.study import Cell
 from flows.cell_origin import Origin, require_origin
 
 
+def cell_file(directory: Path, method: str, seed: int) -> Path:
+    """Where a cell is when it is finished: the file is named after its method and seed."""
+    return directory / f"{method}-{seed}.json"
+
+
 def write_cell(directory: Path, cell: Cell) -> Path:
-    """Write a finished cell; its file is named after its method and seed."""
-    path = directory / f"{cell.method}-{cell.seed}.json"
+    """Write a finished cell."""
+    path = cell_file(directory, cell.method, cell.seed)
     write_json(path, asdict(cell))
     return path
 
@@ -25,7 +30,7 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
     Raises:
         DataError: its file cannot be read, or it was made with another config, other data or another definition of the method.
     """
-    path = directory / f"{method}-{seed}.json"
+    path = cell_file(directory, method, seed)
     if not path.is_file():
         return None
     cure = f"Name another directory (--cells), or have it made again: rm {path}"

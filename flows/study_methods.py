@@ -49,6 +49,11 @@ class Method:
         """The stages of RL in their order."""
         return ["synthetic_rl"] * bool(self.dream) + (["sim_to_real"] if self.dream else ["real_rl"]) * bool(self.real)
 
+    @property
+    def last(self) -> str:
+        """The stage whose policy plays the held-out games."""
+        return (self.stages or ["clone"])[-1]
+
 
 METHODS: dict[str, Method] = {
     "clone": Method("cloning alone"),

@@ -113,6 +113,11 @@ class Workspace:
         self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, tracker.uri
         self.manifest.save(self.directory)
 
+    def note_cell(self, file: Path) -> None:
+        """The run makes a cell of a study, which will be written to `file`."""
+        self.manifest.cell = str(file.relative_to(self.root) if file.is_relative_to(self.root) else file)
+        self.manifest.save(self.directory)
+
     def stage(
         self, name: str, work: Callable[[Path], Outcome], *, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
     ) -> StageResult:
@@ -189,11 +194,16 @@ class Workspace:
         self.manifest.status, self.manifest.seconds = "finished", round(time.time() - _SINCE[0], 1)
         self.manifest.save(self.directory)
 
+    @property
+    def record(self) -> list[Path]:
+        """The files that say what the run was, and by which it can be made again."""
+        return [self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")]
+
     def finish(self, more: Sequence[Path] = ()) -> None:
         """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand in its stage's run alone."""
         self.conclude()
         self.tracker.log_values(self.parent, self.metrics)
-        for path in (*(self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")), *more):
+        for path in (*self.record, *more):
             self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)
         _SINCE[0] = time.time()

@@ -68,6 +68,7 @@ class Manifest(Closed):
 
     run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the run's directory: a path in it is refused.")
     flow: str = Field("retrain", description="The job that the run is of: retrain, fidelity, study ...")
+    cell: str = Field("", description="Of a study: the file that its cell becomes when it is finished, below the clone or absolute.")
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601.")
     status: Literal["running", "finished", "failed", "killed"] = "running"
     process: OwnProcess | None = Field(None, description="The process that makes or made the run; none in a manifest of before.")

@@ -17,7 +17,7 @@ import json
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -264,18 +264,21 @@ def verify(root: Path) -> None:
         raise DataError(f"data/ differs from data.dvc: {json.dumps(status)}.", next_step="Type `dvc add data` to keep it as a new version.")
 
 
-def save_experiment(root: Path, name: str) -> str:
-    """Save the workspace, `data.dvc` included, as the DVC experiment `name` and return its commit; branch and index stay.
+def save_experiment(root: Path, name: str, record: Sequence[Path] = ()) -> str:
+    """Save the workspace, `data.dvc` and the files of `record` included, as the DVC experiment `name` and return its commit.
 
-    An experiment of the same name on the same commit is replaced. Raises DataError without a git commit to base it on.
+    Branch and index stay. An experiment of the same name on the same commit is replaced. Raises DataError without a git commit to
+    base it on.
     """
     init_if_needed(root)
     head = _git(root, "rev-parse", "--verify", "HEAD")
     if not head:
         found = f"{root.absolute()} has no git commit to base an experiment on."
         raise DataError(found, next_step='Type `git add -A && git commit -m "Start"`, then the same again.')
-    untracked = [] if _git(root, "ls-files", "data.dvc") or not (root / "data.dvc").exists() else ["--include-untracked", "data.dvc"]
-    _dvc(root, "exp", "save", "--name", name, "--force", *untracked)
+    wanted = [str(path.resolve().relative_to(root.resolve())) for path in record]
+    if not _git(root, "ls-files", "data.dvc") and (root / "data.dvc").exists():
+        wanted.append("data.dvc")
+    _dvc(root, "exp", "save", "--name", name, "--force", *(f"--include-untracked={path}" for path in wanted))
     commit = _git(root, "rev-parse", "--verify", f"refs/exps/{head[:2]}/{head[2:]}/{name}")
     if not commit:
         raise DataError(f"DVC left no experiment {name!r} on {head}.", next_step=f"Type `dvc exp save -n {name} --force` to see why.")

@@ -1,6 +1,7 @@
 """Ablations, studies and examinations, small, in a clone that has the stages of a finished run: they make only what they lack."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,22 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     code, output, _ = study("clone", "evaluation.tasks=5")
     assert code == 1
     assert "clone-0.json was made with something else: evaluation.tasks (6, not 5)" in " ".join(output.split())
+
+    # A cell that was killed before its evaluation goes on by its run alone, and is the same.
+    cell = found["grpo-real-0"]
+    manifest = clone / "runs" / cell["run_id"] / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"status": "killed"}))
+    (key,) = [stage["key"] for stage in json.loads(manifest.read_text())["stages"] if stage["name"] == "evaluate_policy"]
+    shutil.rmtree(clone / ".dreamgym" / "stages" / f"evaluate_policy-{key[:12]}")
+    (cells / "grpo-real-0.json").unlink()
+    code, planned, _ = run(clone, verb=("resume", cell["run_id"], "--dry-run"), small=False)
+    fates = {name: fate for name, fate in re.findall(r"(\w+) +│ (reused|made)", planned)}
+    assert code == 0 and not (cells / "grpo-real-0.json").exists()
+    assert fates == {"validate": "reused", "clone": "reused", "real_rl": "reused", "evaluate_policy": "made"}, planned
+    code, output, _ = run(clone, verb=("resume", cell["run_id"]), small=False)
+    assert code == 0, output
+    again = json.loads((cells / "grpo-real-0.json").read_text())
+    assert {name for name in cell if cell[name] != again[name]} == {"run_id"}
 
 
 def test_the_scheduled_study_reads_its_cells_back_and_leaves_the_workspace_clean(clone):

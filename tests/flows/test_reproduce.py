@@ -66,6 +66,30 @@ def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(clo
     assert (clone / ".dreamgym" / "reproduced" / first.name / "data" / "alfworld" / "trajectories").is_dir()
 
 
+def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone, tmp_path, monkeypatch):
+    """Another clone, without a run: it fetches the experiments and makes the run again. The repetition stands in as above."""
+    first = (clone / "runs" / "latest").resolve()
+    commit = json.loads((first / "manifest.json").read_text())["data"]["experiment_commit"]
+    other = tmp_path / "other"
+    subprocess.run(["git", "clone", "-q", "--no-local", str(clone), str(other)], check=True)
+    shutil.copytree(clone / ".dvc" / "cache", other / ".dvc" / "cache")
+    monkeypatch.setattr("flows.operating.out", Console(width=200))
+    shutil.copytree(first, tmp_path / "again")
+    given = []
+    monkeypatch.setattr("flows.reproduce._run", lambda place, config: given.append(config) or tmp_path / "again")
+
+    done = CliRunner().invoke(cli.app, ["reproduce", commit[:12], "--root", str(other)])
+    assert done.exit_code == 1 and "refs/exps/*:refs/exps/*" in done.output, done.output
+    _git(other, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
+    done = CliRunner().invoke(cli.app, ["reproduce", commit[:12], "--root", str(other)])
+    assert done.exit_code == 0 and "metrics equal" in done.output, done.output
+    assert given[0].read_text() == (first / "config.json").read_text()
+    head = _git(other, "rev-parse", "HEAD").strip()
+    done = CliRunner().invoke(cli.app, ["reproduce", head, "--root", str(other)])
+    assert done.exit_code == 1 and f"Commit {head[:12]} has the record of no run in it" in done.output, done.output
+    assert not (other / "runs").exists()
+
+
 def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_path):
     odd = [Verdict("loss/last", 0.5, 0.5000000001, "within tolerance"), Verdict("kl", 0.1, None, "missing")]
     few = [Verdict("reward", 0.25, 0.25, "equal"), *odd]

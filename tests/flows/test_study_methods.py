@@ -32,6 +32,7 @@ def versioned(place):
 def test_every_method_has_a_valid_config(name, file):
     config = configured(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
     method = METHODS[name]
+    assert configured(config, name, 7, FAMILIES) == config, "a cell that is gone on with has its config from the run"
     assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
     if method.dream:
         assert config.synthetic_rl.algorithm == method.dream
