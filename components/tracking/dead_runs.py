@@ -1,4 +1,4 @@
-"""A run whose process was killed says `running` for ever: the next one in the workspace closes its record.
+"""A run whose process was killed says `running` for ever, in its manifest or in MLflow alone: the next one in the workspace closes it.
 
 A run that goes on beside is left alone, and so is one of another machine, of another MLflow store, or of a version that noted no process.
 """
@@ -22,14 +22,21 @@ NOTE = "**Killed.** Its process ended without a word.\n\n`dreamgym resume` goes 
 def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
     """Mark runs under `runs` whose process is gone as killed, in MLflow and then in the manifest; their ids.
 
+    One that had finished, and was killed before MLflow knew it, is finished there.
+
     Raises:
         ServiceUnreachable: MLflow does not answer.
         DataError: the disk refuses.
     """
-    closed = []
+    closed, running = [], tracker.running()
     for name in list_runs(runs):
-        manifest = _unended(runs / name)
+        manifest = _left(runs / name, running)
         if manifest is None or manifest.process is None or manifest.mlflow_uri != tracker.uri or not is_dead(manifest.process):
+            continue
+        if manifest.status == "finished":
+            for path in (runs / name).glob("*.json"):
+                tracker.log_artifact(manifest.mlflow_run_id, path)
+            tracker.finish(manifest.mlflow_run_id)
             continue
         try:
             tracker.kill(manifest.mlflow_run_id, NOTE)
@@ -43,8 +50,9 @@ def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
     return closed
 
 
-def _unended(directory: Path) -> Manifest | None:
+def _left(directory: Path, running: set[str]) -> Manifest | None:
+    """The manifest of a run that says running, there or in MLflow."""
     with suppress(DataError):  # one that was cut short has no manifest, or half of one
         manifest = Manifest.load(directory)
-        return manifest if manifest.status == "running" else None
+        return manifest if manifest.status == "running" or (manifest.status == "finished" and manifest.mlflow_run_id in running) else None
     return None

@@ -145,6 +145,12 @@ class Tracker:
         with self._reported("end a run"):
             self.client.set_terminated(run_id, status)
 
+    def running(self) -> set[str]:
+        """Ids of the experiment's runs that have not ended, of at most a thousand."""
+        with self._reported("look for running runs"):
+            found = self.client.search_runs([self.experiment_id], "attributes.status = 'RUNNING'", max_results=1000)
+            return {run.info.run_id for run in found}
+
     def kill(self, run_id: str, note: str) -> None:
         """End a run whose process is gone, and those of its stages that go on: MLflow says KILLED, and `note` above all numbers."""
         with self._reported("end a killed run"):

@@ -66,6 +66,20 @@ def test_a_killed_run_is_closed_by_the_next_and_one_that_goes_on_is_not(root):
     assert Manifest.load(beside.directory).status == "killed", "a run that was deleted in MLflow is no reason not to begin the next"
 
 
+def test_a_run_that_was_killed_before_mlflow_knew_its_end_is_finished_there(root):
+    program = HANGS.replace("print(", "run.metrics = {}; run.conclude(); print(")
+    with subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True) as child:
+        killed = root / "runs" / child.stdout.readline().strip()
+        Workspace(load_config(), root).start("retrain")
+        found = Manifest.load(killed)
+        os.kill(child.pid, signal.SIGKILL)
+    after = Workspace(load_config(), root)
+    after.start("retrain")
+    client = after.tracker.client
+    assert client.get_run(found.mlflow_run_id).info.status == "FINISHED" and Manifest.load(killed).status == "finished"
+    assert "manifest.json" in {file.path for file in client.list_artifacts(found.mlflow_run_id)}
+
+
 def test_only_a_process_of_this_machine_is_called_dead():
     own = this_process()
     assert not is_dead(own)
