@@ -12,6 +12,11 @@ import pytest
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, numbers, run
 
 STAGES = ("validate", "experience_model", "clone", "check_cloned", "synthetic_rl", "check_dreamed", "sim_to_real", "evaluate")
+MOMENTS = {name: f"{name}-*.partial" for name in STAGES} | {
+    "snapshot_buffer": "check_dreamed-*/stage.json",
+    "promote": "evaluate-*/stage.json",
+}
+"""Step of the job -> what lies in the store when it begins; the last two make no stage, they follow one that is finished."""
 SIZE = "1500m"
 
 
@@ -46,14 +51,14 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", MOMENTS)
 def test_a_run_whose_disk_fills_up_goes_on_when_there_is_room(undisturbed, disk, stage):
     clone = make_clone(disk / "clone")
     begun = clone / ".dreamgym" / "stages"
     with (disk.parent / "log").open("wb") as output:
         command = command_of("retrain", *SMALL, *ANYHOW)
         child = subprocess.Popen(command, cwd=clone, env=environment_of(clone), stdout=output, stderr=output)
-        while child.poll() is None and not list(begun.glob(f"{stage}-*.partial")):
+        while child.poll() is None and not list(begun.glob(MOMENTS[stage])):
             time.sleep(0.05)
         filler = fill(disk)
         assert child.poll() is None, "the disk was filled too late"
