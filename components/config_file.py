@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from components.errors import ConfigError
+from components.bounded import read_text
+from components.errors import ConfigError, DataError
 
 
 def read_values(path: Path) -> dict[str, Any]:
@@ -20,7 +21,9 @@ def read_values(path: Path) -> dict[str, Any]:
             f"There is no config file {path}.", next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}."
         )
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(read_text(path))
+    except DataError as error:
+        raise ConfigError(error.found, error.expected, error.next_step) from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not readable YAML: {error}", next_step="Mend the line named above.") from None
     if values is None:

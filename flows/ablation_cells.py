@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from components.atomic import write_json
+from components.bounded import read_text
 from components.errors import DataError
 from components.evaluation.judgements import read_judgements, write_judgements
 from components.evaluation.open_loop import Rehearsal
@@ -53,7 +54,7 @@ def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
         return None
     cure = f"Name another directory (--cells), or have it made again: rm {record}"
     try:
-        values = json.loads(record.read_text(encoding="utf-8"))
+        values = json.loads(read_text(record))
         rehearsals = [Rehearsal(**row | {"same": tuple(row["same"])}) for row in values["rehearsals"]]
         wanted, made = values["judgements"], Cell(values["origin"], values["run_id"], values["commit"], [], rehearsals)
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.tree import Tree
 
+from components.bounded import read_text
 from components.config import Config
 from components.errors import DataError
 from components.evaluation.ablation_figure import save_figure
@@ -37,7 +38,7 @@ def _stage_of(config: Config, root: Path, policy: str) -> tuple[str, str]:
         return "sim_to_real", _registered(config, root, policy)
     record = next((place / RECORD for place in (Path(policy), Path(policy).parent) if (place / RECORD).is_file()), None)
     if record is not None:
-        found = json.loads(record.read_text(encoding="utf-8"))
+        found = json.loads(read_text(record))
         return found["name"], found["key"]
     manifest = Manifest.load(find_run(root / "runs", policy))
     made = {entry.name: entry.key for entry in manifest.stages}

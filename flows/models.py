@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from components.bounded import read_text
 from components.config import Config
 from components.errors import DataError
 from components.experience.dataset import chosen, of_families
@@ -58,7 +59,7 @@ def _newest(root: Path, environment: str, stage: str, output: str, what: str) ->
 def _environment(record: Path) -> str:
     """The environment that a stage was of; "" where its record does not say."""
     try:
-        return str(json.loads(record.read_text(encoding="utf-8"))["details"]["environment"])
+        return str(json.loads(read_text(record))["details"]["environment"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from components.bounded import read_text
 from components.config import Config
 from components.errors import ConfigError, DataError
 from components.experience.encoders import encoder_identity
@@ -184,7 +185,7 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
     if config.backbone.path or not path.is_file():
         return
     try:
-        card = json.loads(path.read_text())
+        card = json.loads(read_text(path))
         first = [*card.get("went_on_from", []), card][0]
         sections = {section: dict(first[section]) for section in ("backbone", "pretrain")}
     except (ValueError, KeyError, TypeError) as error:
@@ -214,7 +215,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
     if not path.is_file():
         return
     try:
-        recorded = [(section, *entry) for section, values in json.loads(path.read_text()).items() for entry in values.items()]
+        recorded = [(section, *entry) for section, values in json.loads(read_text(path)).items() for entry in values.items()]
     except (ValueError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
     values = config.model_dump(mode="json") | {"environment": config.environment.decisive()}

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from components.atomic import write_json
+from components.bounded import read_text
 from components.errors import DataError
 from components.evaluation.study import Cell
 from flows.cell_origin import Origin, require_origin
@@ -35,7 +36,7 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
         return None
     cure = f"Name another directory (--cells), or have it made again: rm {path}"
     try:
-        cell = Cell(**json.loads(path.read_text(encoding="utf-8")))
+        cell = Cell(**json.loads(read_text(path)))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} is no cell of a study: {error}", "Expected a file that `dreamgym study` wrote.", cure) from None
     require_origin(path, cell.origin, origin, cure)

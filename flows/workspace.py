@@ -39,7 +39,8 @@ from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash
 from components.trajectories.store import DataLayout
 
-BOOKKEEPING = ["components.tracking", "components.atomic", "components.config", "components.errors", "flows.progress", "flows.workspace"]
+BOOKKEEPING = ["components.tracking", "components.atomic", "components.bounded", "components.config", "components.errors"]
+BOOKKEEPING += ["flows.progress", "flows.workspace"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
 
 _SINCE = [psutil.Process().create_time()]

@@ -11,14 +11,19 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model
 
-from components.errors import DataError, TrainingError
+from components.bounded import MOST_BYTES
+from components.config import load_config
+from components.errors import ConfigError, DataError, TrainingError
 from components.language.backbone import load_backbone, save_model
 from components.language.examples import Example, Segment
 from components.language.training import supervised_finetune
 from components.policy.loop import reached
 from components.tracking.environment import Environment, Git
 from components.tracking.manifest import MANIFEST, DataLineage, Manifest
+from components.tracking.runs import read_games, read_metrics
+from components.trajectories.snapshots import data_hash
 from flows.reproduce import reproduce
+from flows.study_cells import read_cell
 
 
 class Trap:
@@ -50,6 +55,23 @@ def test_pickled_weights_of_a_backbone_are_refused(trap, tmp_path):
     with pytest.raises(DataError, match="no weights.*safetensors"):
         load_backbone(tmp_path / "model")
     assert not place.exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "metrics.json", "games.json", "clone-0.json", "config.yaml", "data.dvc"])
+def test_a_record_of_a_size_that_none_has_is_refused_before_it_is_read(tmp_path, name):
+    """The file is of zeros that take no room on the disk."""
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    read = {
+        "manifest.json": Manifest.load,
+        "metrics.json": read_metrics,
+        "games.json": read_games,
+        "clone-0.json": lambda place: read_cell(place, "clone", 0, {}),
+        "config.yaml": lambda place: load_config(place / name),
+        "data.dvc": data_hash,
+    }
+    with pytest.raises((DataError, ConfigError), match="more than 268,435,456 bytes"):
+        read[name](tmp_path)
 
 
 @pytest.mark.parametrize("saved_by_torch", [False, True])

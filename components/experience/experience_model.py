@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.bounded import read_text
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
 from components.experience.prompts import OUTCOMES, PREMISE, VARIATION, Answer, growth, opening, parse_answer, turn
@@ -45,7 +46,7 @@ def _check_form(directory: Path, config: ExperienceModelConfig) -> None:
     path = directory / FORM_FILE
     if not path.is_file():
         return  # a model from elsewhere: it is taken as it is
-    learnt = json.loads(path.read_text(encoding="utf-8"))
+    learnt = json.loads(read_text(path))
     other = {name: learnt[name] for name in FORM if name in learnt and learnt[name] != getattr(config, name)}
     if other:
         words = ", ".join(f"{name}={str(value).lower()}" for name, value in other.items())

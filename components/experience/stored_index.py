@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
+from components.bounded import read_text
 from components.experience.encoders import Encoder
 from components.experience.index import ChromaIndex, chroma_version
 
@@ -113,7 +114,7 @@ def _usable(stored: Path, card: IndexCard, hashes: np.ndarray) -> tuple[int, str
     if not stored.is_dir():
         return 0, _NONE
     try:
-        found = IndexCard(**json.loads((stored / "card.json").read_text(encoding="utf-8")))
+        found = IndexCard(**json.loads(read_text(stored / "card.json")))
         known = np.load(stored / "steps.npy", allow_pickle=False)
         files = _file_hashes(stored)
     except (OSError, ValueError, TypeError, EOFError) as error:

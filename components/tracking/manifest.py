@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from components.atomic import write_text
+from components.bounded import read_text
 from components.errors import DataError
 from components.tracking.environment import Closed, Environment
 from components.tracking.process import OwnProcess
@@ -103,7 +104,7 @@ class Manifest(Closed):
         if not path.is_file():
             raise DataError(f"There is no manifest {path}.", "Every run has one.", "Name a directory under runs/.")
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(read_text(path))
         except (ValidationError, UnicodeDecodeError, OSError) as error:
             raise DataError(f"{path} is damaged: {_first_problem(error)}", next_step=_recover(path)) from None
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from components.atomic import cannot_write, write_json
+from components.bounded import read_text
 from components.errors import DataError, TrackingError
 
 Metrics = dict[str, dict[str, float | int | None]]
@@ -104,7 +105,7 @@ def read_metrics(run_directory: Path) -> Metrics:
         next_step = "Type `dreamgym retrain` with the same config to finish it: finished stages are reused."
         raise DataError(f"There is no {path}: the run has not come to its end.", next_step=next_step)
     try:
-        return checked_metrics(json.loads(path.read_text(encoding="utf-8")))
+        return checked_metrics(json.loads(read_text(path)))
     except (ValueError, OSError, TrackingError) as error:
         raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None
 
@@ -122,7 +123,7 @@ def read_games(run_directory: Path) -> dict[str, dict[str, bool]]:
     if not path.is_file():
         raise DataError(f"There is no {path}: the run has not come to its evaluation.", next_step="Name a finished run.")
     try:
-        games = json.loads(path.read_text(encoding="utf-8"))
+        games = json.loads(read_text(path))
         return {str(policy): {str(task): bool(won) for task, won in played.items()} for policy, played in games.items()}
     except (ValueError, OSError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from components.atomic import cannot_write, sync_directory, sync_tree, write_json
+from components.bounded import read_text
 from components.errors import DataError, TrackingError
 from components.tracking.hashes import code_hash, file_hash, text_hash, tree_hash
 from components.tracking.runs import Metrics, checked_metrics
@@ -181,7 +182,7 @@ class StageStore:
 
 
 def _verified(directory: Path, name: str, key: str) -> StageResult:
-    record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+    record = json.loads(read_text(directory / RECORD))
     if (record["name"], record["key"]) != (name, key):
         raise DataError(f"{RECORD} is of {record['name']} with key {record['key'][:12]}.")
     for label, place in record["outputs"].items():

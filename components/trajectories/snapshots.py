@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from components.bounded import read_text
 from components.errors import DataError, ServiceUnreachable
 from components.trajectories.dvc_command import alone, disk_is_full, failed, is_silence, reason_of, run_dvc
 
@@ -320,7 +321,7 @@ def _pointer(root: Path) -> Snapshot:
     if not path.is_file():
         raise DataError(f"There is no {path}.", "It names the version of data/.", "Type `git checkout data.dvc`, or `dreamgym collect`.")
     try:
-        out = yaml.safe_load(path.read_text(encoding="utf-8"))["outs"][0]
+        out = yaml.safe_load(read_text(path))["outs"][0]
         found = Snapshot(out["md5"], out["nfiles"], out["size"])
         if not re.fullmatch(r"[0-9a-f]{32}\.dir", found.hash) or not all(type(n) is int and n >= 0 for n in (found.files, found.size)):
             raise ValueError(out)
@@ -337,7 +338,7 @@ def _listing(root: Path) -> dict[str, str]:
     if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
         found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
         raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
-    found_files = {str(entry["relpath"]): str(entry["md5"]) for entry in json.loads(path.read_text(encoding="utf-8"))}
+    found_files = {str(entry["relpath"]): str(entry["md5"]) for entry in json.loads(read_text(path))}
     for relative, md5 in found_files.items():
         _require_inside(digest, relative, md5)
     return found_files
