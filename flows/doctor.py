@@ -192,7 +192,7 @@ def check_git(_config: Config, root: Path) -> Rung:
 
 def check_data(config: Config, root: Path) -> Rung:
     """data.dvc is there, the data is pulled, and every file has its hash."""
-    from components.trajectories.snapshots import data_hash, missing_files, verify
+    from components.trajectories.snapshots import data_hash, drift, missing_files, verify
 
     version = data_hash(root)
     missing = missing_data(root, config, backbone=not config.backbone.path)
@@ -200,6 +200,10 @@ def check_data(config: Config, root: Path) -> Rung:
         return _as_rung(not_in_snapshot(missing))
     if missing:
         return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain or collect (both pull by themselves), or dvc pull")
+    moved = drift(root)
+    if (moved.changed or moved.added) and not moved.unsaved:
+        held = f"data/ holds another version than the one that data.dvc names, {version}"
+        return doubt(held, "nothing to do: the next run brings data/ there, as `dvc checkout data.dvc` or `dvc pull` do")
     try:
         verify(root)
     except DreamGymError as error:

@@ -320,6 +320,8 @@ def test_a_version_that_git_pull_brought_is_checked_out_and_the_own_one_is_kept(
     ensure_data(root, load_config(), pytest.fail)
     shutil.copy(root / "data.dvc", root.parent / "own.dvc")
     git_pull()
+    rung = check_data(load_config(), root)
+    assert rung.state == "doubt" and f"another version than the one that data.dvc names, {snapshots.data_hash(root)}" in rung.found
     said = []
     ensure_data(root, load_config(), said.append, versioned=False)
     assert not said and (root / TRAIN).read_text() == TRAIN, "what records no version reads what lies there"
