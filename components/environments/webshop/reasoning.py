@@ -1,8 +1,8 @@
 """The programmatic teacher: why an action leads where it led (R* of Eq. 5), from what the shopper could know.
 
-First the page; then what the action needs, and the verdict; then whether what comes is new or known; and at a purchase all that is wanted,
-what was got beside each of it, up to the first that differs, and the conclusion. All comparisons have one form, that of the backbone's
-exercise (`language/comparing.py`). Examples:
+First the page; then what the action needs, and the verdict; then whether what comes is new or known; and at a purchase what was got beside
+what is wanted, up to the first that differs, and the conclusion. All comparisons have one form, that of the backbone's exercise
+(`language/comparing.py`). Examples:
 
     on search page. works, new
     on results 1. item 1 item 2 item 3 want item 2: yes. works, new merrow oxford shirt for 31
@@ -12,10 +12,10 @@ exercise (`language/comparing.py`). Examples:
     on features of item 2. no choice here. fails
     on item 2. works, new
     on features of item 2. works, back to item 2 with navy
-    on item 2. works. wanted oxford shirt, lower than 40, navy, slim. merrow oxford shirt want oxford shirt: yes, for 31 want lower than
-        40: yes, navy want navy: yes, cotton slim want slim: yes. done
-    on item 2. works. wanted oxford shirt, lower than 40, red, slim. merrow oxford shirt want oxford shirt: yes, for 31 want lower than
-        40: yes, navy want red: no. not done
+    on item 2. works. merrow oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want navy: yes, cotton slim want
+    slim: yes.
+        done
+    on item 2. works. merrow oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want red: no. not done
 """
 
 from __future__ import annotations
@@ -93,14 +93,16 @@ def _reread(item: Item | None, seen: Seen) -> str:
 
 
 def purchase(trajectory: Trajectory, known: Knowledge, reward: float) -> str:
-    """What is wanted, in order, so that none is passed over; what was got beside each, up to the first that differs; the conclusion."""
+    """What was got beside what is wanted, up to the first that differs or was never looked at, and the conclusion."""
     wants, end = read_wants(trajectory.task.instruction), "done" if reward > 0.5 else "not done"
-    checks = bought_checks(known.item, wants, known.chosen) if known.item else []
-    if not checks:
+    if not known.item:
         return end
-    last = next((number for number, check in enumerate(checks, start=1) if check.answer == NO), len(checks))
-    wanted, said = ", ".join(check.wanted for check in checks), ", ".join(check.words for check in checks[:last])
-    return f"wanted {wanted}. {said}. {end}"
+    said = []
+    for check in bought_checks(known.item, wants, known.chosen):
+        said.append(check.words)
+        if check.answer == NO:
+            break
+    return ". ".join([", ".join(said), end] if said else [end])
 
 
 def bought_checks(item: Item, wants: Wants, chosen: tuple[str, ...]) -> list[Check]:
