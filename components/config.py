@@ -91,6 +91,9 @@ class PretrainConfig(Section):
         3_000_000, ge=0, description="Tokens of lists and the question whether a word is among them, trained on next; 0: none."
     )
     edit_tokens: int = Field(3_000_000, ge=0, description="Tokens of lists that lose and gain words, trained on after those; 0: none.")
+    number_tokens: int = Field(
+        0, ge=0, description="Tokens of pairs of numbers and which is lower, trained on last of the exercises; 0: none."
+    )
     exercise_rehearsal: float = Field(
         0.0, ge=0, le=1, description="Tokens of earlier exercises mixed into each later one, for each of its own; else these undo them."
     )
@@ -101,7 +104,7 @@ class PretrainConfig(Section):
     renamed: int = Field(
         0, ge=0, description="Further copies of each of its episodes, with other names throughout: few real ones are learnt by heart."
     )
-    rehearsal: float = Field(0.2, ge=0, le=1, description="Tokens of comparing and editing mixed into the text, for each of its own.")
+    rehearsal: float = Field(0.2, ge=0, le=1, description="Tokens of comparing, editing, numbers mixed in, for each of the text's own.")
     copy_rehearsal: float = Field(
         0.0, ge=0, le=1, description="Tokens of copying mixed in as well; few texts are learnt by heart, and copying is forgotten."
     )

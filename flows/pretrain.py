@@ -42,6 +42,7 @@ from components.language.compute import compute_of
 from components.language.copying import copy_examples
 from components.language.editing import edit_examples
 from components.language.examples import Example, batches, collate
+from components.language.magnitudes import magnitude_examples
 from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune, token_logprobs
 from components.policy.prompt import render_demonstration
@@ -66,6 +67,8 @@ SINGLE_WORDS, LONGEST_LIST, LONGEST_REHEARSED = 0.25, 10, 20
 """Share of the comparing exercise with single words, the longest list of the rest, and that of what is mixed into the text."""
 ASKED_TOKENS, ASKED_SEED = 20_000, 777
 """Tokens of each of the exercises that tell what a model is able to do, and a seed that no training has."""
+NUMBERS = 4
+"""Numbers are rehearsed a so-manieth as often as comparing, if they were trained on at all."""
 EARLIER_SEED = 100
 """Added to the seed of the earlier exercises that come again in a later one."""
 POOL_EPISODES = 500
@@ -193,7 +196,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists.
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists, numbers.
 
     With `exercise_rehearsal` each has some of all the earlier ones in it: trained in a row, the later wear down the earlier.
     """
@@ -206,6 +209,7 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
             lambda tokens, seed: compare_examples(vocabulary, tokens, LONGEST_LIST, seed),
         ),
         "editing": (settings.edit_tokens, lambda tokens, seed: edit_examples(vocabulary, tokens, seed)),
+        "numbers": (settings.number_tokens, lambda tokens, seed: magnitude_examples(vocabulary, tokens, seed)),
     }
     found: dict[str, list[Example]] = {}
     for number, (name, (tokens, make)) in enumerate(makers.items()):
@@ -218,11 +222,12 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
 
 
 def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
-    """Comparing, editing, copying again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
+    """The exercises again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
     settings, share, found = config.pretrain, int(config.pretrain.rehearsal * tokens / 2), list[Example]()
     if share:
         found += compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
         found += edit_examples(vocabulary, share, settings.seed + 1)
+        found += magnitude_examples(vocabulary, share // NUMBERS, settings.seed + 1) if settings.number_tokens else []
     if copied := int(settings.copy_rehearsal * tokens):
         found += copy_examples(vocabulary, copied, settings.seed + 1, repeats=settings.copy_repeats)
     return found
@@ -238,6 +243,7 @@ def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
     asked["copying repeats"] = copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED, repeats=1.0)
     asked |= {f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED) for n in (1, LONGEST_LIST, LONGEST_REHEARSED)}
     asked["editing"] = edit_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
+    asked["numbers"] = magnitude_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     found = {}
     with evaluating(model):
         for name, examples in asked.items():
