@@ -268,8 +268,7 @@ def verify(root: Path) -> None:
 def save_experiment(root: Path, name: str, record: Sequence[Path] = ()) -> str:
     """Save the workspace, `data.dvc` and the files of `record` included, as the DVC experiment `name` and return its commit.
 
-    Branch and index stay. An experiment of the same name on the same commit is replaced. Raises DataError without a git commit to
-    base it on.
+    Branch and index stay. One of the same name on the same commit is replaced. Raises DataError without a git commit to base it on.
     """
     init_if_needed(root)
     head = _git(root, "rev-parse", "--verify", "HEAD")
