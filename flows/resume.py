@@ -119,9 +119,12 @@ def cell_of(manifest: Manifest, root: Path) -> tuple[Path, str]:
     """Where the cell of a study goes that the run was making, and its method.
 
     Raises:
-        DataError: there is no such method any more.
+        DataError: it lies elsewhere than in the clone, where a stranger's manifest could name any file; or there is no such method.
     """
-    file = root / manifest.cell
+    file = (root / manifest.cell).resolve()
+    if not file.is_relative_to(root.resolve()):
+        found = f"Run {manifest.run_id} made a cell that goes to {file}."
+        raise DataError(found, f"Expected a place in {root}.", "Type the command of the study again: it goes on where it was.")
     method = file.stem.rpartition("-")[0]
     if method not in METHODS:
         raise DataError(f"Run {manifest.run_id} made a cell of {method!r}.", f"Expected one of {', '.join(METHODS)}.")

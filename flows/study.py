@@ -124,8 +124,14 @@ def stages_of(config: Config, name: str) -> dict[str, Callable[[Workspace], Stag
         found[method.last] = refine_in_reality.fn if method.dream else train_in_reality.fn
     found["evaluate_policy"] = lambda run: evaluate_policy.fn(run, method.last)
     if config.study.curve_every:
-        found |= {f"snapshots_{stage}": partial(evaluate_snapshots.fn, stage=stage) for stage in method.stages}
+        found |= {f"snapshots_{stage}": partial(_snapshots, stage=stage) for stage in method.stages}
     return found
+
+
+def _snapshots(run: Workspace, stage: str) -> StageResult:
+    """The games of the policies on the way, or the stage itself if it kept none."""
+    made = run.results[stage]
+    return evaluate_snapshots.fn(run, stage) if SNAPSHOTS in made.outputs else made
 
 
 def _cell(run: Workspace, name: str, origin: Origin) -> Cell:

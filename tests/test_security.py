@@ -23,6 +23,7 @@ from components.tracking.manifest import MANIFEST, DataLineage, Manifest
 from components.tracking.runs import read_games, read_metrics
 from components.trajectories.snapshots import data_hash
 from flows.reproduce import reproduce
+from flows.resume import cell_of
 from flows.study_cells import read_cell
 
 
@@ -72,6 +73,14 @@ def test_a_record_of_a_size_that_none_has_is_refused_before_it_is_read(tmp_path,
     }
     with pytest.raises((DataError, ConfigError), match="more than 268,435,456 bytes"):
         read[name](tmp_path)
+
+
+@pytest.mark.parametrize("cell", ["../clone-0.json", "/tmp/clone-0.json", "cells/../../clone-0.json"])
+def test_a_cell_of_a_study_goes_nowhere_but_into_the_clone(tmp_path, cell):
+    manifest = Manifest.model_construct(run_id="r1", flow="study", cell=cell)
+    with pytest.raises(DataError, match="goes to .*Expected a place in .*command of the study again"):
+        cell_of(manifest, tmp_path / "root")
+    assert cell_of(manifest.model_copy(update={"cell": "cells/clone-0.json"}), tmp_path / "root") == (tmp_path / "root" / "cells", "clone")
 
 
 @pytest.mark.parametrize("saved_by_torch", [False, True])

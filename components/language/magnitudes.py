@@ -1,7 +1,7 @@
 """Pairs of numbers and the question which is lower: the exercise from which a small transformer learns their order.
 
-A purchase that costs more than was wanted, `for 112 want lower than 90: no`, was granted by every dream of the shop: to a vocabulary
-a number is a word like any other, and the trajectories compare few of them (docs/experiments.md).
+The shop's dream granted purchases that cost more than was wanted, `for 112 want lower than 90: yes`: to a vocabulary a number is a
+word like any other, and the trajectories compare few of them (docs/experiments.md).
 """
 
 from __future__ import annotations

@@ -33,21 +33,28 @@ def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
         manifest = _left(runs / name, running)
         if manifest is None or manifest.process is None or manifest.mlflow_uri != tracker.uri or not is_dead(manifest.process):
             continue
-        if manifest.status == "finished":
-            for path in (runs / name).glob("*.json"):
-                tracker.log_artifact(manifest.mlflow_run_id, path)
-            tracker.finish(manifest.mlflow_run_id)
-            continue
         try:
-            tracker.kill(manifest.mlflow_run_id, NOTE)
+            if manifest.status == "finished":
+                _finish(runs / name, manifest, tracker)
+            else:
+                tracker.kill(manifest.mlflow_run_id, NOTE)
         except ServiceUnreachable:
             raise
         except TrackingError as error:  # its run was deleted there: no reason not to begin this one
             _LOG.warning("MLflow's run of %s could not be closed: %s", name, error)
+        if manifest.status == "finished":
+            continue
         manifest.status = "killed"
         manifest.save(runs / name)
         closed.append(name)
     return closed
+
+
+def _finish(directory: Path, manifest: Manifest, tracker: Tracker) -> None:
+    """Give MLflow the record that it has not got, and the end."""
+    for path in directory.glob("*.json"):
+        tracker.log_artifact(manifest.mlflow_run_id, path)
+    tracker.finish(manifest.mlflow_run_id)
 
 
 def _left(directory: Path, running: set[str]) -> Manifest | None:
