@@ -135,6 +135,12 @@ class ExperienceModelConfig(Section):
     transitions: int = Field(
         0, ge=0, description="Most offline transitions that it learns from and retrieves (data-size curve), in whole episodes; 0: all."
     )
+    renamed: int = Field(
+        0, ge=0, description="Further copies of each of these episodes, with other names throughout: few names are learnt by heart."
+    )
+    rehearsal: float = Field(
+        0.0, ge=0, le=1, description="Tokens of the backbone's exercises mixed in, for each of the episodes' own; else they are forgotten."
+    )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
@@ -170,6 +176,8 @@ class ExperienceModelConfig(Section):
             self._refuse_dead(["teacher"], "reasoning: false", "reasoning: true")
         if self.teacher == "programmatic":
             self._refuse_dead(["max_unannotated_share"], "teacher: programmatic", "teacher: llm")
+        if self.teacher == "llm" or not self.reasoning:
+            self._refuse_dead(["renamed"], f"teacher: {self.teacher}, reasoning: {self.reasoning}", "the programmatic teacher's reasoning")
         return self
 
 

@@ -31,10 +31,12 @@ from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
 from components.language.compute import compute_of
+from components.language.rehearsal import rehearsal_examples
 from components.language.training import supervised_finetune
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
+from components.trajectories.renaming import retold, told_of
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.progress import telling
 from flows.teaching import teach
@@ -42,6 +44,8 @@ from flows.threads import decoding, training
 from flows.workspace import OF_RUN, Outcome, Workspace
 
 CODE = ["flows.experience_model"]
+EXERCISES = 3
+"""Comparing, editing and copying are rehearsed alike."""
 
 
 def backbone_of(run: Workspace) -> Path:
@@ -132,13 +136,16 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
     settings, seed = config.experience_model, config.seed
-    taught, teaching = teach(config, run.root, work, vocabulary, drawn_episodes(episodes, settings, seed))
+    lessons = episodes + retold(episodes, adapter, settings.renamed, seed)
+    taught, teaching = teach(config, run.root, work, vocabulary, drawn_episodes(lessons, settings, seed))
     if settings.premise:
         taught = with_premises(taught, adapter, seed, taught=settings.teacher == "programmatic")
-    beside = premise_examples(vocabulary, episodes, adapter) if settings.premise else []
-    tasks = list({episode.task.id: episode.task for episode in episodes}.values())
+    beside = premise_examples(vocabulary, lessons, adapter) if settings.premise else []
+    tasks = list({episode.task.id: episode.task for episode in lessons}.values())
     beside += variation_examples(vocabulary, tasks, adapter.feasible, seed)
-    examples = transition_examples(vocabulary, taught, buffer, settings) + drawn(beside, settings.epochs, seed)
+    examples = transition_examples(vocabulary, taught, buffer, settings, own=told_of) + drawn(beside, settings.epochs, seed)
+    exercised = int(settings.rehearsal * sum(map(len, examples)) / EXERCISES)
+    examples += rehearsal_examples(vocabulary, exercised, exercised, seed)
     model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(

@@ -43,6 +43,7 @@ from components.language.copying import copy_examples
 from components.language.editing import edit_examples
 from components.language.examples import Example, batches, collate
 from components.language.magnitudes import magnitude_examples
+from components.language.rehearsal import LONGEST_LIST, rehearsal_examples
 from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune, token_logprobs
 from components.policy.prompt import render_demonstration
@@ -63,12 +64,10 @@ AGENT_BEHAVIOURS = ("noisy",)
 """Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
 AGENT_TIMES = 2
 """How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens otherwise."""
-SINGLE_WORDS, LONGEST_LIST, LONGEST_REHEARSED = 0.25, 10, 20
-"""Share of the comparing exercise with single words, the longest list of the rest, and that of what is mixed into the text."""
+SINGLE_WORDS, LONGEST_COMPARED = 0.25, 10
+"""Share of the comparing exercise with single words, and the longest list of the rest."""
 ASKED_TOKENS, ASKED_SEED = 20_000, 777
 """Tokens of each of the exercises that tell what a model is able to do, and a seed that no training has."""
-NUMBERS = 4
-"""Numbers are rehearsed a so-manieth as often as comparing, if they were trained on at all."""
 EARLIER_SEED = 100
 """Added to the seed of the earlier exercises that come again in a later one."""
 POOL_EPISODES = 500
@@ -206,7 +205,7 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
         "comparing-words": (single, lambda tokens, seed: compare_examples(vocabulary, tokens, 1, seed)),
         "comparing-lists": (
             settings.compare_tokens - single,
-            lambda tokens, seed: compare_examples(vocabulary, tokens, LONGEST_LIST, seed),
+            lambda tokens, seed: compare_examples(vocabulary, tokens, LONGEST_COMPARED, seed),
         ),
         "editing": (settings.edit_tokens, lambda tokens, seed: edit_examples(vocabulary, tokens, seed)),
         "numbers": (settings.number_tokens, lambda tokens, seed: magnitude_examples(vocabulary, tokens, seed)),
@@ -223,14 +222,9 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
 
 def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
     """The exercises again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
-    settings, share, found = config.pretrain, int(config.pretrain.rehearsal * tokens / 2), list[Example]()
-    if share:
-        found += compare_examples(vocabulary, share, LONGEST_REHEARSED, settings.seed + 1)
-        found += edit_examples(vocabulary, share, settings.seed + 1)
-        found += magnitude_examples(vocabulary, share // NUMBERS, settings.seed + 1) if settings.number_tokens else []
-    if copied := int(settings.copy_rehearsal * tokens):
-        found += copy_examples(vocabulary, copied, settings.seed + 1, repeats=settings.copy_repeats)
-    return found
+    settings, lists = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
+    numbers, copied = settings.number_tokens > 0, int(settings.copy_rehearsal * tokens)
+    return rehearsal_examples(vocabulary, lists, copied, settings.seed + 1, repeats=settings.copy_repeats, numbers=numbers)
 
 
 def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
@@ -241,7 +235,7 @@ def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
     """
     asked = {"copying": copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)}
     asked["copying repeats"] = copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED, repeats=1.0)
-    asked |= {f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED) for n in (1, LONGEST_LIST, LONGEST_REHEARSED)}
+    asked |= {f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED) for n in (1, LONGEST_COMPARED, LONGEST_LIST)}
     asked["editing"] = edit_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     asked["numbers"] = magnitude_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     found = {}

@@ -74,13 +74,18 @@ def drawn_episodes(episodes: Sequence[Trajectory], config: ExperienceModelConfig
 
 
 def transition_examples(
-    vocabulary: Vocabulary, trajectories: Sequence[Trajectory], buffer: ReplayBuffer, config: ExperienceModelConfig
+    vocabulary: Vocabulary,
+    trajectories: Sequence[Trajectory],
+    buffer: ReplayBuffer,
+    config: ExperienceModelConfig,
+    *,
+    own: Callable[[str], str] = str,
 ) -> list[Example]:
-    """One example an episode; each step's demonstrations come from other tasks in `buffer`."""
+    """One example an episode; each step's demonstrations come from other tasks in `buffer` than `own(the step's task)`."""
     examples = []
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
-        demonstrations = buffer.retrieve(queries, [step.task_id for step in trajectory.steps])
+        demonstrations = buffer.retrieve(queries, [own(step.task_id) for step in trajectory.steps])
         examples.append(
             render_trajectory(
                 vocabulary, trajectory, demonstrations, history=config.history, recalled=config.recall, reasoning=config.reasoning

@@ -1,8 +1,9 @@
 """Episodes told again with other names throughout: where real ones are few, a small model learns names by heart and forgets to copy.
 
 A name is a word that few tasks of its family share; what all share is the form of the page and stays, as do numbers, labels (before a
-colon) and marks (in brackets). Each name becomes another everywhere in the episode: another name, or random letters of the same shape.
-Only what the adapter's teacher explains in the very same way, but for the names, is told: there no outcome hung on a word.
+colon) and marks (in brackets). Each name becomes another everywhere in the episode: another name, random letters of the same shape, or
+some of another script. Only what the adapter's teacher explains in the very same way, but for the names, is told: there no outcome
+hung on a word.
 """
 
 from __future__ import annotations
@@ -16,8 +17,17 @@ from dataclasses import dataclass, replace
 from components.environments.protocol import Adapter
 from components.records import Task, Trajectory, Transition
 
+MARK = "~"
+"""Stands in the id of a task that is told again between that of the task and the number of the copy."""
 COMMON = 0.2
 """Share of a family's tasks from which on a word belongs to the form."""
+FOREIGN = 0.3
+"""Share of the names of random letters that are of another script than Latin, or of signs."""
+SCRIPTS = (
+    (0x0391, 0x03A9), (0x03B1, 0x03C9), (0x0410, 0x044F), (0x05D0, 0x05EA), (0x0627, 0x063A), (0x0905, 0x0939), (0x3041, 0x3096),
+    (0x30A1, 0x30FA), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x00C0, 0x017F), (0x2190, 0x21FF), (0x2600, 0x266F),
+)  # fmt: skip
+"""First and last code point of each: Greek, Cyrillic, Hebrew, Arabic, Devanagari, Japanese, Chinese, Korean, Latin with marks, signs."""
 _WORD = re.compile(r"[^\W\d_][^\W_]*|\d+[^\W\d_][^\W_]*")
 _FORM = re.compile(r"([^\W_]+):|[(\[]([^)\]]*)[)\]]")
 
@@ -62,9 +72,14 @@ def retold(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, seed: 
         for episode in episodes:
             rng = random.Random(f"{seed}/{number}/{episode.task.id}")
             exchange = exchanger(episode.task, names, rng)
-            told = _told(episode, exchange, adapter, f"~{number}")
+            told = _told(episode, exchange, adapter, f"{MARK}{number}")
             found += [told] if told else []
     return found
+
+
+def told_of(task_id: str) -> str:
+    """The id of the task that one of this id tells again; its own if it is no copy."""
+    return task_id.partition(MARK)[0]
 
 
 def exchanger(task: Task, names: Names, rng: random.Random) -> Callable[[str], str]:
@@ -84,7 +99,11 @@ def _other(word: str, pool: Sequence[str], taken: set[str], rng: random.Random) 
 
 
 def _letters(word: str, rng: random.Random) -> str:
-    """Random letters and digits, as many, or up to three more where there are few."""
+    """Random letters and digits, as many, or up to three more where there are few; or one to four letters of another script."""
+    if rng.random() < FOREIGN:
+        first, last = rng.choice(SCRIPTS)
+        few = [chr(rng.randint(first, last)) for _ in range(rng.randint(1, 4))]
+        return "".join(rng.choices(few, k=rng.randint(1, 4)))
     count = max(len(word), 2) + rng.randint(0, 3 if len(word) < 5 else 0)
     return rng.choice(string.ascii_lowercase) + "".join(rng.choices(string.ascii_letters + string.digits, k=count - 1))
 

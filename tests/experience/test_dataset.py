@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 from builders import VOCABULARY, make_episode, make_task
 
-from components.config import ExperienceModelConfig
+from components.config import ExperienceModelConfig, RetrievalConfig
 from components.errors import DataError
-from components.experience.dataset import chosen, drawn, drawn_episodes, of_families, premise_examples, with_premises
+from components.experience.dataset import chosen, drawn, drawn_episodes, of_families, premise_examples, transition_examples, with_premises
+from components.experience.replay_buffer import ReplayBuffer
 from components.records import Trajectory
+from components.trajectories.renaming import told_of
 
 
 def episodes() -> list[Trajectory]:
@@ -94,3 +96,15 @@ def test_some_families_alone(played):
     families = {e.task.family for e in episodes}
     one = sorted(families)[0]
     assert {e.task.family for e in of_families(episodes, [one])} == {one} < families and of_families(episodes, []) == episodes
+
+
+def test_a_copy_is_not_shown_its_own_task_as_a_demonstration():
+    """In other names it would find the very step that it asks about."""
+    steps = [("take cup 1", "You took cup 1."), ("go", "Here is pan 2.")]
+    there = [make_episode(make_task(number), *steps) for number in range(2)]
+    buffer = ReplayBuffer(RetrievalConfig(), [step for episode in there for step in episode.steps])
+    copy = replace(there[0], steps=tuple(replace(step, task_id=f"{step.task_id}~1") for step in there[0].steps))
+    asked: list[str] = []
+    buffer.retrieve = lambda queries, own: asked.extend(own) or ReplayBuffer.retrieve(buffer, queries, own)  # type: ignore[method-assign]
+    transition_examples(VOCABULARY, [copy], buffer, ExperienceModelConfig(), own=told_of)
+    assert asked == [there[0].task.id] * 2

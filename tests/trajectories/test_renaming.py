@@ -5,7 +5,7 @@ from dataclasses import replace
 from components.config import load_config
 from components.environments import make_adapter
 from components.records import Task, Trajectory, Transition
-from components.trajectories.renaming import Names, retold
+from components.trajectories.renaming import Names, retold, told_of
 
 ADAPTER = make_adapter(load_config(None, ["environment.name=browser"]).environment)
 PAGE = "[13] select: = {0} {{{0} | {1} | {2}}}\n[19] button: Submit"
@@ -32,11 +32,19 @@ def test_names_are_exchanged_throughout_and_the_form_stays():
     assert len(told) == 2 * len(EPISODES) and len({one.task.id for one in told}) == len(told)
     for one, (first, wanted, _) in zip(told, 2 * PEOPLE, strict=True):
         new = one.task.instruction.removeprefix("Select ").removesuffix(" from the list and click Submit.")
-        assert new != wanted and new[0].isupper()
+        assert new != wanted and (new[0].isupper() or not new.isascii())
         assert one.steps[0].action == f"select [13] {new}" and f"select: = {new} {{" in one.states[1]
         assert first not in one.task.initial_state and one.states[-1] == "Episode over."
         assert one.steps[0].task_id == one.task.id and one.success
         assert one.steps[-1].reasoning.endswith("done") and new.casefold() in one.steps[-1].reasoning.casefold()
+
+
+def test_some_names_are_of_other_scripts_and_all_copies_know_their_task():
+    told = retold(EPISODES, ADAPTER, 40, seed=0)
+    foreign = [one for one in told if not one.task.instruction.isascii()]
+    assert 0.1 < len(foreign) / len(told) < 0.5
+    assert len({one.task.instruction for one in foreign}) == len(foreign)
+    assert {told_of(one.task.id) for one in told} == {told_of(one.task.id) for one in EPISODES} == {one.task.id for one in EPISODES}
 
 
 def test_the_same_seed_tells_the_same():
