@@ -108,6 +108,9 @@ class PretrainConfig(Section):
     copy_rehearsal: float = Field(
         0.0, ge=0, le=1, description="Tokens of copying mixed in as well; few texts are learnt by heart, and copying is forgotten."
     )
+    recall_rehearsal: float = Field(
+        0.0, ge=0, le=1, description="Tokens mixed in of what is there beside what is wanted, both to be fetched from far behind."
+    )
     optimizer: Literal["adamw", "muon"] = Field("muon", description="Muon for the blocks' matrices, or AdamW for all weights.")
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     text_rate: float = Field(1.0, gt=0, le=1, description="Share of that rate for the text; below 1 it undoes less of the exercises.")
@@ -117,7 +120,7 @@ class PretrainConfig(Section):
     @model_validator(mode="after")
     def _no_dead_options(self) -> PretrainConfig:
         if self.tokens == 0:
-            self._refuse_dead(["renamed", "rehearsal", "copy_rehearsal", "text_rate"], "tokens: 0", "tokens")
+            self._refuse_dead(["renamed", "rehearsal", "copy_rehearsal", "recall_rehearsal", "text_rate"], "tokens: 0", "tokens")
         return self
 
 

@@ -44,8 +44,8 @@ from flows.threads import decoding, training
 from flows.workspace import OF_RUN, Outcome, Workspace
 
 CODE = ["flows.experience_model"]
-EXERCISES = 3
-"""Comparing, editing and copying are rehearsed alike."""
+EXERCISES = 4
+"""Comparing, editing, copying and recalling are rehearsed alike."""
 
 
 def backbone_of(run: Workspace) -> Path:
@@ -145,7 +145,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     beside += variation_examples(vocabulary, tasks, adapter.feasible, seed)
     examples = transition_examples(vocabulary, taught, buffer, settings, own=told_of) + drawn(beside, settings.epochs, seed)
     exercised = int(settings.rehearsal * sum(map(len, examples)) / EXERCISES)
-    examples += rehearsal_examples(vocabulary, exercised, exercised, seed)
+    examples += rehearsal_examples(vocabulary, exercised, exercised, exercised, seed)
     model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(

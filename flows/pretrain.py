@@ -43,6 +43,7 @@ from components.language.copying import copy_examples
 from components.language.editing import edit_examples
 from components.language.examples import Example, batches, collate
 from components.language.magnitudes import magnitude_examples
+from components.language.recalling import recall_examples
 from components.language.rehearsal import LONGEST_LIST, rehearsal_examples
 from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune, token_logprobs
@@ -181,7 +182,7 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
         skills["exercises"] = able(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
-        beside = settings.rehearsal + settings.copy_rehearsal
+        beside = settings.rehearsal + settings.copy_rehearsal + settings.recall_rehearsal
         text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + beside)), "checkpoint": work / "checkpoint.pt"}
         text["learning_rate"] = settings.text_rate * settings.learning_rate
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
@@ -223,20 +224,22 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
 def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
     """The exercises again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
     settings, lists = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
-    numbers, copied = settings.number_tokens > 0, int(settings.copy_rehearsal * tokens)
-    return rehearsal_examples(vocabulary, lists, copied, settings.seed + 1, repeats=settings.copy_repeats, numbers=numbers)
+    copied, recalled = int(settings.copy_rehearsal * tokens), int(settings.recall_rehearsal * tokens)
+    options: dict[str, Any] = {"repeats": settings.copy_repeats, "numbers": settings.number_tokens > 0}
+    return rehearsal_examples(vocabulary, lists, copied, recalled, settings.seed + 1, **options)
 
 
 def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
     """Exercise -> share of the tokens asked for, in new exercises, that the model gives more than half of its probability.
 
-    Of comparing that is the share of questions `<list> want <word>`, half of them no, that are answered rightly; of copying and of
-    editing it is the share of right tokens. What one exercise or the text undoes of another is seen here.
+    Of comparing that is the share of questions `<list> want <word>`, half of them no, that are answered rightly; of copying,
+    editing and recalling it is the share of right tokens. What one exercise or the text undoes of another is seen here.
     """
     asked = {"copying": copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)}
     asked["copying repeats"] = copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED, repeats=1.0)
     asked |= {f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED) for n in (1, LONGEST_COMPARED, LONGEST_LIST)}
     asked["editing"] = edit_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
+    asked["recalling"] = recall_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     asked["numbers"] = magnitude_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     found = {}
     with evaluating(model):

@@ -7,6 +7,7 @@ from components.language.copying import copy_examples
 from components.language.editing import edit_examples
 from components.language.examples import Example
 from components.language.magnitudes import magnitude_examples
+from components.language.recalling import recall_examples
 from components.language.tokenizer import Vocabulary
 
 LONGEST_LIST = 20
@@ -18,9 +19,9 @@ REPEATS = 0.5
 
 
 def rehearsal_examples(
-    vocabulary: Vocabulary, lists: int, copied: int, seed: int, *, repeats: float = REPEATS, numbers: bool = True
+    vocabulary: Vocabulary, lists: int, copied: int, recalled: int, seed: int, *, repeats: float = REPEATS, numbers: bool = True
 ) -> list[Example]:
-    """About `lists` tokens of comparing, as many of editing, and `copied` of copying; numbers beside comparing, if `numbers`.
+    """About `lists` tokens of comparing, as many of editing, `copied` of copying, `recalled` of recalling; numbers too, if `numbers`.
 
     Args: repeats: the share of copying that `copy_examples` takes; seed: the same seed gives the same examples.
     """
@@ -31,4 +32,4 @@ def rehearsal_examples(
         found += magnitude_examples(vocabulary, lists // NUMBERS, seed) if numbers else []
     if copied:
         found += copy_examples(vocabulary, copied, seed, repeats=repeats)
-    return found
+    return found + (recall_examples(vocabulary, recalled, seed) if recalled else [])

@@ -54,7 +54,7 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
         made = pretrain.train.fn(config, VOCABULARY, [], tmp_path / "work", tmp_path / "model")
     card = json.loads((made / "card.json").read_text())
     assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
-    asked = ["copying", "copying repeats", "comparing 1", "comparing 10", "comparing 20", "editing", "numbers"]
+    asked = ["copying", "copying repeats", "comparing 1", "comparing 10", "comparing 20", "editing", "recalling", "numbers"]
     assert set(card["able_after"]) == {"exercises", "text"} and list(card["able_after"]["text"]) == asked
     assert set(card["able_after"]["text"].values()) == {0.0}  # after one step it is sure of nothing
     assert len(load_backbone(made)[1]) == len(VOCABULARY)
