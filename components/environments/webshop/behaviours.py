@@ -28,6 +28,8 @@ _DEEPEST = 2
 """Pages of results that the expert looks at."""
 _READS = {"unread": 0.0, "other product": 0.7}
 """How likely a near miss reads the features before it goes on, by its mistake."""
+HASTE = 0.75
+"""How likely one who forgets options buys at once, rather than choosing one of them first."""
 _MALFORMED = (
     *("buy", "click", "search", "click[]", "search[]", "click item 3", "[buy now]", "search red shoes", "<success>", "click(buy now)"),
     *("buy[item 1]", "open[item 2]", "Click[features]", "click features", "done", "choose[large]", "press[buy now]", "add to cart"),
@@ -151,14 +153,18 @@ class _Random:
 
 @dataclass
 class _NearMiss:
-    """The expert up to one mistake, drawn for the episode, with impossible actions between; one episode in eight makes none."""
+    """The expert up to one mistake, drawn for the episode, with impossible actions between; one episode in ten makes none.
+
+    What a hasty agent does is done most often: it buys before the options are chosen, or what costs too much.
+    """
 
     expert: _Expert
     mistake: str = field(init=False)
 
     def __post_init__(self) -> None:
-        options = ["other option", "other option", "no option"] if self.expert.wants.options else []
-        self.mistake = self.expert.rng.choice([*options, "other product", "other product", "unread", "too dear", "other kind", "none"])
+        options = ["other option", "other option", *4 * ["no option"]] if self.expert.wants.options else []
+        others = ["other product", "other product", "unread", "too dear", "too dear", "other kind", "none"]
+        self.mistake = self.expert.rng.choice([*options, *others])
 
     def act(self, known: Knowledge, admissible: list[str]) -> str:
         rng = self.expert.rng
@@ -196,7 +202,7 @@ class _NearMiss:
         if self.mistake == "other option":
             return self._misled(known, item)
         wanted = missing(item, wants, known.chosen)
-        if self.mistake == "no option" and (not wanted or rng.random() < 0.5):
+        if self.mistake == "no option" and (not wanted or rng.random() < HASTE):
             return "click[buy now]"
         return f"click[{wanted}]" if wanted else "click[buy now]"
 

@@ -67,7 +67,7 @@ def test_a_purchase_is_done_exactly_where_all_comparisons_say_yes_or_were_never_
                 told[hidden] += 1
             else:
                 assert ("fails" in step.reasoning) == shop.refused(step.next_state) and "no effect" not in step.reasoning
-    assert told[True] > 10 and told[False] > 50
+    assert told[True] > 5 and told[False] > 50
 
 
 @pytest.mark.parametrize(
