@@ -31,7 +31,9 @@ from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
 from components.language.compute import compute_of
+from components.language.examples import Example
 from components.language.rehearsal import rehearsal_examples
+from components.language.tokenizer import Vocabulary
 from components.language.training import supervised_finetune
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.tracking.hashes import tree_hash
@@ -132,20 +134,11 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
 
 
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
-    config, adapter, episodes = run.config, make_adapter(run.config.environment), lessons_of(run)
+    config, episodes = run.config, lessons_of(run)
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
+    examples, teaching = examples_of(config, run.root, work, vocabulary, buffer, episodes)
     settings, seed = config.experience_model, config.seed
-    lessons = episodes + retold(episodes, adapter, settings.renamed, seed)
-    taught, teaching = teach(config, run.root, work, vocabulary, drawn_episodes(lessons, settings, seed))
-    if settings.premise:
-        taught = with_premises(taught, adapter, seed, taught=settings.teacher == "programmatic")
-    beside = premise_examples(vocabulary, lessons, adapter) if settings.premise else []
-    tasks = list({episode.task.id: episode.task for episode in lessons}.values())
-    beside += variation_examples(vocabulary, tasks, adapter.feasible, seed)
-    examples = transition_examples(vocabulary, taught, buffer, settings, own=told_of) + drawn(beside, settings.epochs, seed)
-    exercised = int(settings.rehearsal * sum(map(len, examples)) / EXERCISES)
-    examples += rehearsal_examples(vocabulary, exercised, exercised, exercised, seed)
     model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(
@@ -164,6 +157,26 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     outcome.metrics |= teaching.metrics
     outcome.outputs |= teaching.outputs
     return outcome
+
+
+def examples_of(
+    config: Config, root: Path, work: Path, vocabulary: Vocabulary, buffer: ReplayBuffer, episodes: list[Trajectory]
+) -> tuple[list[Example], Outcome]:
+    """All that the model learns from `episodes`, those told again in other names and the exercises among it; and the teacher's outcome.
+
+    Args: root: of the repository; work: the stage's own directory; buffer: where demonstrations come from.
+    """
+    settings, seed, adapter = config.experience_model, config.seed, make_adapter(config.environment)
+    lessons = episodes + retold(episodes, adapter, settings.renamed, seed)
+    taught, teaching = teach(config, root, work, vocabulary, drawn_episodes(lessons, settings, seed))
+    if settings.premise:
+        taught = with_premises(taught, adapter, seed, taught=settings.teacher == "programmatic")
+    beside = premise_examples(vocabulary, lessons, adapter) if settings.premise else []
+    tasks = list({episode.task.id: episode.task for episode in lessons}.values())
+    beside += variation_examples(vocabulary, tasks, adapter.feasible, seed)
+    examples = transition_examples(vocabulary, taught, buffer, settings, own=told_of) + drawn(beside, settings.epochs, seed)
+    exercised = int(settings.rehearsal * sum(map(len, examples)) / EXERCISES)
+    return examples + rehearsal_examples(vocabulary, exercised, exercised, exercised, seed), teaching
 
 
 def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:
