@@ -2,7 +2,9 @@
 
 They act on what the states show (`outlook.py`). The near-miss policy does on purpose what an eager agent does by mistake: it sends a form
 that is not filled, takes the neighbour of what is wanted, writes another word or into another field, fills a button, clicks an id that it
-has not seen. Many a page ends the episode at the first such click, so these episodes are short. Task types without an expert are played
+has not seen. Every second of its episodes has misread the goal in one place and is brought to its end like that, so that what was got
+stands beside what was wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are short.
+Task types without an expert are played
 by the random policies alone: then `noisy` takes actions that the page allows, the other two also ones that it does not.
 """
 
@@ -10,11 +12,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from components.environments.browser.actions import quoted, read_action
 from components.environments.browser.elements import EDITABLE
-from components.environments.browser.goals import read_goal
+from components.environments.browser.goals import Goal, Wish, find, read_goal
 from components.environments.browser.outlook import Outlook, outlook
 from components.environments.browser.reasoning import think
 from components.environments.browser.states import read_state
@@ -23,6 +25,8 @@ from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
 NAMES = ("expert", "noisy", "near_miss", "random")
+MISREADS = 0.5
+"""How many near-miss episodes misread the goal."""
 _MALFORMED = (
     *("click", "click {id}", "click [{id}", "press the button", "fill [{id}]", "select", "type {word} into [{id}]", "submit", "<success>"),
     *("click [{id}] please", "fill {word}", "done", "[{id}]", "click {word}", "scroll", "press [{id}]", "select [{id}]", "drag [{id}]"),
@@ -60,6 +64,9 @@ class _Player:
     rng: random.Random
     known: bool
     words: Sequence[str]
+    misread: tuple[int, Wish] | None = field(default=None, init=False)
+    """Which wish a near miss has misread, and as what."""
+    misreads: bool | None = field(default=None, init=False)
 
     def expert(self, seen: Outlook, admissible: list[str]) -> str:
         """The next step of a solution; where it knows none, whatever the page allows."""
@@ -81,13 +88,39 @@ class _Player:
         return self._malformed(seen) if luck < 0.4 else self._any(admissible)
 
     def near_miss(self, seen: Outlook, admissible: list[str]) -> str:
-        """Two steps in three are nearly right, or cannot be done."""
+        """Two steps in three are nearly right, or cannot be done; or all are right for a goal that was misread."""
+        if self.misreads is None:
+            self.misreads = self.rng.random() < MISREADS
         luck = self.rng.random()
         if luck < 0.25 or not self.known:
             return self._impossible(seen) if luck < 0.4 else self._any(admissible)
         if luck < 0.30:
             return self._malformed(seen)
+        if self.misreads and seen.goal:
+            return self.expert(replace(seen, goal=self._misread(seen, seen.goal)), admissible)
         return self._nearly(seen, admissible) if luck < 0.65 else self.expert(seen, admissible)
+
+    def _misread(self, seen: Outlook, goal: Goal) -> Goal:
+        """The goal as this episode reads it: one wish is another one, the same in all steps, if the page has what could be mistaken."""
+        if self.misread is None:
+            others = [(place, other) for place, wish in enumerate(goal.wishes) for other in self._others(seen, wish)]
+            places = sorted({place for place, _ in others})
+            if not places:
+                return goal
+            place = self.rng.choice(places)
+            self.misread = place, self.rng.choice([other for at, other in others if at == place])
+        place, other = self.misread
+        return replace(goal, wishes=(*goal.wishes[:place], other, *goal.wishes[place + 1 :]))
+
+    def _others(self, seen: Outlook, wish: Wish) -> list[Wish]:
+        """What `wish` may be mistaken for: another word to fill in, another option, another element of its kind."""
+        if wish.verb == "fill":
+            return [replace(wish, value=self._other_word(wish.value)) for _ in range(2)]
+        right = find(seen.view, wish)
+        shown = [element for element in seen.view.elements if element.id and element.kind in wish.kinds]
+        if wish.verb == "select":
+            return [replace(wish, value=option) for element in shown for option in element.options if option != wish.value]
+        return [replace(wish, what=f"[{element.id}]") for element in shown if element is not right]
 
     def _any(self, admissible: list[str]) -> str:
         return self.rng.choice(admissible) if admissible else NO_ACTION
