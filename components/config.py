@@ -138,6 +138,9 @@ class ExperienceModelConfig(Section):
     transitions: int = Field(
         0, ge=0, description="Most offline transitions that it learns from and retrieves (data-size curve), in whole episodes; 0: all."
     )
+    hindsight: int = Field(
+        0, ge=0, description="Further copies of each judged episode, under an instruction that turns its outcome, as the adapter judges."
+    )
     renamed: int = Field(
         0, ge=0, description="Further copies of each of these episodes, with other names throughout: few names are learnt by heart."
     )
@@ -180,7 +183,8 @@ class ExperienceModelConfig(Section):
         if self.teacher == "programmatic":
             self._refuse_dead(["max_unannotated_share"], "teacher: programmatic", "teacher: llm")
         if self.teacher == "llm" or not self.reasoning:
-            self._refuse_dead(["renamed"], f"teacher: {self.teacher}, reasoning: {self.reasoning}", "the programmatic teacher's reasoning")
+            given = f"teacher: {self.teacher}, reasoning: {self.reasoning}"
+            self._refuse_dead(["hindsight", "renamed"], given, "the programmatic teacher's reasoning")
         return self
 
 

@@ -38,6 +38,7 @@ from components.language.training import supervised_finetune
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
+from components.trajectories.hindsight import hindsight
 from components.trajectories.renaming import retold, told_of
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.progress import telling
@@ -162,12 +163,13 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
 def examples_of(
     config: Config, root: Path, work: Path, vocabulary: Vocabulary, buffer: ReplayBuffer, episodes: list[Trajectory]
 ) -> tuple[list[Example], Outcome]:
-    """All that the model learns from `episodes`, those told again in other names and the exercises among it; and the teacher's outcome.
+    """All that the model learns from `episodes`, those told in hindsight or in other names and the exercises too; the teacher's outcome.
 
     Args: root: of the repository; work: the stage's own directory; buffer: where demonstrations come from.
     """
     settings, seed, adapter = config.experience_model, config.seed, make_adapter(config.environment)
-    lessons = episodes + retold(episodes, adapter, settings.renamed, seed)
+    lessons = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
+    lessons += retold(lessons, adapter, settings.renamed, seed)
     taught, teaching = teach(config, root, work, vocabulary, drawn_episodes(lessons, settings, seed))
     if settings.premise:
         taught = with_premises(taught, adapter, seed, taught=settings.teacher == "programmatic")

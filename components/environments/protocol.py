@@ -63,6 +63,18 @@ class Forkable(Protocol):
         ...
 
 
+@runtime_checkable
+class Judging(Protocol):
+    """An adapter that can tell how an episode would have ended under another instruction (for `experience_model.hindsight`)."""
+
+    def judged(self, trajectory: Trajectory) -> float | None:
+        """The reward of the last step of `trajectory` under its task's instruction, as what was seen determines it; None if it does not.
+
+        None too where an earlier step would have ended the episode.
+        """
+        ...
+
+
 Behaviour = Callable[[Trajectory, Sequence[str]], tuple[str, str]]
 """A behaviour policy for offline data: (trajectory so far, admissible actions) -> (thought, action)."""
 

@@ -199,3 +199,15 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element) -> str:
 
 def _yes(holds: bool) -> str:
     return "yes" if holds else "no"
+
+
+def judged(trajectory: Trajectory) -> float | None:
+    """What the page says to the last step, if its looks at what is wanted tell; None if they do not, or an earlier click had ended it."""
+    outcomes = [_outcome(trajectory.up_to(step.step), step.action, step.next_state) for step in trajectory.steps]
+    return None if 1.0 in outcomes[:-1] or not read_state(trajectory.states[-1]).over else outcomes[-1]
+
+
+def _outcome(history: Trajectory, action: str, next_state: str) -> float | None:
+    seen, after, command = outlook(history), read_state(next_state), read_action(action)
+    check = _check(seen, command, after) if command and not after.failure else ""
+    return None if not check else float(not check.endswith(": no"))

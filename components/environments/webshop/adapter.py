@@ -109,6 +109,10 @@ class WebshopAdapter:
         """See `reasoning.reason`."""
         return reasoning.reason(trajectory, action, next_state, reward)
 
+    def judged(self, trajectory: Trajectory) -> float | None:
+        """See `reasoning.judged`."""
+        return reasoning.judged(trajectory)
+
     def facts(self, trajectory: Trajectory) -> set[Fact]:
         """What the last state asserts by itself."""
         return state_facts(trajectory.states[-1])

@@ -131,3 +131,13 @@ def revealing(trajectory: Trajectory, next_state: str) -> bool:
         answers = [check.answer for check in bought_checks(known.item, wants, known.chosen)]
         return not wants.exact or (UNSEEN in answers and NO not in answers)
     return is_new(known, seen)
+
+
+def judged(trajectory: Trajectory) -> float | None:
+    """1.0 or 0.0 of a last step that buys, if all that the reward hangs on was looked at; else None."""
+    known, seen = learn(trajectory.up_to(len(trajectory.steps) - 1)), read_state(trajectory.states[-1])
+    wants = read_wants(trajectory.task.instruction)
+    if seen.event != "bought" or not known.item or known.done or not wants.exact:
+        return None
+    answers = [check.answer for check in bought_checks(known.item, wants, known.chosen)]
+    return 0.0 if NO in answers else None if UNSEEN in answers else 1.0
