@@ -26,3 +26,7 @@ def test_exercises_are_a_share_of_the_lessons_own_tokens(tmp_path):
     assert mixed[: len(plain)] == plain
     own, exercised = sum(map(len, plain)), sum(map(len, mixed[len(plain) :]))
     assert 0.9 * own < exercised < 1.2 * own + 2000  # whole examples, of up to 500 tokens
+
+
+def test_a_judged_episode_is_told_under_another_instruction_too(tmp_path):
+    assert len(lessons(tmp_path, "hindsight=1")) >= len(lessons(tmp_path)) + len(EPISODES)

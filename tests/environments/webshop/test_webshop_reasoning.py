@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shops import INSTRUCTION, make_history
 
-from components.environments.webshop.reasoning import reason, revealing
+from components.environments.webshop.reasoning import judged, reason, revealing
 
 LISTING = "results 1 of 1 for cotton oxford shirt: item 1 halden cotton oxford shirt for 45, item 2 merrow slim oxford shirt for 31."
 ITEM = "item 2: merrow slim oxford shirt for 31. color: navy, red. size: small, large. chosen: {}."
@@ -52,6 +52,27 @@ BOUGHT = "bought item 2. chosen: {}."
 )  # fmt: skip
 def test_reasoning(states, action, following, reward, words):
     assert reason(make_history(*states), action, following, float(reward)) == words
+
+
+@pytest.mark.parametrize(
+    ("states", "outcome"),
+    [
+        ((LISTING, KNOWN.format("navy, large"), BOUGHT.format("navy, large")), 1.0),
+        ((LISTING, KNOWN.format("navy"), BOUGHT.format("navy")), 0.0),
+        ((LISTING, ITEM.format("navy, large"), BOUGHT.format("navy, large")), None),  # whether it is of cotton was not looked at
+        ((LISTING, ITEM.format("nothing"), BOUGHT.format("nothing")), 0.0),
+        ((LISTING, KNOWN.format("navy, large")), None),
+    ],
+)
+def test_a_purchase_is_judged_by_what_was_looked_at(states, outcome):
+    assert judged(make_history(*states)) == outcome
+
+
+def test_what_is_judged_is_what_the_shop_pays(shop, shopped):
+    played = [episode for name in ("expert", "noisy", "near_miss", "random") for episode in shopped[name]]
+    outcomes = [(shop.judged(episode), float(episode.success)) for episode in played]
+    assert all(judgement in (None, reward) for judgement, reward in outcomes)
+    assert {judgement for judgement, _ in outcomes} == {None, 0.0, 1.0}
 
 
 def test_a_purchase_is_done_exactly_where_all_comparisons_say_yes_or_were_never_looked_at(shop, shopped):
