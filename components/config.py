@@ -101,6 +101,9 @@ class PretrainConfig(Section):
         0.0, ge=0, le=1, description="Share of the copying exercise with few different words, like a name spelt in letters."
     )
     tokens: int = Field(28_000_000, ge=0, description="Tokens of trajectories trained on, in all passes; 0: none, the exercises alone.")
+    hindsight: int = Field(
+        0, ge=0, description="Further copies of each judged episode, under an instruction that turns its outcome, as the adapter judges."
+    )
     renamed: int = Field(
         0, ge=0, description="Further copies of each of its episodes, with other names throughout: few real ones are learnt by heart."
     )
@@ -120,7 +123,8 @@ class PretrainConfig(Section):
     @model_validator(mode="after")
     def _no_dead_options(self) -> PretrainConfig:
         if self.tokens == 0:
-            self._refuse_dead(["renamed", "rehearsal", "copy_rehearsal", "recall_rehearsal", "text_rate"], "tokens: 0", "tokens")
+            of_text = ["hindsight", "renamed", "rehearsal", "copy_rehearsal", "recall_rehearsal", "text_rate"]
+            self._refuse_dead(of_text, "tokens: 0", "tokens")
         return self
 
 

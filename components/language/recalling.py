@@ -17,8 +17,8 @@ from components.language.markers import TURN
 from components.language.tokenizer import Vocabulary
 
 ROUNDS = 8
-MOST_WANTED, LONGEST_LIST, MOST_BETWEEN = 4, 10, 3
-"""Words that a round compares, words of a listing, and tokens between two wanted words, at most."""
+MOST_WANTED, LONGEST_LIST = 4, 10
+"""Words that a round compares and words of a listing, at most."""
 LONGEST_WORD, WHOLE = 4, 0.6
 """Tokens of a word at most, like a name spelt in letters, and the share of words of one token."""
 
@@ -28,9 +28,9 @@ Word = tuple[int, ...]
 def recall_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
     """Examples of about `tokens` tokens in all; every second one of wishes, the others of listings.
 
-    Wishes stand once at the beginning, then rounds of `<what is there>. works. <the first> want <the first wish>: yes, <the second> want
-    <the second wish>: no,`, up to the first no. Listings: rounds of `<list>, on <word>. works. <list> want <word>: yes,`. The loss is on
-    what follows `works.`, the answers included.
+    Wishes: rounds of `<lead> <wish>, <lead> <wish>, on <there>, <there>. works. <lead> <wish>, <there> want <wish>: yes, <lead> <wish>,
+    <there> want <wish>: no,`, up to the first no. Listings: rounds of `<list>, on <word>. works. <list> want <word>: yes,`. The loss is
+    on what follows `works.`, the answers included; each round has lists and wishes of its own, so nothing is copied from the one before.
     """
     rng = random.Random(f"recalling/{seed}")
     signs = {text: vocabulary.behind(text) for text in (",", ". works.", " want", ", on", ": yes,", ": no,")}
@@ -38,13 +38,8 @@ def recall_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Exam
     for number, pool in enumerate(pools(vocabulary, rng, taken=frozenset(chain.from_iterable(signs.values())))):
         sequence, loss = [turn], [False]
         words = [_word(rng, pool) for _ in range(len(pool))]
-        wishes = rng.sample(words, rng.randint(1, min(MOST_WANTED, len(words)))) if number % 2 == 0 else []
-        for wish in wishes:
-            between = rng.choices(pool, k=rng.randint(0, MOST_BETWEEN))
-            sequence += [*between, *wish, *signs[","]]
-        loss += [False] * (len(sequence) - len(loss))
         for _ in range(ROUNDS):
-            shown, answer = _verdicts(rng, words, wishes, signs) if wishes else _listing(rng, words, signs)
+            shown, answer = _listing(rng, words, signs) if number % 2 else _verdicts(rng, pool, words, signs)
             sequence += shown + answer
             loss += [False] * len(shown) + [True] * len(answer)
         examples.append(Example([Segment(sequence, loss)]))
@@ -58,15 +53,19 @@ def _word(rng: random.Random, pool: list[int]) -> Word:
     return tuple(rng.choices(pool, k=1 if rng.random() < WHOLE else rng.randint(2, LONGEST_WORD)))
 
 
-def _verdicts(rng: random.Random, words: list[Word], wishes: list[Word], signs: dict[str, list[int]]) -> tuple[list[int], list[int]]:
-    """(what is there, what is said of it) as tokens; what is there is what is wanted three times in four, or another wish or word."""
-    there = [wish if rng.random() < 0.75 else rng.choice(wishes + words) for wish in wishes]
+def _verdicts(rng: random.Random, pool: list[int], words: list[Word], signs: dict[str, list[int]]) -> tuple[list[int], list[int]]:
+    """(wishes and what is there, what is said of them) as tokens; what is there is what is wanted three times in four."""
+    count = rng.randint(1, min(MOST_WANTED, len(words)))
+    leads, wishes = rng.sample(pool, count), rng.sample(words, count)
+    there = [wish if rng.random() < 0.75 else rng.choice(words) for wish in wishes]
+    asked = [token for lead, wish in zip(leads, wishes, strict=True) for token in (lead, *wish, *signs[","])]
+    shown = [token for word in there for token in (*word, *signs[","])]
     said: list[int] = []
-    for word, wish in zip(there, wishes, strict=True):
-        said += [*word, *signs[" want"], *wish, *signs[": yes," if word == wish else ": no,"]]
+    for lead, wish, word in zip(leads, wishes, there, strict=True):
+        said += [lead, *wish, *signs[","], *word, *signs[" want"], *wish, *signs[": yes," if word == wish else ": no,"]]
         if word != wish:
             break
-    return [*chain.from_iterable((*word, *signs[","]) for word in there), *signs[". works."]], said
+    return [*asked, *signs[", on"], *shown, *signs[". works."]], said
 
 
 def _listing(rng: random.Random, words: list[Word], signs: dict[str, list[int]]) -> tuple[list[int], list[int]]:

@@ -40,8 +40,8 @@ def hindsight(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, see
     if not copies:
         return []
     if not isinstance(adapter, Judging):
-        given = f"experience_model.hindsight is {copies}, and the environment {adapter.name} does not say what an episode would have been."
-        raise ConfigError(given, "Expected an adapter with `judged`, or 0.", "Set experience_model.hindsight=0.")
+        given = f"hindsight is {copies}, and the environment {adapter.name} does not say what an episode would have been."
+        raise ConfigError(given, "Expected an adapter with `judged`, or 0.", "Set experience_model.hindsight=0 and pretrain.hindsight=0.")
     judged = [episode for episode in episodes if episode.steps[-1].done and adapter.judged(episode) is not None]
     wrong = {episode.task.family for episode in judged if adapter.judged(episode) != float(episode.success)}
     names = Names.of(episodes)

@@ -49,6 +49,6 @@ def test_a_family_about_which_the_judge_errs_is_left_out():
 
 
 def test_an_environment_that_does_not_judge_is_refused_with_the_option():
-    with pytest.raises(ConfigError, match="experience_model.hindsight is 1, and the environment alfworld does not say") as refused:
+    with pytest.raises(ConfigError, match="hindsight is 1, and the environment alfworld does not say") as refused:
         hindsight(EPISODES, make_adapter(load_config(None, []).environment), 1, seed=0)
     assert "Set experience_model.hindsight=0" in str(refused.value)

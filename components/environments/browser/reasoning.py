@@ -14,12 +14,16 @@ click may be judged by the page, what was got beside what is wanted, up to the f
     16 19 20 want 20: yes, button login. a button is no field. fails
     13 14 want 14: yes, item chad. works, new
     16 19 20 want 16: yes, textbox username. works, now kenda
-    16 19 20 want 20: yes, button login. works. kenda want kenda: yes, blank want x7y: no. lost
-    13 14 want 14: yes, button two. works. two want two: yes. done
+    16 19 20 want 20: yes, button login. works. username kenda, kenda want kenda: yes, password x7y, blank want x7y: no. lost
+    13 14 want 14: yes, button two. works. button two, two want two: yes. done
+
+What is wanted is first said with the word before it in the instruction: a model that says what was got first says it again as what was
+wanted, and grants whatever a policy does (docs/experiments.md).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from components.environments.browser.actions import Command, obstacle, read_action
@@ -103,7 +107,7 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     if after.failure:
         return f"{said}. fails"
     verdict = "done" if reward > 0.5 else "lost" if after.over else "not done"
-    check = _check(seen, command, after) if command else ""
+    check = _check(seen, command, after, trajectory.task.instruction) if command else ""
     effect = "works" if after.over else f"works, {_effect(trajectory, seen.view, command, after)}"
     return ". ".join(part for part in (said, effect, check, verdict if check or after.over or reward > 0.5 else "") if part)
 
@@ -162,7 +166,7 @@ def reveals(trajectory: Trajectory, after: View) -> bool:
     return bool(new)
 
 
-def _check(seen: Outlook, command: Command, after: View) -> str:
+def _check(seen: Outlook, command: Command, after: View, instruction: str) -> str:
     """What was got beside what is wanted, for clicks that the page may judge; else ""."""
     element = seen.view.element(command.id)
     if (
@@ -172,14 +176,14 @@ def _check(seen: Outlook, command: Command, after: View) -> str:
         or (element.kind in EDITABLE and not after.over)
     ):
         return ""
-    looks = [_look(seen, seen.goal, place, element) for place in range(len(seen.goal.wishes))]
+    looks = [_look(seen, seen.goal, place, element, instruction) for place in range(len(seen.goal.wishes))]
     looks = [look for look in looks if look]
     differing = next((place for place, look in enumerate(looks) if look.endswith("no")), len(looks))
     return ", ".join(looks[: differing + 1])
 
 
-def _look(seen: Outlook, goal: Goal, place: int, clicked: Element) -> str:
-    """One wish beside what there is: what a field holds, what was clicked now; "" of a click that was done before."""
+def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: str) -> str:
+    """One wish, and beside it what there is: what a field holds, what was clicked now; "" of a click that was done before."""
     wish, met = goal.wishes[place], seen.met[place]
     element = find(seen.view, wish)
     if wish.lasting:
@@ -188,13 +192,20 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element) -> str:
             return (
                 f"{label} {_checked(element) if element else 'absent'} want {'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
             )
-        return f"{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: {_yes(met)}"
+        asked = f"{wish.why}, " if wish.why else _asked(instruction, wish.value)
+        return f"{asked}{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: {_yes(met)}"
     if met:
         return ""
     if wish.what.startswith(("[", "#")):
         return f"{clicked.id} want {element.id if element else 'another'}: {_yes(element is not None and element.id == clicked.id)}"
     label = named(clicked.name) or "nameless"
-    return f"{label} want {named(wish.what)}: {_yes(label == named(wish.what))}"
+    return f"{_asked(instruction, named(wish.what))}{label} want {named(wish.what)}: {_yes(label == named(wish.what))}"
+
+
+def _asked(instruction: str, wanted: str) -> str:
+    """What is wanted with the word before it in the instruction, from where it must be fetched; "" if it does not stand there."""
+    found = re.search(rf"(\w+)\W+{re.escape(wanted)}(?!\w)", instruction, re.IGNORECASE) if wanted else None
+    return f"{found[1].casefold()} {wanted}, " if found else ""
 
 
 def _yes(holds: bool) -> str:
@@ -209,5 +220,5 @@ def judged(trajectory: Trajectory) -> float | None:
 
 def _outcome(history: Trajectory, action: str, next_state: str) -> float | None:
     seen, after, command = outlook(history), read_state(next_state), read_action(action)
-    check = _check(seen, command, after) if command and not after.failure else ""
+    check = _check(seen, command, after, history.task.instruction) if command and not after.failure else ""
     return None if not check else float(not check.endswith(": no"))

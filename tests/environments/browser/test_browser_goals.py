@@ -118,9 +118,11 @@ def test_thoughts_compare_up_to_what_is_wanted():
         ([], "click [9]", f"Failed: no such element.\n{BLANK}", 0, "16 19 20 want 9: no. fails"),
         ([], "fill [20] x", f"Failed: not for this element.\n{BLANK}", 0, f"{SENDS}, a button is no field. fails"),
         ([], *USER, 0, "16 19 20 want 16: yes, textbox username. works, now kenda"),
-        ([USER], *SEND, 0, "16 19 20 want 20: yes, button login. works. kenda want kenda: yes, blank want x7y: no. lost"),
+        ([USER], *SEND, 0,
+         "16 19 20 want 20: yes, button login. works. username kenda, kenda want kenda: yes, password x7y, blank want x7y: no. lost"),
         ([USER, PASSWORD], *SEND, 1,
-         "16 19 20 want 20: yes, button login. works. kenda want kenda: yes, x7y want x7y: yes, login want login: yes. done"),
+         "16 19 20 want 20: yes, button login. works. username kenda, kenda want kenda: yes, password x7y, x7y want x7y: yes, "
+         "press login, login want login: yes. done"),
     ],
 )  # fmt: skip
 def test_reasoning_ends_in_the_pages_own_outcome(steps, action, state, reward, said):
