@@ -51,9 +51,8 @@ from components.policy.prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
 from components.tracking.hashes import code_hash, text_hash
 from components.trajectories.collect import collect, plan
-from components.trajectories.hindsight import MARK as HINDSIGHT
-from components.trajectories.hindsight import hindsight
-from components.trajectories.renaming import retold
+from components.trajectories.hindsight import hindsight, in_hindsight
+from components.trajectories.renaming import retold, told_of
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 from flows.experience_model import kept_below
 from flows.threads import training
@@ -148,15 +147,16 @@ def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
 def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], root: Path) -> list[Example]:
     """The examples of both roles, the episodes told again in other names among them, if any are."""
     adapter = make_adapter(config.environment)
-    episodes = episodes + hindsight(episodes, adapter, config.pretrain.hindsight, config.pretrain.seed)
-    episodes += retold(episodes, adapter, config.pretrain.renamed, config.pretrain.seed)
     pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
     buffer = ReplayBuffer(config.retrieval, pool, embeddings=kept_below(root)["embeddings"])
+    episodes = episodes + hindsight(episodes, adapter, config.pretrain.hindsight, config.pretrain.seed)
+    episodes += retold(episodes, adapter, config.pretrain.renamed, config.pretrain.seed)
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
-    examples = transition_examples(vocabulary, with_premises(episodes, adapter, config.pretrain.seed), buffer, config.experience_model)
+    told = with_premises(episodes, adapter, config.pretrain.seed)
+    examples = transition_examples(vocabulary, told, buffer, config.experience_model, own=told_of)
     examples += premise_examples(vocabulary, episodes, adapter)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
-    acted = [e for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS and HINDSIGHT not in e.task.id]
+    acted = [e for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS and not in_hindsight(e.task.id)]
     examples += AGENT_TIMES * [agent_example(adapter, vocabulary, episode) for episode in acted]
     buffer.close()
     return examples

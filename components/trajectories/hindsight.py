@@ -20,7 +20,7 @@ from components.records import Task, Trajectory
 from components.trajectories.renaming import Names
 
 MARK = "~h"
-"""Stands in the id of a task that is told under another instruction, before the number of the copy; a copy of `renaming.told_of` too."""
+"""Stands at the end of the id of a task that is told under another instruction, before the number of the copy."""
 TRIED = 24
 """Instructions that are tried for an episode, at most."""
 NEAREST = 8
@@ -52,6 +52,11 @@ def hindsight(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, see
             told = _turned(episode, adapter, _candidates(episode, names, nearest[episode.task.id], rng), f"{MARK}{number}")
             found += [_explained(told, adapter)] if told else []
     return found
+
+
+def in_hindsight(task_id: str) -> bool:
+    """True of the id of a task that is told under another instruction, in other names too or not."""
+    return re.search(rf"{MARK}\d+(~\d+)*$", task_id) is not None
 
 
 def _nearest(tasks: Sequence[Task]) -> dict[str, list[str]]:
@@ -92,7 +97,7 @@ def _candidates(episode: Trajectory, names: Names, others: Sequence[str], rng: r
     seen = sorted({word for text in (*episode.states, *(s.action for s in episode.steps)) for word in _WORD.findall(text)} - set(said))
     while others or said:
         luck = rng.random()
-        if others and (luck < OF_OTHERS or not (said or elsewhere)):
+        if others and (luck < OF_OTHERS or not (said or (numbers and elsewhere))):
             yield rng.choice(others)
         elif elsewhere and numbers and (not said or luck < 2 * OF_OTHERS):
             yield _exchanged(own, rng.choice(numbers), rng.choice(elsewhere))

@@ -18,7 +18,8 @@ from components.environments.protocol import Adapter
 from components.records import Task, Trajectory, Transition
 
 MARK = "~"
-"""Stands in the id of a task that is told again between that of the task and the number of the copy."""
+"""Stands at the end of the id of a task that is told again, before the number of the copy."""
+_TOLD = re.compile(r"(~h?\d+)+$")
 COMMON = 0.2
 """Share of a family's tasks from which on a word belongs to the form."""
 FOREIGN = 0.3
@@ -78,8 +79,8 @@ def retold(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, seed: 
 
 
 def told_of(task_id: str) -> str:
-    """The id of the task that one of this id tells again; its own if it is no copy."""
-    return task_id.partition(MARK)[0]
+    """The id of the task that one of this id tells again, in other names or in hindsight; its own if it is no copy."""
+    return _TOLD.sub("", task_id)
 
 
 def exchanger(task: Task, names: Names, rng: random.Random) -> Callable[[str], str]:

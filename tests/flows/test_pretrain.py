@@ -1,8 +1,10 @@
 """The corpus of the backbone leaves out what the data holds out, and is read back when nothing has changed."""
 
 import json
+import re
 
 from builders import VOCABULARY
+from name_lists import EPISODES
 from prefect.logging import disable_run_logger
 
 from components.config import load_config
@@ -84,3 +86,14 @@ def test_later_exercises_rehearse_the_earlier_ones():
         assert 0.4 < again / sum(map(len, alone[name])) < 1.2, name  # whole examples, so a little more than half at this size
     known = {tuple(example.segments[0].tokens) for examples in alone.values() for example in examples}
     assert not [e for name in mixed for e in mixed[name][len(alone[name]) :] if tuple(e.segments[0].tokens) in known]
+
+
+def test_no_copy_of_an_episode_is_shown_its_own_step(tmp_path):
+    """The recorded episode would give away what follows."""
+    config = load_config(None, ["environment.name=browser", "pretrain.hindsight=2", "retrieval.k=1"])
+    examples = pretrain.render.fn(config, VOCABULARY, EPISODES, tmp_path)
+    texts = [VOCABULARY.decode(segment.tokens) for example in examples for segment in example.segments]
+    asked = [text.replace(" ", "").partition("<turn>") for text in texts if "<demo>" in text]
+    shown = [(re.findall(r"select\[13\](\w+)<", before), re.findall(r"select\[13\](\w+)<", after)) for before, _, after in asked]
+    assert len([pair for pair in shown if all(pair)]) >= 3 * len(EPISODES)
+    assert not [pair for pair in shown if all(pair) and pair[0] == pair[1]]

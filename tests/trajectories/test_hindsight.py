@@ -1,5 +1,6 @@
 """Episodes under another instruction: what was done stays, and the end is what the page would have said."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,8 @@ from name_lists import ADAPTER, EPISODES
 from components.config import load_config
 from components.environments import make_adapter
 from components.errors import ConfigError
-from components.trajectories.hindsight import hindsight
-from components.trajectories.renaming import told_of
+from components.trajectories.hindsight import _candidates, hindsight, in_hindsight
+from components.trajectories.renaming import Names, told_of
 
 
 def lost(number):
@@ -33,6 +34,20 @@ def test_a_failure_may_be_a_success():
     told = hindsight([lost(number) for number in range(len(EPISODES))], ADAPTER, 1, seed=0)
     assert told and all(one.success and one.steps[-1].reasoning.endswith("yes. done") for one in told)
     assert all(f"Select {one.steps[0].action.split('] ')[1]} from" in one.task.instruction for one in told)
+
+
+def test_an_instruction_in_which_nothing_can_be_changed_takes_anothers():
+    """No name and no number of its own, though other tasks of its family have numbers."""
+    plain = replace(EPISODES[0].task, id="list/plain", instruction="Select from the list and click Submit.")
+    episode = replace(EPISODES[0], task=plain, steps=tuple(replace(step, task_id=plain.id) for step in EPISODES[0].steps))
+    numbered = [replace(e, task=replace(e.task, instruction=e.task.instruction.replace("Select", "Select 7"))) for e in EPISODES[1:]]
+    names = Names.of([episode, *numbered])
+    tried = _candidates(episode, names, [e.task.instruction for e in numbered], random.Random(0))
+    assert {next(tried) for _ in range(50)} == {e.task.instruction for e in numbered}
+
+
+def test_the_copies_are_known_by_their_ids():
+    assert [in_hindsight(name) for name in ("a~h1", "a~h2~1", "a~1", "a", "~home/1")] == [True, True, False, False, False]
 
 
 def test_the_same_seed_tells_the_same():

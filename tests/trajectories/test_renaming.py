@@ -27,6 +27,10 @@ def test_some_names_are_of_other_scripts_and_all_copies_know_their_task():
     assert {told_of(one.task.id) for one in told} == {told_of(one.task.id) for one in EPISODES} == {one.task.id for one in EPISODES}
 
 
+def test_only_the_mark_of_a_copy_is_taken_from_an_id():
+    assert [told_of(name) for name in ("a/1~2", "a/1~h1", "a/1~h1~3", "own/~home/1", "x~y")] == ["a/1", "a/1", "a/1", "own/~home/1", "x~y"]
+
+
 def test_the_same_seed_tells_the_same():
     assert retold(EPISODES, ADAPTER, 1, seed=0) == retold(EPISODES, ADAPTER, 1, seed=0) != retold(EPISODES, ADAPTER, 1, seed=1)
     assert retold(EPISODES, ADAPTER, 0, seed=0) == []

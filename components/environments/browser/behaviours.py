@@ -4,8 +4,8 @@ They act on what the states show (`outlook.py`). The near-miss policy does on pu
 that is not filled, takes the neighbour of what is wanted, writes another word or into another field, fills a button, clicks an id that it
 has not seen. Every second of its episodes has misread the goal in one place and is brought to its end like that, so that what was got
 stands beside what was wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are short.
-Task types without an expert are played
-by the random policies alone: then `noisy` takes actions that the page allows, the other two also ones that it does not.
+Task types without an expert are played by the random policies alone: then `noisy` takes actions that the page allows, the other two also
+ones that it does not.
 """
 
 from __future__ import annotations
