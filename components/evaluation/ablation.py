@@ -18,13 +18,14 @@ from components.evaluation.open_loop import Rehearsal, open_loop_metrics
 from components.experience.fidelity import Judgement
 
 FULL = "full"
-_RECALL = ExperienceModelConfig.model_fields["recall"].default
+_IDLE = {name: ExperienceModelConfig.model_fields[name].default for name in ("recall", "near_miss_weight", "hindsight", "renamed")}
+"""Options that some variants make idle, and that are left alone then."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     FULL: {},
-    "no-history": {"experience_model": {"history": False, "recall": _RECALL}},
+    "no-history": {"experience_model": {"history": False, "recall": _IDLE["recall"]}},
     "no-retrieval": {"retrieval": {"k": 0}},
-    "no-reasoning": {"experience_model": {"reasoning": False}},
-    "expert-only": {"experience_model": {"behaviours": ["expert"]}},
+    "no-reasoning": {"experience_model": {"reasoning": False, "hindsight": _IDLE["hindsight"], "renamed": _IDLE["renamed"]}},
+    "expert-only": {"experience_model": {"behaviours": ["expert"], "near_miss_weight": _IDLE["near_miss_weight"]}},
 }
 """Name -> what it changes in the config. The first takes nothing away."""
 SWITCHED = ("retrieval", "curriculum")

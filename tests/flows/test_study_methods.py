@@ -11,6 +11,7 @@ import pytest
 
 from components.config import load_config
 from components.errors import ConfigError, DataError
+from components.evaluation.ablation import FULL, VARIANTS, varied
 from components.evaluation.study import Cell
 from components.trajectories.snapshots import snapshot
 from flows.cell_origin import origin_of, require_origin
@@ -40,6 +41,14 @@ def test_every_method_has_a_valid_config(name, file):
         assert getattr(config, method.stages[-1]).algorithm == method.real
     if method.dream and method.real:
         assert 10 * config.sim_to_real.budget <= config.real_rl.budget
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
+def test_every_ablation_has_a_valid_config(name, file):
+    before = load_config(ROOT / "configs" / file, ["experience_model.near_miss_weight=3", "experience_model.hindsight=1"])
+    changed = varied(before, VARIANTS[name], 7)
+    assert changed.seed == 7 and (name == FULL) == (changed.model_copy(update={"seed": before.seed}) == before)
 
 
 def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
