@@ -128,6 +128,10 @@ class PretrainConfig(Section):
         return self
 
 
+OF_REASONING = ("hindsight", "renamed", "grounded")
+"""Options of the experience model that need the reasoning of the programmatic teacher."""
+
+
 class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our choice."""
 
@@ -170,6 +174,9 @@ class ExperienceModelConfig(Section):
     coherent: bool = Field(
         True, description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells (our choice)."
     )
+    grounded: bool = Field(
+        False, description="Ask again where the reasoning quotes what it was not shown, as the adapter tells (our choice)."
+    )
     premise: bool = Field(True, description="A dream decides before its first step where the things lie that its goal needs (our choice).")
     temperature: float = Field(
         1.0, ge=0, description="Of states that the history leaves open, such as what a box contains; all else is greedy. 0: the likeliest."
@@ -188,7 +195,7 @@ class ExperienceModelConfig(Section):
             self._refuse_dead(["max_unannotated_share"], "teacher: programmatic", "teacher: llm")
         if self.teacher == "llm" or not self.reasoning:
             given = f"teacher: {self.teacher}, reasoning: {self.reasoning}"
-            self._refuse_dead(["hindsight", "renamed"], given, "the programmatic teacher's reasoning")
+            self._refuse_dead(OF_REASONING, given, "the programmatic teacher's reasoning")
         return self
 
 

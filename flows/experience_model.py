@@ -10,6 +10,7 @@ from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.environments import make_adapter
+from components.environments.protocol import Grounding
 from components.errors import ConfigError
 from components.evaluation.fidelity import fidelity_metrics
 from components.evaluation.intervals import exact
@@ -26,7 +27,7 @@ from components.experience.dataset import (
     with_premises,
 )
 from components.experience.encoders import encoder_identity
-from components.experience.experience_model import ExperienceModel, note_form
+from components.experience.experience_model import ExperienceModel, Ungrounded, note_form
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
@@ -135,6 +136,7 @@ def fine_tune_experience_model(run: Workspace) -> StageResult:
 
 
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
+    grounding_of(run.config)  # what cannot be checked is refused before the training, not behind it
     config, episodes = run.config, lessons_of(run)
     buffer = buffer_of(run, episodes)
     backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
@@ -181,15 +183,42 @@ def examples_of(
     return examples + rehearsal_examples(vocabulary, exercised, exercised, exercised, seed), teaching
 
 
+def model_of(config: Config, directory: Path) -> ExperienceModel:
+    """The experience model in `directory` as `config` uses it.
+
+    Raises:
+        ConfigError: its quotations shall be checked, and the adapter cannot.
+    """
+    compute, settings = compute_of(config), config.experience_model
+    return ExperienceModel.load(directory, settings, seed=config.seed, compute=compute, ungrounded=grounding_of(config))
+
+
+def grounding_of(config: Config) -> Ungrounded | None:
+    """What says of an answer's reasoning which quotation is wrong; None if that is not asked for.
+
+    Raises:
+        ConfigError: it is, and the adapter cannot tell.
+    """
+    adapter = make_adapter(config.environment)
+    if not config.experience_model.grounded:
+        return None
+    if not isinstance(adapter, Grounding):
+        given = f"experience_model.grounded is true, and the environment {adapter.name} does not say what reasoning quotes wrongly."
+        raise ConfigError(given, "Expected an adapter with `ungrounded`, or false.", "Set experience_model.grounded=false.")
+    return adapter.ungrounded
+
+
 def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     parts = ([task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST))
     measured = {name for part in parts for name in part}
-    model = ExperienceModel.load(work / "model", config.experience_model, seed=config.seed, compute=compute_of(config))
+    model = model_of(config, work / "model")
     began = time.monotonic()
     with decoding():
         judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in measured])
     write_judgements(work / "judgements.parquet", judgements)
     metrics = fidelity_metrics(judgements)
+    if config.experience_model.grounded:
+        metrics["fidelity/misquoting_answers_a_step"] = exact(model.misquoting / max(1, len(judgements)))
     metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
     return Outcome({"model": "model", "judgements": "judgements.parquet"}, metrics, costs={"tokens_generated": model.tokens})

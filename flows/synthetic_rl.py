@@ -27,7 +27,6 @@ from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.experience.side_by_side import compare_states
-from components.language.compute import compute_of
 from components.language.examples import Example
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
@@ -49,6 +48,7 @@ from flows.experience_model import (
     families_of,
     kept_below,
     lessons_of,
+    model_of,
     taught_episodes,
     taught_tasks,
 )
@@ -175,17 +175,13 @@ def _as_example(adapter: Adapter, found: Replay) -> dict[str, Any]:
 def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
     """The dream of this run's experience model and offline data."""
     buffer = buffer_of(run, lessons_of(run))
-    model = _model_of(run.config, run.results["experience_model"].outputs["model"])
+    model = model_of(run.config, run.results["experience_model"].outputs["model"])
     return model, buffer, _dream(run.config, model, buffer)
 
 
 def dream_over(config: Config, directory: Path, buffer: ReplayBuffer) -> Dream:
     """The dream of the experience model in `directory` over a buffer."""
-    return _dream(config, _model_of(config, directory), buffer)
-
-
-def _model_of(config: Config, directory: Path) -> ExperienceModel:
-    return ExperienceModel.load(directory, config.experience_model, seed=config.seed, compute=compute_of(config))
+    return _dream(config, model_of(config, directory), buffer)
 
 
 def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
@@ -213,7 +209,7 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     dreamed = read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
     open_world = partial(dream_of, directory, config, known, dreamed, held_out(run.data), run.root)
     with Processes(config.synthetic_rl.processes, open_world) as dreams:
-        return _learn(run, work, dreams, _model_of(config, directory))
+        return _learn(run, work, dreams, model_of(config, directory))
 
 
 def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list[Transition], hidden: set[str], root: Path) -> Dream:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
-from components.environments.protocol import Adapter, Environment
+from components.environments.protocol import Adapter, Environment, Grounding
 from components.environments.replayed import BEHAVIOURS
 from components.errors import DreamGymError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory, Transition
@@ -228,6 +228,10 @@ def _words(it: Subject) -> str:
             before, facts = episode.up_to(step.step), it.adapter.facts(episode.up_to(step.step + 1))
             _require(it.adapter.think(before, step.action), f"think gives no words for {step.action!r} in {episode.task.id}.")
             _require(it.adapter.reason(before, step.action, step.next_state, step.reward), f"reason gives no words for {step.action!r}.")
+            if isinstance(it.adapter, Grounding):
+                said = it.adapter.reason(before, step.action, step.next_state, step.reward)
+                wrong = it.adapter.ungrounded(episode.task, before.states, step.action, said)
+                _require(not wrong, f"ungrounded objects to the adapter's own reason {said!r}: {wrong}.")
             _require(facts, f"facts finds nothing in {step.next_state!r:.200}.")
             denied = [fact for fact in facts if it.adapter.contradicts(fact, facts)]
             _require(not denied, f"{step.next_state!r:.200} contradicts itself: {denied[:1]}.")

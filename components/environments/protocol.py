@@ -75,6 +75,18 @@ class Judging(Protocol):
         ...
 
 
+@runtime_checkable
+class Grounding(Protocol):
+    """An adapter that can tell when reasoning quotes what it was never shown (for `experience_model.grounded`)."""
+
+    def ungrounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> str:
+        """What in `reasoning` about `action` in the last of `states` does not stand where it was read, in words; empty if nothing.
+
+        Asked of every answer, so it must be fast. It holds the reasoning against these texts alone, and never objects to `reason`'s own.
+        """
+        ...
+
+
 Behaviour = Callable[[Trajectory, Sequence[str]], tuple[str, str]]
 """A behaviour policy for offline data: (trajectory so far, admissible actions) -> (thought, action)."""
 

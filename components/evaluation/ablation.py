@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from components.config import Config, ExperienceModelConfig
+from components.config import OF_REASONING, Config, ExperienceModelConfig
 from components.evaluation.axes import axes_metrics, axis_scores
 from components.evaluation.fidelity import EXAMINED, examined_policies, fidelity_metrics
 from components.evaluation.intervals import Estimate, crossed_mean
@@ -18,13 +18,13 @@ from components.evaluation.open_loop import Rehearsal, open_loop_metrics
 from components.experience.fidelity import Judgement
 
 FULL = "full"
-_IDLE = {name: ExperienceModelConfig.model_fields[name].default for name in ("recall", "near_miss_weight", "hindsight", "renamed")}
+_IDLE = {name: ExperienceModelConfig.model_fields[name].default for name in ("recall", "near_miss_weight", *OF_REASONING)}
 """Options that some variants make idle, and that are left alone then."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     FULL: {},
     "no-history": {"experience_model": {"history": False, "recall": _IDLE["recall"]}},
     "no-retrieval": {"retrieval": {"k": 0}},
-    "no-reasoning": {"experience_model": {"reasoning": False, "hindsight": _IDLE["hindsight"], "renamed": _IDLE["renamed"]}},
+    "no-reasoning": {"experience_model": {"reasoning": False, **{name: _IDLE[name] for name in OF_REASONING}}},
     "expert-only": {"experience_model": {"behaviours": ["expert"], "near_miss_weight": _IDLE["near_miss_weight"]}},
 }
 """Name -> what it changes in the config. The first takes nothing away."""

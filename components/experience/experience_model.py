@@ -3,7 +3,8 @@
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
 What follows from the history is written greedily; what no history tells, such as what lies in a cupboard that no one has opened,
 is imagined: its state and outcome are sampled at `temperature` (0: the likeliest, which makes every room an easy one).
-An answer that does not parse, or that the caller does not accept, is written again at most `resamples` times side by side: what
+An answer that does not parse, that quotes what it was not shown (if the adapter can tell: `Grounding`), or that the caller does not
+accept, is written again at most `resamples` times side by side: what
 is imagined behind the same reasoning, and where none will do the likeliest is taken; the rest reasoning and all, at temperature
 1.0, and then given up: None. Differs from the paper: M is a small model fine-tuned for one
 environment, its weights are never shared with the policy.
@@ -54,6 +55,8 @@ def _check_form(directory: Path, config: ExperienceModelConfig) -> None:
         raise ExperienceModelError(found, next_step="Add " + " ".join(f"experience_model.{word}" for word in words.split(", ")) + ".")
 
 
+Ungrounded = Callable[[Task, Sequence[str], str, str], str]
+"""Says of (task, states so far, action, reasoning) what the reasoning quotes wrongly; "" if nothing: `Grounding.ungrounded`."""
 Check = Callable[[int, Answer], bool]
 """Says of a row's answer whether something holds."""
 
@@ -70,19 +73,30 @@ class Query:
 class ExperienceModel:
     """A fine-tuned causal LM with its vocabulary.
 
-    `tokens` counts what it has generated, `refused` the answers that its caller did not accept, `unparsable` the steps without
-    an answer in the end.
+    `tokens` counts what it has generated, `refused` the answers that its caller did not accept, `misquoting` those that were not grounded,
+    `unparsable` the steps without an answer in the end.
     """
 
-    def __init__(self, model: object, vocabulary: Vocabulary, config: ExperienceModelConfig, *, seed: int = 0) -> None:
+    def __init__(
+        self, model: object, vocabulary: Vocabulary, config: ExperienceModelConfig, *, seed: int = 0, ungrounded: Ungrounded | None = None
+    ) -> None:
+        """Args: ungrounded: the adapter's, which says what an answer's reasoning quotes wrongly; None: all is believed."""
         self.vocabulary, self.config = vocabulary, config
-        self.model = model
+        self.model, self.ungrounded = model, ungrounded
         self.seed = seed
         self.tokens = 0
-        self.unparsable = self.refused = 0
+        self.unparsable = self.refused = self.misquoting = 0
 
     @classmethod
-    def load(cls, directory: Path, config: ExperienceModelConfig, *, seed: int = 0, compute: Compute = Compute()) -> ExperienceModel:
+    def load(
+        cls,
+        directory: Path,
+        config: ExperienceModelConfig,
+        *,
+        seed: int = 0,
+        compute: Compute = Compute(),
+        ungrounded: Ungrounded | None = None,
+    ) -> ExperienceModel:
         """The model saved in `directory`, where and as `compute` says.
 
         Raises:
@@ -90,7 +104,7 @@ class ExperienceModel:
         """
         _check_form(directory, config)
         model, vocabulary = load_backbone(directory, compute.device)
-        return cls(compute.for_decoding(model), vocabulary, config, seed=seed)
+        return cls(compute.for_decoding(model), vocabulary, config, seed=seed, ungrounded=ungrounded)
 
     def begin(self, tasks: Sequence[Task], premises: Sequence[str] = (), *, seed: int = 0) -> Foresight:
         """Start one episode a task, each with its premise, if it has one; `seed` numbers the random stream."""
@@ -147,6 +161,7 @@ class Foresight:
         self._premises: dict[int, str] = {}
         self._pending: dict[int, list[int]] = {}
         self._states: dict[int, list[str]] = {}
+        self._asked: dict[int, Query] = {}
         self._stop = {model.vocabulary.marker_id(outcome) for outcome in OUTCOMES}
         self.written: dict[int, Generation] = {}
 
@@ -169,6 +184,7 @@ class Foresight:
         Raises:
             DataError: a prompt does not fit behind its row; nothing was written then, and the other rows can still be asked.
         """
+        self._asked = dict(queries)
         prompts = {row: self._prompt(row, query) for row, query in queries.items()}
         trunks = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
         ends = {row: trunks[row] + len(prompt) for row, prompt in prompts.items()}
@@ -241,7 +257,14 @@ class Foresight:
         return found
 
     def _accepted(self, row: int, answer: Answer | None, accept: Check | None) -> Answer | None:
-        if answer is None or accept is None or accept(row, answer):
+        if answer is None:
+            return None
+        if self._model.ungrounded:
+            query = self._asked[row]
+            if self._model.ungrounded(self._tasks[row], [*self._states[row], query.state], query.action, answer.reasoning):
+                self._model.misquoting += 1
+                return None
+        if accept is None or accept(row, answer):
             return answer
         self._model.refused += 1
         return None

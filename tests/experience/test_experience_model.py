@@ -266,6 +266,24 @@ def test_an_answer_is_no_longer_than_allowed_in_both_parts_together(undecided, l
         assert len(written.tokens) == limit and written.stopped == readable
 
 
+def test_reasoning_that_quotes_what_was_not_shown_is_written_again(undecided):
+    """A check of the test's own: it lets the rarer reasoning alone pass."""
+    asked = []
+
+    def ungrounded(task, states, action, reasoning):
+        asked.append((task, states, action))
+        return "" if reasoning == "fails" else "it works nowhere"
+
+    config = ExperienceModelConfig(max_new_tokens=40, temperature=0.0)
+    model = ExperienceModel(undecided, VOCABULARY, config, ungrounded=ungrounded)
+    foresight = model.begin([make_task()] * 20)
+    answers = foresight.predict({row: Query(ROOM, "look") for row in range(20)}).values()
+    assert {answer.reasoning for answer in answers if answer} == {"fails"}
+    assert model.misquoting >= 20 and model.refused == 0 and model.unparsable == sum(answer is None for answer in answers)
+    task, states, action = asked[0]
+    assert (task, action) == (make_task(), "look") and set(states) == {task.initial_state, ROOM}
+
+
 def test_variations_are_instructions_that_ended(learnt, untrained):
     assert learnt.vary([], seed=0) == []
     said = learnt.vary([make_task(), make_task(1)], seed=0, temperature=0.0)

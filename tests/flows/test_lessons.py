@@ -1,11 +1,13 @@
 """What the experience model learns from: the episodes, the same in other names, and the exercises beside them."""
 
+import pytest
 from builders import VOCABULARY
 from name_lists import EPISODES
 
 from components.config import RetrievalConfig, load_config
+from components.errors import ConfigError
 from components.experience.replay_buffer import ReplayBuffer
-from flows.experience_model import examples_of
+from flows.experience_model import examples_of, grounding_of
 
 BUFFER = ReplayBuffer(RetrievalConfig(), [step for episode in EPISODES for step in episode.steps])
 
@@ -30,3 +32,10 @@ def test_exercises_are_a_share_of_the_lessons_own_tokens(tmp_path):
 
 def test_a_judged_episode_is_told_under_another_instruction_too(tmp_path):
     assert len(lessons(tmp_path, "hindsight=1")) >= len(lessons(tmp_path)) + len(EPISODES)
+
+
+def test_quotations_are_checked_by_adapters_that_can():
+    browser = load_config(None, ["environment.name=browser", "experience_model.grounded=true"])
+    assert grounding_of(browser) is not None and grounding_of(load_config(None, ["environment.name=browser"])) is None
+    with pytest.raises(ConfigError, match="environment alfworld does not say.*Set experience_model.grounded=false"):
+        grounding_of(load_config(None, ["experience_model.grounded=true"]))

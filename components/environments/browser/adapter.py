@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from components.environment_config import EnvironmentConfig
-from components.environments.browser import actions, behaviours, coherence, reasoning
+from components.environments.browser import actions, behaviours, coherence, quotes, reasoning
 from components.environments.browser.chromium import find_chromium
 from components.environments.browser.embody import embody
 from components.environments.browser.environment import BrowserEnvironment
@@ -139,6 +139,10 @@ class BrowserAdapter:
     def judged(self, trajectory: Trajectory) -> float | None:
         """See `reasoning.judged`."""
         return reasoning.judged(trajectory)
+
+    def ungrounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> str:
+        """See `quotes.ungrounded`."""
+        return quotes.ungrounded(task, states, action, reasoning)
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
         """What the last state asserts: the elements on the page."""

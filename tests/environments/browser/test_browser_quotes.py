@@ -1,0 +1,76 @@
+"""What reasoning quotes is held against the page and the instruction: a slip of the pen is found, and the teacher's own words never are."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_task
+
+from components.environments.browser.quotes import ungrounded
+from components.environments.browser.reasoning import reason
+from components.environments.browser.states import OVER
+from components.records import Trajectory
+
+GOAL = 'Enter the username "chas" and the password "x, 7" into the text fields and press login.'
+SENT = "[16] textbox: Username = chas\n[19] textbox: Password = q\n[20] button: Login"
+BEGUN = "16 19 20 want 20: yes, button login. works. "
+LINK = 'Click on the link "consequat, erat".'
+LINKS = "[12] item: Cursus\n[14] item: consequat, erat"
+BOXES = "[1] checkbox: ab (checked)\n[2] checkbox: Cd\n[3] button: Submit"
+TABLE = "text: Country / Chad\n[1] textbox: = Chad\n[3] button: Submit"
+SUM = "[1] textbox: 2 + 3 = 5\n[3] button: Submit"
+
+
+def objection(goal, state, action, reasoning):
+    task = make_task(environment="browser", instruction=goal, initial_state=state)
+    return ungrounded(task, [state], action, reasoning)
+
+
+@pytest.mark.parametrize(
+    ("goal", "state", "action", "after"),
+    [
+        (GOAL, SENT, "click [20]", OVER),
+        (GOAL, SENT, "click [99]", f"Failed: no such element.\n{SENT}"),
+        (GOAL, SENT, "fill [20] chas", f"Failed: not for this element.\n{SENT}"),
+        (GOAL, SENT, "fill [19] x, 7", SENT.replace("= q", "= x, 7")),
+        (GOAL, SENT, "scroll down", SENT),
+        (GOAL, SENT, "nonsense", f"Failed: not understood.\n{SENT}"),
+        (LINK, LINKS, "click [14]", OVER),
+        (LINK, LINKS, "click [12]", OVER),
+        ("Select ab, Cd and click Submit.", BOXES, "click [3]", OVER),
+        ("Enter the value of Country into the text field and press Submit.", TABLE, "click [3]", OVER),
+        ("Solve the math problem and type your answer into the textbox. Press submit when done.", SUM, "click [3]", OVER),
+        ('Click on the "♥♥" button.', "[1] button: ♥\n[2] button: ♥♥", "click [1]", OVER),
+        ("Select Chad from the list and click Submit.", "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "click [3]", OVER),
+    ],
+)
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_the_teachers_own_words_stand_where_they_say(goal, state, action, after, reward):
+    task = make_task(environment="browser", instruction=goal, initial_state=state)
+    said = reason(Trajectory(task), action, after, reward)
+    assert objection(goal, state, action, said) == "", said
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "found"),
+    [
+        ("16 19 want 20: no. fails", "it does not begin with '16 19 20 want 20: yes, button login'"),
+        ("16 19 20 want 20: yes, button logon. works, same", "it does not begin with"),
+        (BEGUN + "username cas, chas want cas: no. lost", "'username cas' stands nowhere"),
+        (BEGUN + "username q, q want q: yes, password x, 7, q want x, 7: no. lost", "'username q' stands nowhere"),
+        (BEGUN + "q want q: yes. done", "'q' stands nowhere"),
+        (BEGUN + "password chas, chas want chas: yes. not done", "'password chas' stands nowhere"),
+        (BEGUN + "username chas, chass want chas: no. lost", "'chass' is not on the page"),
+        (BEGUN + "username chas, chas want chas: yes, password x, 7, q want x, 7: yes. done", "'q' beside 'x, 7'"),
+        (BEGUN + "username chas, chas want chas: no. lost", "'chas' beside 'chas'"),
+    ],
+)
+def test_a_slip_of_the_pen_is_found(reasoning, found):
+    state = SENT.replace("chas", "q") if "q want q" in reasoning else SENT
+    assert objection(GOAL, state, "click [20]", reasoning).startswith(found)
+
+
+def test_what_the_page_does_is_its_own_affair():
+    """A page may be done though something lacks; MiniWoB's boxes are. And an action on no element quotes nothing."""
+    said = "1 2 3 want 3: yes, button submit. works. ab checked want checked: yes, cd plain want checked: no. done"
+    assert objection("Select ab, Cd and click Submit.", BOXES, "click [3]", said) == ""
+    assert objection(GOAL, SENT, "scroll down", "whatever") == objection(GOAL, "no state", "click [1]", "whatever") == ""
