@@ -27,7 +27,7 @@ from components.experience.dataset import (
     with_premises,
 )
 from components.experience.encoders import encoder_identity
-from components.experience.experience_model import ExperienceModel, Ungrounded, note_form
+from components.experience.experience_model import ExperienceModel, Grounded, note_form
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
@@ -190,11 +190,11 @@ def model_of(config: Config, directory: Path) -> ExperienceModel:
         ConfigError: its quotations shall be checked, and the adapter cannot.
     """
     compute, settings = compute_of(config), config.experience_model
-    return ExperienceModel.load(directory, settings, seed=config.seed, compute=compute, ungrounded=grounding_of(config))
+    return ExperienceModel.load(directory, settings, seed=config.seed, compute=compute, grounded=grounding_of(config))
 
 
-def grounding_of(config: Config) -> Ungrounded | None:
-    """What says of an answer's reasoning which quotation is wrong; None if that is not asked for.
+def grounding_of(config: Config) -> Grounded | None:
+    """What says of an answer's reasoning how far it quotes rightly; None if that is not asked for.
 
     Raises:
         ConfigError: it is, and the adapter cannot tell.
@@ -204,8 +204,8 @@ def grounding_of(config: Config) -> Ungrounded | None:
         return None
     if not isinstance(adapter, Grounding):
         given = f"experience_model.grounded is true, and the environment {adapter.name} does not say what reasoning quotes wrongly."
-        raise ConfigError(given, "Expected an adapter with `ungrounded`, or false.", "Set experience_model.grounded=false.")
-    return adapter.ungrounded
+        raise ConfigError(given, "Expected an adapter with `grounded`, or false.", "Set experience_model.grounded=false.")
+    return adapter.grounded
 
 
 def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:

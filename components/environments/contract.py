@@ -230,8 +230,8 @@ def _words(it: Subject) -> str:
             _require(it.adapter.reason(before, step.action, step.next_state, step.reward), f"reason gives no words for {step.action!r}.")
             if isinstance(it.adapter, Grounding):
                 said = it.adapter.reason(before, step.action, step.next_state, step.reward)
-                wrong = it.adapter.ungrounded(episode.task, before.states, step.action, said)
-                _require(not wrong, f"ungrounded objects to the adapter's own reason {said!r}: {wrong}.")
+                right = it.adapter.grounded(episode.task, before.states, step.action, said)
+                _require(right == len(said), f"grounded objects to {said[right:]!r} in {said!r}, which is what reason says.")
             _require(facts, f"facts finds nothing in {step.next_state!r:.200}.")
             denied = [fact for fact in facts if it.adapter.contradicts(fact, facts)]
             _require(not denied, f"{step.next_state!r:.200} contradicts itself: {denied[:1]}.")

@@ -79,8 +79,8 @@ class Judging(Protocol):
 class Grounding(Protocol):
     """An adapter that can tell when reasoning quotes what it was never shown (for `experience_model.grounded`)."""
 
-    def ungrounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> str:
-        """What in `reasoning` about `action` in the last of `states` does not stand where it was read, in words; empty if nothing.
+    def grounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
+        """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote rightly.
 
         Asked of every answer, so it must be fast. It holds the reasoning against these texts alone, and never objects to `reason`'s own.
         """

@@ -3,11 +3,11 @@
 It predicts for a batch of episodes at once and keeps each episode's trunk in the cache; the branch of a step is rewound.
 What follows from the history is written greedily; what no history tells, such as what lies in a cupboard that no one has opened,
 is imagined: its state and outcome are sampled at `temperature` (0: the likeliest, which makes every room an easy one).
-An answer that does not parse, that quotes what it was not shown (if the adapter can tell: `Grounding`), or that the caller does not
-accept, is written again at most `resamples` times side by side: what
-is imagined behind the same reasoning, and where none will do the likeliest is taken; the rest reasoning and all, at temperature
-1.0, and then given up: None. Differs from the paper: M is a small model fine-tuned for one
-environment, its weights are never shared with the policy.
+An answer that does not parse, that quotes what it was not shown, or that the caller does not accept, is written again at most
+`resamples` times side by side: what is imagined behind the same reasoning, and where none will do the likeliest is taken; the rest
+reasoning and all, at temperature 1.0, and then given up: None. Where the adapter can tell how far an answer quotes rightly
+(`Grounding`), that much of it stays, and the rest is written again.
+Differs from the paper: M is a small model fine-tuned for one environment, its weights are never shared with the policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from components.bounded import read_text
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
-from components.experience.prompts import OUTCOMES, PREMISE, VARIATION, Answer, growth, opening, parse_answer, turn
+from components.experience.prompts import OUTCOMES, PREMISE, THINK, VARIATION, Answer, growth, opening, parse_answer, turn
 from components.experience.recall import recall
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
@@ -30,6 +30,8 @@ from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
 RETRY_TEMPERATURE = 1.0
+AT_ONCE = 2
+"""Tries of an answer side by side, where the next ones can go on behind what these have right."""
 PREMISE_TRIES = 8
 """How often a premise is sampled before a dream begins without one."""
 
@@ -55,8 +57,8 @@ def _check_form(directory: Path, config: ExperienceModelConfig) -> None:
         raise ExperienceModelError(found, next_step="Add " + " ".join(f"experience_model.{word}" for word in words.split(", ")) + ".")
 
 
-Ungrounded = Callable[[Task, Sequence[str], str, str], str]
-"""Says of (task, states so far, action, reasoning) what the reasoning quotes wrongly; "" if nothing: `Grounding.ungrounded`."""
+Grounded = Callable[[Task, Sequence[str], str, str], int]
+"""Says of (task, states so far, action, reasoning) how many of its characters quote rightly: `Grounding.grounded`."""
 Check = Callable[[int, Answer], bool]
 """Says of a row's answer whether something holds."""
 
@@ -73,16 +75,16 @@ class Query:
 class ExperienceModel:
     """A fine-tuned causal LM with its vocabulary.
 
-    `tokens` counts what it has generated, `refused` the answers that its caller did not accept, `misquoting` those that were not grounded,
+    `tokens` counts what it has generated, `refused` the answers that its caller did not accept, `misquoting` those that quote wrongly,
     `unparsable` the steps without an answer in the end.
     """
 
     def __init__(
-        self, model: object, vocabulary: Vocabulary, config: ExperienceModelConfig, *, seed: int = 0, ungrounded: Ungrounded | None = None
+        self, model: object, vocabulary: Vocabulary, config: ExperienceModelConfig, *, seed: int = 0, grounded: Grounded | None = None
     ) -> None:
-        """Args: ungrounded: the adapter's, which says what an answer's reasoning quotes wrongly; None: all is believed."""
+        """Args: grounded: the adapter's, which says how far an answer's reasoning quotes rightly; None: all is believed."""
         self.vocabulary, self.config = vocabulary, config
-        self.model, self.ungrounded = model, ungrounded
+        self.model, self.grounded = model, grounded
         self.seed = seed
         self.tokens = 0
         self.unparsable = self.refused = self.misquoting = 0
@@ -95,7 +97,7 @@ class ExperienceModel:
         *,
         seed: int = 0,
         compute: Compute = Compute(),
-        ungrounded: Ungrounded | None = None,
+        grounded: Grounded | None = None,
     ) -> ExperienceModel:
         """The model saved in `directory`, where and as `compute` says.
 
@@ -104,7 +106,7 @@ class ExperienceModel:
         """
         _check_form(directory, config)
         model, vocabulary = load_backbone(directory, compute.device)
-        return cls(compute.for_decoding(model), vocabulary, config, seed=seed, ungrounded=ungrounded)
+        return cls(compute.for_decoding(model), vocabulary, config, seed=seed, grounded=grounded)
 
     def begin(self, tasks: Sequence[Task], premises: Sequence[str] = (), *, seed: int = 0) -> Foresight:
         """Start one episode a task, each with its premise, if it has one; `seed` numbers the random stream."""
@@ -190,13 +192,15 @@ class Foresight:
         ends = {row: trunks[row] + len(prompt) for row, prompt in prompts.items()}
         self.written = self._write({row: self._pending[row] + prompt for row, prompt in prompts.items()}, 0.0)
         likeliest = self._read(self.written)
+        heads = {row: self._sound(row, generation) for row, generation in self.written.items()}
         imagined: dict[int, Answer | None] = {}
         if leaves_open is not None and self._model.config.temperature > 0:
-            imagined = self._imagine({row: ends[row] for row, it in likeliest.items() if it and leaves_open(row, it)}, accept)
-        found = {row: imagined.get(row) or self._accepted(row, answer, accept) for row, answer in likeliest.items()}
-        failed = [row for row, answer in found.items() if answer is None]
-        self._session.rewind({row: ends[row] - 1 for row in failed})
-        found |= self._try_again({row: prompts[row][-1:] for row in failed}, RETRY_TEMPERATURE, accept)
+            open_rows = [row for row, it in likeliest.items() if it and heads[row] is None and leaves_open(row, it)]
+            imagined = self._imagine({row: ends[row] for row in open_rows}, accept)
+        found = {row: imagined.get(row) or self._accepted(row, answer, accept, heads[row]) for row, answer in likeliest.items()}
+        begun = {row: heads[row] or Generation([], [], False) for row, answer in found.items() if answer is None}
+        self._session.rewind({row: ends[row] + len(head.tokens) - 1 for row, head in begun.items()})
+        found |= self._try_again({row: (prompts[row] + head.tokens)[-1:] for row, head in begun.items()}, RETRY_TEMPERATURE, accept, begun)
         self._session.rewind(trunks)
         self._pending |= {row: [] for row in queries}
         self._model.unparsable += sum(answer is None for answer in found.values())
@@ -233,41 +237,59 @@ class Foresight:
         return found | self._try_again(dict.fromkeys(failed, [thought]), temperature, accept, begun)
 
     def _try_again(
-        self, last: Mapping[int, list[int]], temperature: float, accept: Check | None, begun: Mapping[int, Generation] | None = None
+        self, last: Mapping[int, list[int]], temperature: float, accept: Check | None, begun: Mapping[int, Generation]
     ) -> dict[int, Answer | None]:
         """Up to `resamples` further answers of each row; the first accepted.
 
         Args:
             last: of each row the one token to go on behind; all before it stands in the session.
-            begun: what the answer of a row begins with, up to that token; default: nothing.
+            begun: what the answer of a row begins with, up to that token.
+
+        Where the adapter can tell how far an answer quotes rightly, `AT_ONCE` are tried at a time, and the next go on behind what the
+        best of them has right.
         """
         found: dict[int, Answer | None] = dict.fromkeys(last)
+        last, begun = dict(last), dict(begun)
         tries = [row for _ in range(self._model.config.resamples) for row in last]
         while tries:
-            spare = dict(zip(range(self._rows, self._session.rows), tries, strict=False))
+            most = AT_ONCE * len(set(tries)) if self._model.grounded else len(tries)
+            spare = dict(zip(range(self._rows, self._session.rows), tries[:most], strict=False))
             self._session.copy(spare)
-            heads = {place: begun[row] for place, row in spare.items()} if begun else None
+            heads = {place: begun[row] for place, row in spare.items()}
             written = self._write({place: last[row] for place, row in spare.items()}, temperature, heads)
             for place, answer in self._read(written).items():
-                row = spare[place]
+                row, head = spare[place], self._sound(spare[place], written[place])
                 if found[row] is None:
-                    found[row] = self._accepted(row, answer, accept)
+                    found[row] = self._accepted(row, answer, accept, head)
+                if head and len(head.tokens) > len(begun[row].tokens):
+                    last[row] = last[row] + head.tokens[len(begun[row].tokens) :]
+                    begun[row] = head
             self._session.rewind(dict.fromkeys(spare, 0))
             tries = [row for row in tries[len(spare) :] if found[row] is None]
         return found
 
-    def _accepted(self, row: int, answer: Answer | None, accept: Check | None) -> Answer | None:
-        if answer is None:
+    def _accepted(self, row: int, answer: Answer | None, accept: Check | None, head: Generation | None = None) -> Answer | None:
+        """`answer`, if it can be used. Args: head: what of it quotes rightly; None: all."""
+        if answer is None or head is not None:
+            self._model.misquoting += head is not None
             return None
-        if self._model.ungrounded:
-            query = self._asked[row]
-            if self._model.ungrounded(self._tasks[row], [*self._states[row], query.state], query.action, answer.reasoning):
-                self._model.misquoting += 1
-                return None
         if accept is None or accept(row, answer):
             return answer
         self._model.refused += 1
         return None
+
+    def _sound(self, row: int, generation: Generation) -> Generation | None:
+        """The beginning of an answer that quotes rightly; None if nothing of it quotes wrongly, as far as the adapter can tell."""
+        vocabulary, query = self._model.vocabulary, self._asked[row]
+        pieces = vocabulary.pieces(generation.tokens)
+        if self._model.grounded is None or len(pieces) < 2 or pieces[0] != THINK:
+            return None
+        right = self._model.grounded(self._tasks[row], [*self._states[row], query.state], query.action, pieces[1])
+        if right >= len(pieces[1]):
+            return None
+        ends = range(1, len(generation.tokens))
+        end = next((end for end in ends if len("".join(vocabulary.pieces(generation.tokens[1 : end + 1])[:1])) > right), 1)
+        return Generation(generation.tokens[:end], generation.logprobs[:end], False)
 
     def _write(
         self, prompts: Mapping[int, list[int]], temperature: float, begun: Mapping[int, Generation] | None = None

@@ -270,18 +270,34 @@ def test_reasoning_that_quotes_what_was_not_shown_is_written_again(undecided):
     """A check of the test's own: it lets the rarer reasoning alone pass."""
     asked = []
 
-    def ungrounded(task, states, action, reasoning):
+    def grounded(task, states, action, reasoning):
         asked.append((task, states, action))
-        return "" if reasoning == "fails" else "it works nowhere"
+        return len(reasoning) if reasoning == "fails" else 0
 
     config = ExperienceModelConfig(max_new_tokens=40, temperature=0.0)
-    model = ExperienceModel(undecided, VOCABULARY, config, ungrounded=ungrounded)
+    model = ExperienceModel(undecided, VOCABULARY, config, grounded=grounded)
     foresight = model.begin([make_task()] * 20)
     answers = foresight.predict({row: Query(ROOM, "look") for row in range(20)}).values()
     assert {answer.reasoning for answer in answers if answer} == {"fails"}
     assert model.misquoting >= 20 and model.refused == 0 and model.unparsable == sum(answer is None for answer in answers)
     task, states, action = asked[0]
     assert (task, action) == (make_task(), "look") and set(states) == {task.initial_state, ROOM}
+    assert foresight._session.lengths[:20] == [len(VOCABULARY.encode(opening(make_task())))] * 20
+
+
+def test_what_quotes_rightly_stays_when_the_rest_is_written_again(undecided):
+    """The likeliest reasoning is `works, new`: where the check denies its end, every further try begins with `works`."""
+    seen = []
+
+    def grounded(task, states, action, reasoning):
+        seen.append(reasoning)
+        return len("works") if reasoning.startswith("works") else 0
+
+    config = ExperienceModelConfig(max_new_tokens=40, resamples=6)
+    model = ExperienceModel(undecided, VOCABULARY, config, grounded=grounded)
+    answers = model.begin([make_task()] * 10).predict({row: Query(ROOM, "look") for row in range(10)})
+    assert set(answers.values()) == {None} and model.unparsable == 10
+    assert len(seen) == 10 * 7 and all(reasoning.startswith("works") for reasoning in seen), "from the beginning a quarter would be `fails`"
 
 
 def test_variations_are_instructions_that_ended(learnt, untrained):

@@ -143,5 +143,5 @@ def admissible(view: View, instruction: str) -> tuple[str, ...]:
 
 def quoted(instruction: str) -> Sequence[str]:
     """What an instruction gives in quotation marks, else its words of digits and names, in order and without repetition."""
-    found = re.findall(r'"([^"]+)"', instruction) or re.findall(r"\b(?:\d[\w/:.,-]*|[A-Z][a-z]+)\b", instruction)
+    found = re.findall(r'"\s*([^"]*[^"\s])\s*"', instruction) or re.findall(r"\b(?:\d[\w/:.,-]*|[A-Z][a-z]+)\b", instruction)
     return list(dict.fromkeys(word.strip().rstrip(",.") for word in found if word.strip(" ,.")))[:6]

@@ -140,9 +140,9 @@ class BrowserAdapter:
         """See `reasoning.judged`."""
         return reasoning.judged(trajectory)
 
-    def ungrounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> str:
-        """See `quotes.ungrounded`."""
-        return quotes.ungrounded(task, states, action, reasoning)
+    def grounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
+        """See `quotes.grounded`."""
+        return quotes.grounded(task, states, action, reasoning)
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
         """What the last state asserts: the elements on the page."""

@@ -48,9 +48,27 @@ class Goal:
     opener: str = ""
 
 
+def told(name: str) -> str:
+    """A name as it is told: letter for letter, without a colon behind it. A small model copies what it has read, and nothing else."""
+    return name.strip(" :")
+
+
 def named(name: str) -> str:
     """A name as it is compared: without case and a colon behind it. A full stop counts: `morbi` and `morbi.` may be two links."""
-    return name.casefold().strip(" :")
+    return told(name).casefold()
+
+
+def spaced(instruction: str) -> str:
+    """An instruction with its quoted words apart from the marks: `the username " kenda "`.
+
+    So a word has the same tokens where it is asked for, on the page (`= kenda`) and in an action; beside a mark it has others, and a small
+    model that copies it slips in its letters (docs/experiments.md).
+    """
+    return re.sub(r'"\s*([^"]*?)\s*"', r'" \1 "', instruction)
+
+
+def _closed(instruction: str) -> str:
+    return re.sub(r'"\s*([^"]*?)\s*"', r'"\1"', instruction)
 
 
 def find(view: View, wish: Wish) -> Element | None:
@@ -67,7 +85,7 @@ def find(view: View, wish: Wish) -> Element | None:
 def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:
     """The goal of an instruction of a known form after `views`, the states so far (at least the first); None for another form."""
     for form, build in _FORMS:
-        if found := re.fullmatch(form, instruction.strip()):
+        if found := re.fullmatch(form, _closed(instruction.strip())):
             return build(*found.groups(), views=views)
     return None
 

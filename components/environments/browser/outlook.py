@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from components.environments.browser.actions import read_action
 from components.environments.browser.elements import Element
-from components.environments.browser.goals import Goal, Wish, find, named, read_goal
+from components.environments.browser.goals import Goal, Wish, find, read_goal, told
 from components.environments.browser.states import View, read_state
 from components.records import Trajectory
 
@@ -142,4 +142,4 @@ def missing(view: View, goal: Goal) -> str:
 
 def names(elements: Sequence[Element]) -> str:
     """The names of elements as one says them side by side."""
-    return " ".join(named(element.name) or "nameless" for element in elements) or "nothing"
+    return " ".join(told(element.name) or "nameless" for element in elements) or "nothing"

@@ -1,92 +1,125 @@
-"""What the reasoning of a dreamed step quotes wrongly: the page, the instruction, or its own comparison.
+"""How far the reasoning of a dreamed step quotes rightly: the page, the instruction, and its own comparisons.
 
 A small model slips in the letters of a name that it copies (`username cas` for chas) or makes one up, and what follows is then granted or
-refused for a name that nobody wrote. Here its reasoning (`reasoning.reason` has the form) is held against the texts that it was shown, and
-nothing else: neither what the goal means nor what the page would do is asked.
+refused for a name that nobody wrote. Here its reasoning is read by the form that the teacher's has (`reasoning.reason`) and held against
+the texts that it was shown, and nothing else: neither what the goal means nor what the page would do is asked.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from components.environments.browser.actions import read_action
-from components.environments.browser.goals import named
+from components.environments.browser.actions import Command, read_action
+from components.environments.browser.elements import Element
+from components.environments.browser.goals import named, told
 from components.environments.browser.states import View, read_state
 from components.records import Task
 
-_NO_NAME = frozenset({"blank", "nameless", "absent", "checked", "plain", "another"})
+_CHECKED = ("checked", "plain")
+_NO_NAME = frozenset({"blank", "nameless", "another", *_CHECKED})
 """Words that stand for what a page shows without a name."""
+_REFUSED = re.compile(r"(, (disabled|no effect|a \w+ is no (field|list)|a select wants select))?\. fails")
+_WORKS = re.compile(r"\. works(, (?:new|same|known|now (?P<now>.+?)))?(?=\. |$)")
+_LOOK = re.compile(r"(?P<said>.+?) want (?P<wanted>.+?): (?P<holds>yes|no)(?=, |\. |$)")
+_VERDICT = re.compile(r"(\. (done|lost|not done))?")
 
 
-class _Look(NamedTuple):
-    """`said` is what stands before `want`: what was got, and perhaps before it, behind a comma, where the wanted stands."""
+class _Shown(NamedTuple):
+    """All that a step's reasoning may quote: the page, what is on it and on earlier ones, the instruction, the action."""
 
-    said: str
-    wanted: str
-    holds: bool
+    view: View
+    now: frozenset[str]
+    names: tuple[str, ...]
+    instruction: str
+    command: Command
 
 
-def ungrounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> str:
-    """What in `reasoning` about `action` in the last of `states` does not stand where it was read; "" if nothing.
+def grounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
+    """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote rightly.
 
     Reasoning about an action without an element quotes nothing.
     """
     view, command = read_state(states[-1]), read_action(action)
     if command is None or not command.id or not view.readable:
-        return ""
-    element = view.element(command.id)
-    head = f"{' '.join(view.ids) or 'nothing'} want {command.id}: " + (
-        f"yes, {element.kind} {named(element.name) or 'nameless'}" if element else "no"
-    )
+        return len(reasoning)
+    head = _head(view, command)
     if not reasoning.startswith(head):
-        return f"it does not begin with {head!r}"
-    _, works, tail = reasoning.partition(". works")
-    if not works:
-        return ""
-    pages = [element.name for state in states for element in read_state(state).elements]
-    wrong = (_wrong(look, view, task.instruction, pages) for look in _looks(tail))
-    return next((words for words in wrong if words), "")
+        return len(os.path.commonprefix([head, reasoning]))
+    if _REFUSED.fullmatch(reasoning, len(head)) or re.fullmatch(r": no\. fails", reasoning[len(head) :]):
+        return len(reasoning)
+    names = tuple(element.name for state in states for element in read_state(state).elements)
+    return _behind(reasoning, len(head), _Shown(view, _on(view), names, task.instruction, command))
 
 
-def _looks(tail: str) -> Iterator[_Look]:
-    """The comparisons behind `works`, and behind the effect if there is one."""
-    for place, part in enumerate(re.findall(r"(.+?): (yes|no)(?:, |\. |$)", tail)):
-        text = part[0].partition(". ")[2] if place == 0 else part[0]
-        said, want, wanted = text.rpartition(" want ")
-        if want:
-            yield _Look(said, wanted, part[1] == "yes")
+def _head(view: View, command: Command) -> str:
+    """What every reasoning about this element begins with: the ids, the element, and of a list its options."""
+    element = view.element(command.id)
+    found = f"{' '.join(view.ids) or 'nothing'} want {command.id}: "
+    if element is None:
+        return found + "no"
+    found += f"yes, {element.kind} {told(element.name) or 'nameless'}"
+    choosing = command.verb == "select" and element.kind == "select" and "disabled" not in element.flags
+    return f"{found}, {' '.join(element.options)} want {command.text}" if choosing else found
 
 
-def _wrong(look: _Look, view: View, instruction: str, pages: Sequence[str]) -> str:
-    got, asked = _parted(look, view)
-    if look.holds != (got == look.wanted or (got.endswith(f" {look.wanted}") and look.wanted in ("checked", "plain"))):
-        return f"{got!r} beside {look.wanted!r}"
-    if got not in _shown(view) and got.rpartition(" ")[2] not in _NO_NAME:
-        return f"{got!r} is not on the page"
+def _behind(reasoning: str, place: int, shown: _Shown) -> int:
+    """How far it is right from `place` on: that the action works, what that changes, and what was got beside what is wanted."""
+    if reasoning.startswith(": yes", place):  # the option is among those of the list
+        place += len(": yes")
+    works = _WORKS.match(reasoning, place)
+    if not works or not _typed(works["now"], shown):
+        return place
+    place = works.end()
+    looked = _LOOK.match(reasoning, place + 2)
+    while looked and _right(looked["said"], looked["wanted"], looked["holds"] == "yes", shown):
+        place = looked.end()
+        looked = _LOOK.match(reasoning, place + 2) if reasoning.startswith(", ", place) else None
+    return len(reasoning) if _VERDICT.fullmatch(reasoning, place) else place
+
+
+def _typed(now: str | None, shown: _Shown) -> bool:
+    return now is None or now in _NO_NAME or now in shown.command.text
+
+
+def _right(said: str, wanted: str, holds: bool, shown: _Shown) -> bool:
+    """One comparison: what was got is on the page, what is wanted stands where it was asked for, and the answer is theirs."""
+    got, asked = _parted(said, shown)
+    if wanted in _CHECKED:
+        label, _, state = got.rpartition(" ")
+        return (got in shown.now or (state == "absent" and _stands(label, [shown.instruction]))) and holds == (state == wanted)
+    if holds and named(got) != named(wanted) or not holds and got == wanted:  # whether case counts, the page decides
+        return False
+    if got not in shown.now and got not in _NO_NAME:
+        return False
     if not asked:  # no word of the instruction stands before it, or it is what the page calls something
-        return "" if _stands(look.wanted, [instruction, *pages]) else f"{look.wanted!r} stands nowhere"
-    read = pages if " / " in asked else [instruction]
-    return "" if _stands(asked, read) and asked.casefold().endswith(look.wanted.casefold()) else f"{asked!r} stands nowhere"
+        return _stands(wanted, [shown.instruction, *shown.names])
+    stands = asked in shown.instruction or " is " in asked or (" / " in asked and asked in shown.names)
+    return stands and asked.casefold().endswith(wanted.casefold())
 
 
-def _parted(look: _Look, view: View) -> tuple[str, str]:
+def _parted(said: str, shown: _Shown) -> tuple[str, str]:
     """What was got, and what stands before it; a name may have a comma in it, so that which is on the page is taken."""
-    places = [0, *(found.end() for found in re.finditer(", ", look.said))]
-    shown = _shown(view)
-    start = next((place for place in places if look.said[place:] in shown), places[-1])
-    return look.said[start:], look.said[: max(0, start - 2)]
+    places = [0, *(found.end() for found in re.finditer(", ", said))]
+    start = next((place for place in places if said[place:] in shown.now), places[-1])
+    return said[start:], said[: max(0, start - 2)]
 
 
-def _shown(view: View) -> set[str]:
-    names = {named(element.name) for element in view.elements} | {element.value for element in view.elements}
-    return (names | set(view.ids) | _NO_NAME) - {""}
+def _on(view: View) -> frozenset[str]:
+    found = {part for element in view.elements for part in (told(element.name), element.value, element.id, _boxed(element))}
+    return frozenset(found - {""})
+
+
+def _boxed(element: Element) -> str:
+    """What is said of something that can be checked."""
+    return f"{told(element.name)} {'checked' if 'checked' in element.flags else 'plain'}"
 
 
 def _stands(words: str, texts: Sequence[str]) -> bool:
     """True if `words` stand in one of `texts`, one behind the other; of what was worked out (`2 + 3 is 5`, a date) that cannot be asked."""
-    if not words or words in _NO_NAME or " is " in words or re.fullmatch(r"[\d:./-]+", words):
+    if words in _NO_NAME or " is " in words or re.fullmatch(r"[\d:./-]+", words):
         return True
     form = re.compile(r"(?<!\w)" + r"\W+".join(map(re.escape, words.split())) + r"(?!\w)", re.IGNORECASE)
     return any(form.search(text) or words in text.casefold() for text in texts)

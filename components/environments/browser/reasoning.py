@@ -3,22 +3,23 @@
 The comparisons have the form of the backbone's exercise (`language/comparing.py`): `13 14 want 99: no`. The agent's thoughts scan what
 could be meant up to the first that is, and name its id last, where the action begins:
 
-    13 one want two: no, 14 two want two: yes. click 14
-    16 username want username: yes. blank want kenda: no. fill 16 kenda
+    13 ONE want TWO: no, 14 TWO want TWO: yes. click 14
+    16 Username want Username: yes. blank want kenda: no. fill 16 kenda
     ornare sodales want proin: no. open 20
 
 The programmatic teacher (R* of Eq. 5) says what the action needs up to the first need that does not hold, what it changes, and, where a
 click may be judged by the page, what was got beside what is wanted, up to the first that differs:
 
     13 14 want 99: no. fails
-    16 19 20 want 20: yes, button login. a button is no field. fails
-    13 14 want 14: yes, item chad. works, new
-    16 19 20 want 16: yes, textbox username. works, now kenda
-    16 19 20 want 20: yes, button login. works. username kenda, kenda want kenda: yes, password x7y, blank want x7y: no. lost
-    13 14 want 14: yes, button two. works. button two, two want two: yes. done
+    16 19 20 want 20: yes, button Login. a button is no field. fails
+    13 14 want 14: yes, item Chad. works, new
+    16 19 20 want 16: yes, textbox Username. works, now kenda
+    16 19 20 want 20: yes, button Login. works. username " kenda, kenda want kenda: yes, password " x7y, blank want x7y: no. lost
+    13 14 want 14: yes, button TWO. works. button TWO, TWO want TWO: yes. done
 
-What is wanted is first said with the word before it in the instruction: a model that says what was got first says it again as what was
-wanted, and grants whatever a policy does (docs/experiments.md).
+What is wanted is first said as it stands in the instruction, with the word before it: a model that says what was got first says it again
+as what was wanted, and grants whatever a policy does. And all that is said is said letter for letter: small models copy tokens, and the
+same name has others in other letters (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Sequence
 
 from components.environments.browser.actions import Command, obstacle, read_action
 from components.environments.browser.elements import EDITABLE, Element
-from components.environments.browser.goals import Goal, Wish, find, named
+from components.environments.browser.goals import Goal, Wish, find, named, told
 from components.environments.browser.outlook import Outlook, names, outlook
 from components.environments.browser.states import FAILURES, View, read_state
 from components.records import Trajectory
@@ -44,7 +45,7 @@ def think(trajectory: Trajectory, action: str) -> str:
         return _plain(action)
     element = find(seen.view, wish)
     if element is None:
-        return f"{names(_candidates(seen.view, wish))} want {named(wish.what)}: no. open {_plain(command).split()[-1]}"
+        return f"{names(_candidates(seen.view, wish))} want {told(wish.what)}: no. open {_plain(command).split()[-1]}"
     parts = [wish.why, _scan(seen.view, wish), _got(element, wish), _plain(command)]
     return ". ".join(part for part in parts if part)
 
@@ -62,9 +63,9 @@ def _scan(view: View, wish: Wish) -> str:
     if wish.what.startswith("["):
         return ""
     looks, ordinal, candidates, right = [], wish.what.startswith("#"), _candidates(view, wish), find(view, wish)
-    wanted = _PLACES[int(wish.what[1:])] if ordinal else named(wish.what)
+    wanted = _PLACES[int(wish.what[1:])] if ordinal else told(wish.what)
     for number, element in enumerate(candidates, 1):
-        label = _PLACES[number] if ordinal else named(element.name) or "nameless"
+        label = _PLACES[number] if ordinal else told(element.name) or "nameless"
         looks.append(f"{element.id} {label} want {wanted}: {_yes(element is right)}")
         if element is right:
             break
@@ -123,7 +124,7 @@ def _needs(view: View, action: str, command: Command | None, after: View) -> str
     found = f"{' '.join(view.ids) or 'nothing'} want {command.id}: {'yes' if element else 'no'}"
     if element is None:
         return found
-    parts = [found, f"{element.kind} {named(element.name) or 'nameless'}"]
+    parts = [found, f"{element.kind} {told(element.name) or 'nameless'}"]
     if reason == "kind":
         parts.append(_misfit(command, element))
     elif reason == "disabled":
@@ -188,7 +189,7 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: 
     element = find(seen.view, wish)
     if wish.lasting:
         if wish.verb in ("check", "uncheck"):
-            label = named(wish.what.lstrip("#["))
+            label = told(wish.what.lstrip("#["))
             return (
                 f"{label} {_checked(element) if element else 'absent'} want {'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
             )
@@ -198,14 +199,14 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: 
         return ""
     if wish.what.startswith(("[", "#")):
         return f"{clicked.id} want {element.id if element else 'another'}: {_yes(element is not None and element.id == clicked.id)}"
-    label = named(clicked.name) or "nameless"
-    return f"{_asked(instruction, named(wish.what))}{label} want {named(wish.what)}: {_yes(label == named(wish.what))}"
+    label, wanted = told(clicked.name) or "nameless", told(wish.what)
+    return f"{_asked(instruction, wanted)}{label} want {wanted}: {_yes(named(label) == named(wanted))}"
 
 
 def _asked(instruction: str, wanted: str) -> str:
-    """What is wanted with the word before it in the instruction, from where it must be fetched; "" if it does not stand there."""
-    found = re.search(rf"(\w+)\W+{re.escape(wanted)}(?!\w)", instruction, re.IGNORECASE) if wanted else None
-    return f"{found[1].casefold()} {wanted}, " if found else ""
+    """What is wanted as it stands in the instruction, with the word before it; "" if it does not stand there."""
+    found = re.search(rf"\w+\W+{re.escape(wanted)}(?!\w)", instruction, re.IGNORECASE) if wanted else None
+    return f"{found[0]}, " if found else ""
 
 
 def _yes(holds: bool) -> str:

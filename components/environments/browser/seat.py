@@ -21,6 +21,7 @@ from typing import Any
 
 from components.environments.browser import actions
 from components.environments.browser.elements import elements, marks
+from components.environments.browser.goals import spaced
 from components.environments.browser.gym_tasks import make_task, of_the_web
 from components.environments.browser.states import FAILURES, View, view_of
 from components.environments.browser.web_sites import site_hosts
@@ -130,7 +131,7 @@ class Seat:
         self._dialogs.clear()
         page = self._fresh_page()
         goal, _ = self._task.setup(page)
-        self.goal = " ".join(goal.split()) if isinstance(goal, str) else words_of(goal)
+        self.goal = spaced(" ".join(goal.split()) if isinstance(goal, str) else words_of(goal))
         self._page = self._pages()[-1] if self._web else page
         return self._seen(self._look())
 

@@ -9,20 +9,20 @@ from builders import make_episode, make_task
 
 from components.environments.browser.behaviours import NAMES, make_behaviour
 from components.environments.browser.coherence import contradiction
-from components.environments.browser.goals import read_goal
+from components.environments.browser.goals import read_goal, spaced
 from components.environments.browser.outlook import missing, outlook, progress
 from components.environments.browser.reasoning import reason, reflect, reveals, think
 from components.environments.browser.states import OVER, read_state
 from components.errors import EnvironmentFailure
 
-LOGIN = 'Enter the username "kenda" and the password "x7y" into the text fields and press login.'
+LOGIN = 'Enter the username " kenda " and the password " x7y " into the text fields and press login.'
 BLANK = "[16] textbox: Username\n[19] textbox: Password\n[20] button: Login"
 NAMED = "[16] textbox: Username = kenda (focused)\n[19] textbox: Password\n[20] button: Login"
 WHOLE = "[16] textbox: Username = kenda\n[19] textbox: Password = x7y (focused)\n[20] button: Login"
 TASK = make_task(id="browser/miniwob/login-user/4", environment="browser", instruction=LOGIN, initial_state=BLANK, family="login-user")
 USER, PASSWORD, SEND = ("fill [16] kenda", NAMED), ("fill [19] x7y", WHOLE), ("click [20]", OVER)
 TABS = "[18] tab: Tab #1 (selected)\n[20] tab: Tab #2\n[26] item: ornare"
-SENDS = "16 19 20 want 20: yes, button login"
+SENDS = "16 19 20 want 20: yes, button Login"
 TYPE = "type your answer into the textbox."
 SEARCH = replace(TASK, instruction='Switch between the tabs to find and click on the link "proin".', initial_state=TABS)
 
@@ -102,9 +102,18 @@ def test_a_made_up_task_is_judged_by_its_first_page(instruction, why):
     assert ("follows no template" if goal is None else missing(read_state(BLANK), goal)) == why
 
 
+def test_quoted_words_stand_apart_and_are_read_all_the_same():
+    """A word beside a quotation mark has other tokens than the same word elsewhere."""
+    plain = 'Enter the username "kenda" and the password "x7y" into the text fields and press login.'
+    assert spaced(plain) == spaced(LOGIN) == LOGIN
+    views = [read_state(BLANK)]
+    assert read_goal(plain, views) == read_goal(LOGIN, views) is not None
+    assert spaced("Select ab, Cd and click Submit.") == "Select ab, Cd and click Submit."
+
+
 def test_thoughts_compare_up_to_what_is_wanted():
-    assert think(make_episode(TASK), "") == "16 username want username: yes. blank want kenda: no. fill 16 kenda"
-    assert think(make_episode(TASK, USER, PASSWORD), "") == "20 login want login: yes. click 20"
+    assert think(make_episode(TASK), "") == "16 Username want Username: yes. blank want kenda: no. fill 16 kenda"
+    assert think(make_episode(TASK, USER, PASSWORD), "") == "20 Login want Login: yes. click 20"
     assert think(make_episode(SEARCH), "") == "ornare want proin: no. open 20"
     assert reflect(make_episode(TASK), [("click [9]", f"Failed: no such element.\n{BLANK}"), SEND, ("click [16]", BLANK)], "so") == (
         "click [9] would fail. click [20] would end it. click [16] would change nothing. so"
@@ -117,12 +126,12 @@ def test_thoughts_compare_up_to_what_is_wanted():
         ([], "click 16", f"Failed: not understood.\n{BLANK}", 0, "no such command. fails"),
         ([], "click [9]", f"Failed: no such element.\n{BLANK}", 0, "16 19 20 want 9: no. fails"),
         ([], "fill [20] x", f"Failed: not for this element.\n{BLANK}", 0, f"{SENDS}, a button is no field. fails"),
-        ([], *USER, 0, "16 19 20 want 16: yes, textbox username. works, now kenda"),
+        ([], *USER, 0, "16 19 20 want 16: yes, textbox Username. works, now kenda"),
         ([USER], *SEND, 0,
-         "16 19 20 want 20: yes, button login. works. username kenda, kenda want kenda: yes, password x7y, blank want x7y: no. lost"),
+         "16 19 20 want 20: yes, button Login. works. username \" kenda, kenda want kenda: yes, password \" x7y, blank want x7y: no. lost"),
         ([USER, PASSWORD], *SEND, 1,
-         "16 19 20 want 20: yes, button login. works. username kenda, kenda want kenda: yes, password x7y, x7y want x7y: yes, "
-         "press login, login want login: yes. done"),
+         "16 19 20 want 20: yes, button Login. works. username \" kenda, kenda want kenda: yes, password \" x7y, x7y want x7y: yes, "
+         "press login, Login want Login: yes. done"),
     ],
 )  # fmt: skip
 def test_reasoning_ends_in_the_pages_own_outcome(steps, action, state, reward, said):

@@ -5,24 +5,25 @@ from __future__ import annotations
 import pytest
 from builders import make_task
 
-from components.environments.browser.quotes import ungrounded
+from components.environments.browser.quotes import grounded
 from components.environments.browser.reasoning import reason
 from components.environments.browser.states import OVER
 from components.records import Trajectory
 
-GOAL = 'Enter the username "chas" and the password "x, 7" into the text fields and press login.'
+GOAL = 'Enter the username " chas " and the password " x, 7 " into the text fields and press login.'
 SENT = "[16] textbox: Username = chas\n[19] textbox: Password = q\n[20] button: Login"
-BEGUN = "16 19 20 want 20: yes, button login. works. "
-LINK = 'Click on the link "consequat, erat".'
+BEGUN = "16 19 20 want 20: yes, button Login. works. "
+LINK = 'Click on the link " consequat, erat ".'
 LINKS = "[12] item: Cursus\n[14] item: consequat, erat"
 BOXES = "[1] checkbox: ab (checked)\n[2] checkbox: Cd\n[3] button: Submit"
 TABLE = "text: Country / Chad\n[1] textbox: = Chad\n[3] button: Submit"
 SUM = "[1] textbox: 2 + 3 = 5\n[3] button: Submit"
 
 
-def objection(goal, state, action, reasoning):
+def wrong(goal, state, action, reasoning):
+    """What of the reasoning does not stand where it was read."""
     task = make_task(environment="browser", instruction=goal, initial_state=state)
-    return ungrounded(task, [state], action, reasoning)
+    return reasoning[grounded(task, [state], action, reasoning) :]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def objection(goal, state, action, reasoning):
         ("Select ab, Cd and click Submit.", BOXES, "click [3]", OVER),
         ("Enter the value of Country into the text field and press Submit.", TABLE, "click [3]", OVER),
         ("Solve the math problem and type your answer into the textbox. Press submit when done.", SUM, "click [3]", OVER),
-        ('Click on the "♥♥" button.', "[1] button: ♥\n[2] button: ♥♥", "click [1]", OVER),
+        ('Click on the " ♥♥ " button.', "[1] button: ♥\n[2] button: ♥♥", "click [1]", OVER),
         ("Select Chad from the list and click Submit.", "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "click [3]", OVER),
     ],
 )
@@ -47,30 +48,36 @@ def objection(goal, state, action, reasoning):
 def test_the_teachers_own_words_stand_where_they_say(goal, state, action, after, reward):
     task = make_task(environment="browser", instruction=goal, initial_state=state)
     said = reason(Trajectory(task), action, after, reward)
-    assert objection(goal, state, action, said) == "", said
+    assert wrong(goal, state, action, said) == "", said
 
 
 @pytest.mark.parametrize(
-    ("reasoning", "found"),
+    ("right", "rest"),
     [
-        ("16 19 want 20: no. fails", "it does not begin with '16 19 20 want 20: yes, button login'"),
-        ("16 19 20 want 20: yes, button logon. works, same", "it does not begin with"),
-        (BEGUN + "username cas, chas want cas: no. lost", "'username cas' stands nowhere"),
-        (BEGUN + "username q, q want q: yes, password x, 7, q want x, 7: no. lost", "'username q' stands nowhere"),
-        (BEGUN + "q want q: yes. done", "'q' stands nowhere"),
-        (BEGUN + "password chas, chas want chas: yes. not done", "'password chas' stands nowhere"),
-        (BEGUN + "username chas, chass want chas: no. lost", "'chass' is not on the page"),
-        (BEGUN + "username chas, chas want chas: yes, password x, 7, q want x, 7: yes. done", "'q' beside 'x, 7'"),
-        (BEGUN + "username chas, chas want chas: no. lost", "'chas' beside 'chas'"),
+        ("16 19 ", "want 20: no. fails"),
+        ("16 19 20 want 20: yes, button Log", "on. works, same"),
+        ("16 19 20 want 20: yes, button Login", "s. works, same"),
+        ("16 19 20 want 20: yes, button Login", ", a link is no field. fail"),
+        ("16 19 20 want 20: yes, button Login", ". works, now chas. not done"),
+        (BEGUN[:-2], '. username " cas, chas want cas: no. lost'),
+        (BEGUN[:-2], '. username " q, q want q: yes. done'),
+        (BEGUN[:-2], ". q want q: yes. done"),
+        (BEGUN[:-2], '. password " chas, chas want chas: yes. not done'),
+        (BEGUN[:-2], '. username " chas, chass want chas: no. lost'),
+        (BEGUN[:-2], '. username " chas, chas wantchas: no. lost'),
+        (BEGUN[:-2], '. username " chas, chas want chas: no. lost'),
+        (BEGUN[:-2], ". ab plain want checked: no. lost"),
+        (BEGUN + 'username " chas, chas want chas: yes', ', password " x, 7, q want x, 7: yes. done'),
+        (BEGUN + 'username " chas, chas want chas: yes', ", and all is well"),
     ],
 )
-def test_a_slip_of_the_pen_is_found(reasoning, found):
-    state = SENT.replace("chas", "q") if "q want q" in reasoning else SENT
-    assert objection(GOAL, state, "click [20]", reasoning).startswith(found)
+def test_a_slip_of_the_pen_is_found_and_what_stands_before_it_stays(right, rest):
+    state = SENT.replace("chas", "q") if "q want q" in rest else SENT
+    assert wrong(GOAL, state, "click [20]", right + rest) == rest
 
 
 def test_what_the_page_does_is_its_own_affair():
-    """A page may be done though something lacks; MiniWoB's boxes are. And an action on no element quotes nothing."""
-    said = "1 2 3 want 3: yes, button submit. works. ab checked want checked: yes, cd plain want checked: no. done"
-    assert objection("Select ab, Cd and click Submit.", BOXES, "click [3]", said) == ""
-    assert objection(GOAL, SENT, "scroll down", "whatever") == objection(GOAL, "no state", "click [1]", "whatever") == ""
+    """A page may be content though something lacks; MiniWoB's boxes are. And an action on no element quotes nothing."""
+    said = "1 2 3 want 3: yes, button Submit. works. ab checked want checked: yes, Cd plain want checked: no. done"
+    assert wrong("Select ab, Cd and click Submit.", BOXES, "click [3]", said) == ""
+    assert wrong(GOAL, SENT, "scroll down", "whatever") == wrong(GOAL, "no state", "click [1]", "whatever") == ""
