@@ -83,7 +83,7 @@ class Outlook:
 
 def holds(view: View, wish: Wish) -> bool:
     """True if what one sees shows that a lasting wish is fulfilled; a field that is disabled for the moment counts too."""
-    element = next((e for e in _enabled(view).elements if e.id and _is(view, e, wish)), None)
+    element = next((e for e in enabled(view).elements if e.id and _is(view, e, wish)), None)
     if element is None:
         return False
     if wish.verb in ("check", "uncheck"):
@@ -92,11 +92,12 @@ def holds(view: View, wish: Wish) -> bool:
 
 
 def _is(view: View, element: Element, wish: Wish) -> bool:
-    wanted = find(_enabled(view), wish)
+    wanted = find(enabled(view), wish)
     return wanted is not None and wanted.id == element.id
 
 
-def _enabled(view: View) -> View:
+def enabled(view: View) -> View:
+    """The same page with nothing disabled: what a field that is covered for the moment holds is seen all the same."""
     if not any("disabled" in element.flags for element in view.elements):
         return view
     elements = (Element(e.kind, e.name, e.id, e.value, e.options, tuple(f for f in e.flags if f != "disabled")) for e in view.elements)

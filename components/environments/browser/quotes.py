@@ -89,7 +89,9 @@ def _right(said: str, wanted: str, holds: bool, shown: _Shown) -> bool:
     got, asked = _parted(said, shown)
     if wanted in _CHECKED:
         label, _, state = got.rpartition(" ")
-        return (got in shown.now or (state == "absent" and _stands(label, [shown.instruction]))) and holds == (state == wanted)
+        counted = re.fullmatch(r"\d+\]?", label)  # the third box, or the one with an id: not what the page calls it
+        known = got in shown.now or counted or (state == "absent" and _stands(label, [shown.instruction]))
+        return bool(known) and holds == (state == wanted)
     if holds and named(got) != named(wanted) or not holds and got == wanted:  # whether case counts, the page decides
         return False
     if got not in shown.now and got not in _NO_NAME:

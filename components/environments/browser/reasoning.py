@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from components.environments.browser.actions import Command, obstacle, read_action
 from components.environments.browser.elements import EDITABLE, Element
 from components.environments.browser.goals import Goal, Wish, find, named, told
-from components.environments.browser.outlook import Outlook, names, outlook
+from components.environments.browser.outlook import Outlook, enabled, names, outlook
 from components.environments.browser.states import FAILURES, View, read_state
 from components.records import Trajectory
 
@@ -186,7 +186,7 @@ def _check(seen: Outlook, command: Command, after: View, instruction: str) -> st
 def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: str) -> str:
     """One wish, and beside it what there is: what a field holds, what was clicked now; "" of a click that was done before."""
     wish, met = goal.wishes[place], seen.met[place]
-    element = find(seen.view, wish)
+    element = find(enabled(seen.view) if wish.lasting else seen.view, wish)
     if wish.lasting:
         if wish.verb in ("check", "uncheck"):
             label = told(wish.what.lstrip("#["))
