@@ -28,9 +28,8 @@ _VERDICT = re.compile(r"(\. (done|lost|not done))?")
 
 
 class _Shown(NamedTuple):
-    """All that a step's reasoning may quote: the page, what is on it and on earlier ones, the instruction, the action."""
+    """All that reasoning may quote: what was got by now, what stands on this page and earlier ones, the instruction, the action."""
 
-    view: View
     now: frozenset[str]
     names: tuple[str, ...]
     instruction: str
@@ -51,7 +50,7 @@ def grounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> 
     if _REFUSED.fullmatch(reasoning, len(head)) or re.fullmatch(r": no\. fails", reasoning[len(head) :]):
         return len(reasoning)
     names = tuple(element.name for state in states for element in read_state(state).elements)
-    return _behind(reasoning, len(head), _Shown(view, _on(view), names, task.instruction, command))
+    return _behind(reasoning, len(head), _Shown(_got(view, view.element(command.id)), names, task.instruction, command))
 
 
 def _head(view: View, command: Command) -> str:
@@ -109,8 +108,10 @@ def _parted(said: str, shown: _Shown) -> tuple[str, str]:
     return said[start:], said[: max(0, start - 2)]
 
 
-def _on(view: View) -> frozenset[str]:
-    found = {part for element in view.elements for part in (told(element.name), element.value, element.id, _boxed(element))}
+def _got(view: View, acted_on: Element | None) -> frozenset[str]:
+    """What fields hold, what is checked, and what the action is about: of all else only the wanted may be said."""
+    found = {part for element in view.elements for part in (element.value, _boxed(element))}
+    found |= {told(acted_on.name), acted_on.id} if acted_on else set()
     return frozenset(found - {""})
 
 
