@@ -280,9 +280,11 @@ class Foresight:
 
     def _sound(self, row: int, generation: Generation) -> Generation | None:
         """The beginning of an answer that quotes rightly; None if nothing of it quotes wrongly, as far as the adapter can tell."""
+        if self._model.grounded is None:
+            return None
         vocabulary, query = self._model.vocabulary, self._asked[row]
         pieces = vocabulary.pieces(generation.tokens)
-        if self._model.grounded is None or len(pieces) < 2 or pieces[0] != THINK:
+        if len(pieces) < 2 or pieces[0] != THINK:
             return None
         right = self._model.grounded(self._tasks[row], [*self._states[row], query.state], query.action, pieces[1])
         if right >= len(pieces[1]):

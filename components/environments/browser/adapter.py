@@ -17,7 +17,7 @@ from components.environments.browser.goals import read_goal
 from components.environments.browser.outlook import missing, progress
 from components.environments.browser.pool import Browsers, PoolSettings
 from components.environments.browser.states import contradicts, read_state, state_facts
-from components.environments.browser.task_lists import Candidate, Slot, split_of, unseen_type, web_candidates
+from components.environments.browser.task_lists import Candidate, Slot, side_of, unseen_type, web_candidates
 from components.environments.browser.web_sites import require_for_web
 from components.environments.protocol import Behaviour, Fact
 from components.errors import EnvironmentFailure
@@ -82,7 +82,7 @@ class BrowserAdapter:
             for number, task in zip(empty, self.opened(browsers, [slots[number].draw() for number in empty], split), strict=True):
                 shows = (task.family, task.instruction, task.initial_state)
                 known = {(other.family, other.instruction, other.initial_state) for other in chosen.values()}
-                if shows not in found and shows not in known and (self.unseen(task) or split_of("\n".join(shows)) == split):
+                if shows not in found and shows not in known and (self.unseen(task) or side_of(task) == split):
                     chosen[number] = task
         if len(chosen) < len(slots):
             poor = next(slot.family for number, slot in enumerate(slots) if number not in chosen)

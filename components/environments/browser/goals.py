@@ -64,11 +64,15 @@ def spaced(instruction: str) -> str:
     So a word has the same tokens where it is asked for, on the page (`= kenda`) and in an action; beside a mark it has others, and a small
     model that copies it slips in its letters (docs/experiments.md).
     """
-    return re.sub(r'"\s*([^"]*?)\s*"', r'" \1 "', instruction)
+    return _QUOTED.sub(r'" \1 "', instruction)
 
 
-def _closed(instruction: str) -> str:
-    return re.sub(r'"\s*([^"]*?)\s*"', r'"\1"', instruction)
+def closed(instruction: str) -> str:
+    """The instruction as the page gives it, its quoted words beside the marks."""
+    return _QUOTED.sub(r'"\1"', instruction)
+
+
+_QUOTED = re.compile(r'"\s*([^"]*?)\s*"')
 
 
 def find(view: View, wish: Wish) -> Element | None:
@@ -85,7 +89,7 @@ def find(view: View, wish: Wish) -> Element | None:
 def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:
     """The goal of an instruction of a known form after `views`, the states so far (at least the first); None for another form."""
     for form, build in _FORMS:
-        if found := re.fullmatch(form, _closed(instruction.strip())):
+        if found := re.fullmatch(form, closed(instruction.strip())):
             return build(*found.groups(), views=views)
     return None
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from components.environments.browser.actions import Command, read_action
 from components.environments.browser.elements import Element
 from components.environments.browser.goals import named, told
+from components.environments.browser.reasoning import checked
 from components.environments.browser.states import View, read_state
 from components.records import Task
 
@@ -44,30 +45,33 @@ def grounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> 
     view, command = read_state(states[-1]), read_action(action)
     if command is None or not command.id or not view.readable:
         return len(reasoning)
-    head = _head(view, command)
+    head, possible = _head(view, command)
     if not reasoning.startswith(head):
         return len(os.path.commonprefix([head, reasoning]))
-    if _REFUSED.fullmatch(reasoning, len(head)) or re.fullmatch(r": no\. fails", reasoning[len(head) :]):
+    if not possible:
+        return len(reasoning) if reasoning == f"{head}. fails" else len(head)
+    if _REFUSED.fullmatch(reasoning, len(head)):
         return len(reasoning)
     names = tuple(element.name for state in states for element in read_state(state).elements)
     return _behind(reasoning, len(head), _Shown(_got(view, view.element(command.id)), names, task.instruction, command))
 
 
-def _head(view: View, command: Command) -> str:
-    """What every reasoning about this element begins with: the ids, the element, and of a list its options."""
+def _head(view: View, command: Command) -> tuple[str, bool]:
+    """What every reasoning about this element begins with: the ids, the element, of a list its options; and whether all that is there."""
     element = view.element(command.id)
     found = f"{' '.join(view.ids) or 'nothing'} want {command.id}: "
     if element is None:
-        return found + "no"
+        return f"{found}no", False
     found += f"yes, {element.kind} {told(element.name) or 'nameless'}"
     choosing = command.verb == "select" and element.kind == "select" and "disabled" not in element.flags
-    return f"{found}, {' '.join(element.options)} want {command.text}" if choosing else found
+    if not choosing:
+        return found, True
+    among = command.text in element.options
+    return f"{found}, {' '.join(element.options)} want {command.text}: {'yes' if among else 'no'}", among
 
 
 def _behind(reasoning: str, place: int, shown: _Shown) -> int:
     """How far it is right from `place` on: that the action works, what that changes, and what was got beside what is wanted."""
-    if reasoning.startswith(": yes", place):  # the option is among those of the list
-        place += len(": yes")
     works = _WORKS.match(reasoning, place)
     if not works or not _typed(works["now"], shown):
         return place
@@ -80,7 +84,7 @@ def _behind(reasoning: str, place: int, shown: _Shown) -> int:
 
 
 def _typed(now: str | None, shown: _Shown) -> bool:
-    return now is None or now in _NO_NAME or now in shown.command.text
+    return now is None or now in _NO_NAME or now == shown.command.text
 
 
 def _right(said: str, wanted: str, holds: bool, shown: _Shown) -> bool:
@@ -110,14 +114,9 @@ def _parted(said: str, shown: _Shown) -> tuple[str, str]:
 
 def _got(view: View, acted_on: Element | None) -> frozenset[str]:
     """What fields hold, what is checked, and what the action is about: of all else only the wanted may be said."""
-    found = {part for element in view.elements for part in (element.value, _boxed(element))}
+    found = {part for element in view.elements for part in (element.value, f"{told(element.name)} {checked(element)}")}
     found |= {told(acted_on.name), acted_on.id} if acted_on else set()
     return frozenset(found - {""})
-
-
-def _boxed(element: Element) -> str:
-    """What is said of something that can be checked."""
-    return f"{told(element.name)} {'checked' if 'checked' in element.flags else 'plain'}"
 
 
 def _stands(words: str, texts: Sequence[str]) -> bool:

@@ -77,11 +77,12 @@ def _got(element: Element, wish: Wish) -> str:
     if wish.verb in ("click", "clear"):
         return ""
     if wish.verb in ("check", "uncheck"):
-        return f"{_checked(element)} want {'checked' if wish.verb == 'check' else 'plain'}: no"
+        return f"{checked(element)} want {'checked' if wish.verb == 'check' else 'plain'}: no"
     return f"{element.value or 'blank'} want {wish.value}: no"
 
 
-def _checked(element: Element) -> str:
+def checked(element: Element) -> str:
+    """The word for whether something is checked."""
     return "checked" if "checked" in element.flags else "plain"
 
 
@@ -148,8 +149,8 @@ def _effect(trajectory: Trajectory, before: View, command: Command | None, after
     was = before.element(command.id) if command else None
     if element and was and command and command.verb in ("fill", "clear", "select", "press") and element.value != was.value:
         return f"now {element.value or 'blank'}"
-    if element and was and _checked(element) != _checked(was):
-        return f"now {_checked(element)}"
+    if element and was and checked(element) != checked(was):
+        return f"now {checked(element)}"
     return "new" if reveals(trajectory, after) else "same" if _lines(after) == _lines(before) else "known"
 
 
@@ -191,7 +192,7 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: 
         if wish.verb in ("check", "uncheck"):
             label = told(wish.what.lstrip("#["))
             return (
-                f"{label} {_checked(element) if element else 'absent'} want {'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
+                f"{label} {checked(element) if element else 'absent'} want {'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
             )
         asked = f"{wish.why}, " if wish.why else _asked(instruction, wish.value)
         return f"{asked}{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: {_yes(met)}"

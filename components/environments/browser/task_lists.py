@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from components.browser_config import BrowserConfig
+from components.environments.browser.goals import closed
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN
+from components.records import TEST, TRAIN, Task
 
 SOLVED = (
     *("click-button", "click-tab-2", "login-user", "enter-password"),
@@ -57,6 +58,11 @@ def unseen_type(config: BrowserConfig, family: str) -> bool:
 def split_of(page: str) -> str:
     """To which split a page belongs, by what it shows: types with few pages would else show the same one in both."""
     return TEST if int(hashlib.sha256(page.encode()).hexdigest()[:8], 16) % _PAGES_HELD_OUT == 0 else TRAIN
+
+
+def side_of(task: Task) -> str:
+    """To which split a task belongs, by the page's own words: how they are told may change, and no page may change sides for that."""
+    return split_of("\n".join((task.family, closed(task.instruction), task.initial_state)))
 
 
 def page_of(family: str, seed: int) -> Candidate:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from builders import make_task
 from real_browser import settings
 
 from components.config import load_config
@@ -14,7 +15,7 @@ from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.states import read_state
-from components.environments.browser.task_lists import SOLVED, split_of
+from components.environments.browser.task_lists import SOLVED, side_of, split_of
 from components.environments.protocol import Forkable
 from components.environments.recorded import replay
 from components.errors import ConfigError, EnvironmentFailure
@@ -51,6 +52,13 @@ def test_no_page_of_one_split_is_shown_in_the_other():
     assert shown["train"] and shown["test"] and not shown["train"] & shown["test"]
     pages = [f"{n}" for n in range(3000)]
     assert 0.28 < sum(split_of(page) == "test" for page in pages) / len(pages) < 0.38
+
+
+def test_a_page_does_not_change_sides_with_the_words_it_is_told_in():
+    """A backbone that read it would have read what is held out now."""
+    tasks = [make_task(instruction=f'Click on the " n{n} " button.', family="click-button") for n in range(60)]
+    told = [replace(task, instruction=f'Click on the "n{n}" button.') for n, task in enumerate(tasks)]
+    assert [side_of(task) for task in tasks] == [side_of(task) for task in told] and len({side_of(task) for task in tasks}) == 2
 
 
 def test_the_default_types_are_at_least_twelve_and_named_once():

@@ -40,6 +40,7 @@ def wrong(goal, state, action, reasoning):
         ("Select ab, Cd and click Submit.", BOXES, "click [3]", OVER),
         ("Enter the value of Country into the text field and press Submit.", TABLE, "click [3]", OVER),
         ("Solve the math problem and type your answer into the textbox. Press submit when done.", SUM, "click [3]", OVER),
+        ('Click on the " no " button.', "[1] button: no", "click [1]", OVER),
         ('Click on the " ♥♥ " button.', "[1] button: ♥\n[2] button: ♥♥", "click [1]", OVER),
         ("Select Chad from the list and click Submit.", "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "click [3]", OVER),
     ],
@@ -74,6 +75,16 @@ def test_the_teachers_own_words_stand_where_they_say(goal, state, action, after,
 def test_a_slip_of_the_pen_is_found_and_what_stands_before_it_stays(right, rest):
     state = SENT.replace("chas", "q") if "q want q" in rest else SENT
     assert wrong(GOAL, state, "click [20]", right + rest) == rest
+
+
+def test_what_is_not_there_does_not_work():
+    assert wrong(GOAL, SENT, "click [9]", "16 19 20 want 9: no. works, new") == ". works, new"
+    listed, goal = "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "Select Chad from the list and click Submit."
+    begun = "1 3 want 1: yes, select nameless, Peru Chad want"
+    assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: no. fails") == "no. fails"
+    assert wrong(goal, listed, "select [1] Oman", f"{begun} Oman: no. works, now Oman") == ". works, now Oman"
+    assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: yes. works, now Cha") == ". works, now Cha"
+    assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: yes. works, now Chad") == ""
 
 
 def test_what_the_page_does_is_its_own_affair():
