@@ -171,7 +171,8 @@ def study(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a method.")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the figures go.")] = None,
     table: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A Markdown file: the table goes between `<!-- study:begin -->` and `end`.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A Markdown file: the table goes between `<!-- study:begin -->` and `end`, named as --cells is."),
     ] = None,
     config: ConfigFile = None,
     root: Root = None,
@@ -187,6 +188,8 @@ def study(
         dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table docs/results.md
 
         dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
+
+        dreamgym study --config configs/quick-browser.yaml --cells docs/results/study-browser --methods clone,grpo-real,s2r-grpo
     """
     with reported(debug, resumes=True):
         settings, place = prepared(config, overrides, root)
@@ -196,10 +199,10 @@ def study(
 
         wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
         if table:
-            around_table(table)  # before hours of work
+            around_table(table, cells.name)  # before hours of work
         quiet(debug)
         found, metrics = make_study(settings, place, wanted, numbers, place / cells, finished=finished)
-        for path in write_study(found, metrics, json_file, figures, table):
+        for path in write_study(found, metrics, json_file, figures, table, cells.name):
             out.print(f"Written: {path}", soft_wrap=True, highlight=False)
         fail_on_crash(found)
 

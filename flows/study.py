@@ -209,14 +209,15 @@ def write_study(
     json_file: Path | None,
     figures: Path | None,
     table: Path | None = None,
+    mark: str = "study",
 ) -> list[Path]:
-    """The files asked for; their paths."""
+    """The files asked for; their paths. Args: mark: the name of the marks between which the table stands in its document."""
     written: list[Path] = []
     if json_file is not None:
         values = {name: checked_metrics({metric: found.to_json() for metric, found in own.items()}) for name, own in metrics.items() if own}
         write_json(json_file, values)
         written.append(json_file)
     if table is not None:
-        insert_table(table, study_table(metrics, cells, BASE, BASES))
+        insert_table(table, study_table(metrics, cells, BASE, BASES), mark)
         written.append(table)
     return written + (draw_study(metrics, cells, BASE, figures) if figures else [])

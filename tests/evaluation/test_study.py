@@ -16,6 +16,7 @@ from components.evaluation.study import Cell, holm, reached_at, summarise
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import study_table
 from components.evaluation.transfer_table import transfer_table
+from flows.study import write_study
 from flows.study_methods import BASE, BASES, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -198,6 +199,17 @@ def test_the_table_of_a_document_is_what_was_measured(tmp_path):
             insert_table(document, table)
     with pytest.raises(DataError, match="no place for a table"):
         insert_table(tmp_path / "nowhere.md", table)
+
+
+def test_a_document_has_a_table_of_each_study(tmp_path):
+    """The marks are named: what another study wrote stays."""
+    cells = {"base": [cell("base", 0, [1, 0]), cell("base", 1, [1, 1])]}
+    metrics, document = summarise(cells, "base"), tmp_path / "results.md"
+    (begin, end), (other, close) = marks("study"), marks("study-browser")
+    document.write_text(f"{begin}\nmine\n{end}\n{other}\nold\n{close}\n")
+    assert write_study(cells, metrics, None, None, document, "study-browser") == [document]
+    head, _, rest = document.read_text().partition(other)
+    assert head == f"{begin}\nmine\n{end}\n" and "| base | 0.750 (" in rest and "old" not in rest
 
 
 def test_transfer_stands_in_two_tables():
