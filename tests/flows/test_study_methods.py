@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +14,10 @@ from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.evaluation.ablation import FULL, VARIANTS, varied
 from components.evaluation.study import Cell
+from components.tracking.stages import StageResult
 from components.trajectories.snapshots import snapshot
 from flows.cell_origin import origin_of, require_origin
+from flows.study import stages_of
 from flows.study_cells import read_cell, write_cell
 from flows.study_methods import METHODS, chosen_methods, configured
 
@@ -171,3 +174,19 @@ def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # a link into DVC's cache
     path.write_text(text)
+
+
+@pytest.mark.parametrize("every", [0, 2])
+def test_a_cell_has_its_methods_stages_in_their_order(every):
+    """What `resume --dry-run` asks for: with curves the policies on the way too, and a stage that kept none stands for itself."""
+    config = load_config(ROOT / "configs" / "study.yaml", [f"study.curve_every={every}"])
+    before, played = ["validate", "clone"], ["evaluate_policy"]
+    dreamed = ["experience_model", "synthetic_rl"]
+    assert list(stages_of(config, "clone")) == before + played
+    assert list(stages_of(config, "grpo-real")) == [*before, "real_rl", *played, *["snapshots_real_rl"] * bool(every)]
+    last = ["snapshots_synthetic_rl", "snapshots_sim_to_real"] if every else []
+    found = stages_of(config, "s2r-grpo")
+    assert list(found) == [*before, *dreamed, "sim_to_real", *played, *last]
+    if every:
+        kept_none = StageResult("sim_to_real", "0", ROOT, {}, {"policy": ROOT}, {}, 1.0)
+        assert found["snapshots_sim_to_real"](SimpleNamespace(results={"sim_to_real": kept_none})) is kept_none
