@@ -88,6 +88,20 @@ class Trajectory:
         return replace(self, steps=self.steps[:step])
 
 
+def is_text(found: object) -> bool:
+    """True for words that can be stored."""
+    return isinstance(found, str) and bool(found.strip()) and is_storable(found)
+
+
+def is_storable(text: str) -> bool:
+    """True if `text` can be written as UTF-8: it has no half of a surrogate pair, which JSON can spell and nothing can store."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def origin(task_id: str) -> str:
     """The id of the recorded task that this one is, or was varied from: tasks of one origin share a room."""
     return task_id.partition(VARIED)[0]

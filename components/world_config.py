@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from components.endpoint_config import plain_address, variable_name
 from components.section import Section
@@ -54,6 +54,11 @@ class OpenEnvConfig(TextWorldConfig):
     timeout_seconds: float = Field(
         60.0, gt=0, description="Longest wait for one answer; then the episode has failed, which is not the agent's fault."
     )
+
+    @field_validator("url")
+    @classmethod
+    def _without_slash(cls, url: str) -> str:
+        return url.rstrip("/")
 
     @model_validator(mode="after")
     def _no_secrets_and_no_dead_options(self) -> OpenEnvConfig:

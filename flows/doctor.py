@@ -25,6 +25,8 @@ from flows.preflight import has_identity, missing_data, not_in_snapshot, require
 from flows.services import port_is_free
 
 INSTALL = "pip install -c constraints.txt -e '.[{}]'"
+EXTRAS = ("alfworld", "webshop", "browser")
+"""Environments with packages of their own."""
 _FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 5_000_000_000
 
 
@@ -82,7 +84,13 @@ def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) 
         failure = expected_failure(error)
         if failure is None:
             return wrong(f"{type(error).__name__}: {error}", "mend the rungs above first; if they hold, report this line as a bug")
-        return _as_rung(failure, INSTALL.format(config.environment.name))
+        return _as_rung(failure, _install(config))
+
+
+def _install(config: Config) -> str:
+    """What installs the project with what the environment needs; worlds of one's own need no extra."""
+    extra = config.environment.name
+    return INSTALL.format(extra) if extra in EXTRAS else "pip install -c constraints.txt -e ."
 
 
 def _as_rung(failure: DreamGymError, cure: str = "") -> Rung:
@@ -102,7 +110,7 @@ def check_packages(config: Config, root: Path) -> Rung:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    install = INSTALL.format(config.environment.name)
+    install = _install(config)
     try:
         wanted = [Requirement(line) for line in metadata.requires("dreamgym-pipeline") or []]
     except metadata.PackageNotFoundError:
@@ -137,16 +145,19 @@ def check_compilers(config: Config, _root: Path) -> Rung:
 
 
 def check_games(config: Config, _root: Path) -> Rung:
-    """The engine plays one training game with the expert to its end."""
+    """The engine plays one training game to its end: with the expert, or who else is to record data where there is none."""
     from components.environments import make_adapter
-    from components.trajectories.collect import collect, plan
+    from components.trajectories.collect import BEHAVIOURS, collect, plan
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
     tasks = adapter.tasks("train", 1, config.data.seed)
     if config.environment.browser.benchmark != "miniwob":
         return ok(f"{tasks[0].id} opens: '{tasks[0].instruction}'; no expert plays it")
-    played = collect(adapter, plan(tasks, {"expert": 1}, config.data.seed), max(30, config.environment.max_steps))
-    if not played or not played[0].success:
+    behaviour = next((name for name in BEHAVIOURS if getattr(config.data, name)), "expert")
+    played = collect(adapter, plan(tasks, {behaviour: 1}, config.data.seed), max(30, config.environment.max_steps))
+    if behaviour != "expert":
+        return ok(f"{config.environment.name}; {behaviour} play took {len(played[0].steps)} steps; no expert plays it (data.expert=0)")
+    if not played[0].success:
         return wrong(f"the expert did not solve {tasks[0].id}", "dreamgym collect data.train_tasks=2 data.fidelity_tasks=1 --debug")
     kind = f"{config.environment.games} games" if config.environment.name == "alfworld" else config.environment.name
     return ok(f"{kind}; the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps")

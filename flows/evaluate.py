@@ -14,7 +14,7 @@ from components.errors import DataError
 from components.evaluation.intervals import Estimate, exact, paired_difference, proportion
 from components.evaluation.promotion import Decision, decide
 from components.policy.policy import Policy
-from components.policy.rollout import play
+from components.policy.rollout import play_whole
 from components.records import Task
 from components.tracking.hashes import file_hash, text_hash
 from components.tracking.manifest import RegisteredModel
@@ -113,18 +113,20 @@ def held_out_tasks(path: Path, count: int) -> list[Task]:
     return tasks[:count]
 
 
-def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> tuple[dict[str, dict[str, bool]], int]:
-    """For each policy, task id -> won; and the real steps spent in all."""
-    config, settings = run.config, run.config.evaluation
+def play_games(
+    run: Workspace, policies: dict[str, Path], tasks: list[Task], max_new_tokens: int | None = None
+) -> tuple[dict[str, dict[str, bool]], int]:
+    """For each policy, task id -> won; and the real steps spent in all. Args: max_new_tokens: of a reply; None: as in RL."""
+    config, settings, length = run.config, run.config.evaluation, max_new_tokens or run.config.synthetic_rl.max_new_tokens
     world = make_adapter(config.environment).open()
     won: dict[str, dict[str, bool]] = {name: {} for name in policies}
     try:
         with decoding():
             for name, directory in policies.items():
-                policy = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens, compute=run.compute)
+                policy = Policy.load(directory, max_new_tokens=length, compute=run.compute)
                 for start in range(0, len(tasks), ROWS):
                     part = tasks[start : start + ROWS]
-                    played = play(
+                    played = play_whole(
                         policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed
                     )
                     won[name] |= {task.id: rollout.trajectory.success for task, rollout in zip(part, played, strict=True)}

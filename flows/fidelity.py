@@ -30,7 +30,7 @@ from components.experience.agreement import Replay, replay
 from components.experience.fidelity import measure
 from components.language.endpoint import Endpoint
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, Stamp, play
+from components.policy.rollout import Rollout, Stamp, play_whole
 from components.records import Task
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
@@ -119,7 +119,7 @@ def _rollouts(run: Workspace, name: str, directory: Path, world: Any, tasks: lis
     played: list[Rollout] = []
     for start in range(0, len(tasks), ROWS):
         part, temperature = tasks[start : start + ROWS], run.config.synthetic_rl.temperature
-        played += play(policy, world, part, max_steps=max_steps, temperature=temperature, seed=run.config.seed, stamp=stamp)
+        played += play_whole(policy, world, part, max_steps=max_steps, temperature=temperature, seed=run.config.seed, stamp=stamp)
     return played
 
 

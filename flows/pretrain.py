@@ -31,7 +31,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.utilities.annotations import quote
 
 from components.config import Config
+from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.environments.named import look_here
 from components.environments.protocol import Adapter
 from components.experience.dataset import premise_examples, transition_examples, variation_examples, with_premises
 from components.experience.replay_buffer import ReplayBuffer
@@ -49,7 +51,7 @@ from components.language.tokenizer import Vocabulary
 from components.language.training import TrainingRecord, supervised_finetune, token_logprobs
 from components.policy.prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
-from components.tracking.hashes import code_hash, text_hash
+from components.tracking.hashes import code_hash, file_hash, text_hash
 from components.trajectories.collect import collect, plan
 from components.trajectories.hindsight import hindsight, in_hindsight
 from components.trajectories.renaming import retold, told_of
@@ -99,7 +101,7 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     settings = _worlds(config) | {"games_seed": config.environment.seed}
     settings |= config.pretrain.model_dump(include={"tasks", "sizes", "max_steps", "seed"})
     settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
-    settings["code"] = code_hash(["components.environments", "components.trajectories.collect"])
+    settings |= _own_world(config.environment)
     note = work / "settings.json"
     if note.is_file() and json.loads(note.read_text()) == settings:
         return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
@@ -117,6 +119,19 @@ def _worlds(config: Config) -> dict[str, Any]:
     """What of the environment decides which tasks there are, but for its seed and the sizes, which pretraining chooses itself."""
     own = ("seed", "max_steps", "receptacles", "objects")
     return {name: value for name, value in config.environment.decisive().items() if name not in own}
+
+
+def _own_world(environment: EnvironmentConfig) -> dict[str, Any]:
+    """The code that plays, the user's own included, and what the user's files and server add to it."""
+    own = environment.own_module
+    if own:
+        look_here()
+    solutions = {"gymnasium": environment.gymnasium.demonstrations, "openenv": environment.openenv.demonstrations}.get(environment.name, "")
+    return {
+        "code": code_hash(["components.environments", "components.trajectories.collect", *([own] if own else [])]),
+        "demonstrations": file_hash(Path(solutions)) if solutions and Path(solutions).is_file() else "",
+        "server": environment.openenv.url if environment.name == "openenv" else "",
+    }
 
 
 def choose_tasks(config: Config) -> list[Task]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from components.policy.loop import EvenTasks, Loop, LoopState, Snapshots, TaskSo
 from components.policy.players import Processes
 from components.policy.policy import Policy
 from components.policy.prompt import render_demonstration
-from components.policy.rollout import Rollout, Stamp, evenly, play
+from components.policy.rollout import Rollout, Stamp, evenly, play, play_whole
 from components.records import SYNTHETIC, Task, Trajectory, Transition
 from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
@@ -145,10 +146,9 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     with decoding():
         dreamed = play(policy, dream, tasks, **options)
         replays, spent = replay(adapter, [r.trajectory for r in dreamed if r.trajectory.success])
-        real_world = adapter.open()
-        real = play(policy, real_world, tasks, **options)
-        spent += real_world.interactions
-        real_world.close()
+        with closing(adapter.open()) as real_world:
+            real = play_whole(policy, real_world, tasks, **options)
+            spent += real_world.interactions
         judged = measure(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
     buffer.close()
     wins = sum(r.trajectory.success for r in real)

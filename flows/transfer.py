@@ -39,7 +39,7 @@ POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl"}
 """Name of a policy -> the stage that makes it."""
 STEPS, WORDIER = 6, 3
 """A vocabulary learnt elsewhere writes the same page in up to WORDIER times as many tokens: all models are asked for an episode's first
-STEPS steps alone, which fit in, and may write answers that much longer."""
+STEPS steps alone, which fit in, and models and policies may write that much longer."""
 ASKED = ("next_state_exact", "fact_precision", "hallucination_rate", "unparsable_rate")
 Found = dict[str, dict[str, Estimate]]
 
@@ -74,16 +74,22 @@ def play_policies(run: Workspace, other: Workspace, source: str) -> None:
     """The held-out games of `run`'s world, played by the policies of `other`'s."""
     made = {name: other.results[stage] for name, stage in POLICIES.items()}
     inputs = {name: result.output_hashes["policy"] for name, result in made.items()} | {"tasks": file_hash(run.data.tasks("test"))}
-    config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
+    config = run.slice("environment", "evaluation") | {"max_new_tokens": _length(run)} | run.computing()
     run.stage(f"games_of_{source}", lambda _: _play(run, other, source), inputs=inputs, config=config, code=CODE)
 
 
 def _play(run: Workspace, other: Workspace, source: str) -> Outcome:
     tasks = held_out_tasks(run.data.tasks("test"), run.config.evaluation.tasks)
-    won, spent = play_games(run, {name: other.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
+    policies = {name: other.results[stage].outputs["policy"] for name, stage in POLICIES.items()}
+    won, spent = play_games(run, policies, tasks, _length(run))
     level = run.config.evaluation.confidence
     rates = {f"transfer/{source}/success_rate/{name}": proportion(sum(won[name].values()), len(tasks), level) for name in POLICIES}
     return Outcome({}, rates, costs={"check_interactions": spent})
+
+
+def _length(run: Workspace) -> int:
+    """The most tokens of a policy's reply, native or not."""
+    return WORDIER * run.config.synthetic_rl.max_new_tokens
 
 
 def ask_model(run: Workspace, other: Workspace, source: str) -> None:

@@ -273,6 +273,7 @@ def _premises(it: Subject) -> str:
     """Premises that real episodes have shown are not objected to."""
     shown = [(episode.task, premise) for episode in it.episodes() if (premise := it.adapter.premise(episode))]
     if not shown:
+        _require(bool(it.adapter.objection(it.tasks[0], "nothing")), "No episode shows a premise, and one made up is not objected to.")
         raise Doubtful("No episode has shown one.", "Set experience_model.premise=false: dreams begin without a premise.")
     for task, premise in shown:
         _require(not it.adapter.objection(task, premise), f"{premise!r} is objected to: {it.adapter.objection(task, premise)}.")

@@ -8,8 +8,10 @@ it names another value for the same name ("score: 3"), and there is neither prem
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 from components.environments.protocol import Fact
 from components.errors import EnvironmentFailure
@@ -20,6 +22,7 @@ THOUGHT = "go on"
 _ENDS = re.compile(r"\n+|\s*\[SEP\]\s*|(?<=[.!?;])\s+")
 _NAMED = re.compile(r"([^:=]{1,60}?)\s*[:=]\s*(\S.*)")
 _WORDS = re.compile(r"\w+")
+Place = TypeVar("Place")
 
 
 def phrases(state: str) -> list[str]:
@@ -38,6 +41,18 @@ def task_of(environment: str, name: str, split: str, instruction: str, initial_s
     """A task of this world; `spec` is what the world needs to begin it again, plain values."""
     spec = {**spec, "instruction": instruction}
     return Task(f"{environment}/{name}", environment, split, instruction, initial_state, "", json.dumps(spec, sort_keys=True))
+
+
+def drawn(rng: random.Random, places: Sequence[Place], count: int, split: str) -> list[Place]:
+    """`count` of `places`, each once.
+
+    Raises:
+        EnvironmentFailure: there are fewer.
+    """
+    if len(places) < count:
+        cure = "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks."
+        raise EnvironmentFailure(f"This world has {len(places)} tasks of {split}.", f"Expected at least {count}.", cure)
+    return rng.sample(places, count)
 
 
 class PlainAdapter:

@@ -16,6 +16,9 @@ Fact = tuple[str, ...]
 
 NO_ACTION = "?"
 """What a world is sent where an agent's reply holds no action; it refuses that."""
+TRIES = 3
+"""How often an episode that infrastructure ends is begun before a measurement or a collection is given up."""
+AGAIN = "Type `dreamgym doctor`, then the same again: what is finished is kept."
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,10 @@ class Adapter(Protocol):
         ...
 
     def objection(self, task: Task, premise: str) -> str:
-        """Why `premise` cannot be true of `task`, by what their texts say; empty if it can."""
+        """Why `premise` cannot be true of `task`, by what their texts say; empty if it can.
+
+        A world whose episodes show no premise objects to all: what is not objected to, a dream believes.
+        """
         ...
 
     def progress(self, trajectory: Trajectory) -> float:

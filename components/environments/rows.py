@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
-from components.records import Task
+from components.records import Task, is_text
 
 
 class World(Protocol):
@@ -49,7 +49,7 @@ class Outcome:
 
     def step(self, state: object, reward: object, done: object, **info: Any) -> Step:
         """What the world answered as a step. Raises EnvironmentFailure if that is no text, no number, or no truth value."""
-        if not isinstance(state, str) or not state.strip():
+        if not is_text(state):
             raise EnvironmentFailure(f"The world answered {_shown(state)}.", "Expected a state of words.")
         if reward is None:
             reward = 0.0
@@ -59,7 +59,7 @@ class Outcome:
             raise EnvironmentFailure(f"The world answered {_shown(done)} to whether the episode is over.", "Expected true or false.")
         self.total += float(reward)
         won = bool(done) and self.total >= self._success - 1e-9
-        return Step(state, float(won), bool(done), {"observation": state, "world_reward": float(reward), **info})
+        return Step(str(state), float(won), bool(done), {"observation": state, "world_reward": float(reward), **info})
 
 
 class RowsEnvironment:
@@ -148,6 +148,8 @@ class RowsEnvironment:
             if row in self._broken or world is None:
                 raise EnvironmentFailure(self._broken.get(row, "This episode has failed before."))
             step = world.act(action)
+            if not is_text(step.state):
+                raise EnvironmentFailure(f"The world answered {_shown(step.state)}.", "Expected a state of words.")
             self._states[row], self.admissible[row] = step.state, tuple(world.admissible)
             return Step(step.state, step.reward, step.done, {"admissible": self.admissible[row], **step.info})
         except Exception as error:  # recorded, and the next episode gets a new world

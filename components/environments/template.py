@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from components.environment_config import EnvironmentConfig
-from components.environments.plain import PlainAdapter, task_of
+from components.environments.plain import PlainAdapter, drawn, task_of
 from components.environments.protocol import Behaviour, Environment, Step
 from components.environments.rows import RowsEnvironment
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 
-THINGS = ("coin", "key", "ring", "pen", "cup", "map", "egg", "rope")
+THINGS = ("coin", "key", "ring", "pen", "cup", "map", "egg", "rope", "lamp", "ball")
 SLIPS = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
 
 
@@ -65,8 +65,8 @@ class TemplateAdapter(PlainAdapter):
         if split not in (TRAIN, TEST):
             raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
         rooms = [(t, n, p) for t in THINGS for n in range(4 + (split == TEST), 14, 2) for p in range(1, n + 1)]
-        drawn, world = random.Random(f"{split}/{self.seed}/{seed}").sample(rooms, count), BoxWorld()
-        made = [task_of(self.name, f"{t}-{n}-{p}", split, f"put the {t} on the table", "", thing=t, boxes=n, place=p) for t, n, p in drawn]
+        chosen, world = drawn(random.Random(f"{split}/{self.seed}/{seed}"), rooms, count, split), BoxWorld()
+        made = [task_of(self.name, f"{t}-{n}-{p}", split, f"put the {t} on the table", "", thing=t, boxes=n, place=p) for t, n, p in chosen]
         return [replace(task, initial_state=world.begin(task)) for task in made]
 
     def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:

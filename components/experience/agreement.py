@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter
+from components.environments.protocol import AGAIN, TRIES, Adapter
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
@@ -60,23 +60,44 @@ def replay(adapter: Adapter, dreamed: Sequence[Trajectory]) -> tuple[list[Replay
 
 
 def replay_in(environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]) -> dict[int, Replay]:
-    """Replay each of `episodes` in `environment`, loaded with the world of its number."""
-    if not worlds:
-        return {}
-    numbers = list(worlds)
+    """Replay each of `episodes` in `environment`, loaded with the world of its number; what infrastructure ended is played again.
+
+    Raises:
+        EnvironmentFailure: an episode was broken TRIES times: nothing is said of such a dream.
+    """
+    results: dict[int, Replay] = {}
+    broken: dict[int, str] = {}
+    for _ in range(TRIES):
+        left = {number: world for number, world in worlds.items() if number not in results}
+        if not left:
+            return results
+        found, broken = _played(environment, episodes, left)
+        results |= found
+    if broken:
+        first = min(broken)
+        failed = f"{len(broken)} of {len(worlds)} dreams could not be replayed in {TRIES} tries, as {worlds[first].id}: {broken[first]}"
+        raise EnvironmentFailure(failed, "An episode that was not played confirms and denies nothing.", AGAIN)
+    return results
+
+
+def _played(environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]) -> tuple[dict[int, Replay], dict[int, str]]:
+    """The replays, and why infrastructure broke the others."""
+    numbers, broken = list(worlds), dict[int, str]()
     environment.reset([worlds[number] for number in numbers])  # type: ignore[attr-defined]
     states: dict[int, list[str]] = {number: [] for number in numbers}
     rewards: dict[int, list[float]] = {number: [] for number in numbers}
     over: set[int] = set()
-    for step in range(max(len(episode.steps) for episode in episodes.values())):
+    for step in range(max(len(episodes[number].steps) for number in numbers)):
         going = [n for n in numbers if step < len(episodes[n].steps) and n not in over]
         answers = environment.step([episodes[n].steps[step].action if n in going else None for n in numbers])  # type: ignore[attr-defined]
         for place, number in enumerate(numbers):
             if answers[place] is not None:
+                if "failed" in answers[place].info:
+                    broken[number] = str(answers[place].info["failed"])
                 states[number].append(answers[place].state)
                 rewards[number].append(answers[place].reward)
                 over |= {number} if answers[place].done else set()
-    return {number: _judge(episodes[number], states[number], rewards[number]) for number in numbers}
+    return {number: _judge(episodes[number], states[number], rewards[number]) for number in numbers if number not in broken}, broken
 
 
 def _judge(dreamed: Trajectory, states: list[str], rewards: list[float]) -> Replay:

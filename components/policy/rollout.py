@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from components.environments.protocol import NO_ACTION, Environment, Step
+from components.environments.protocol import AGAIN, NO_ACTION, TRIES, Environment, Step
+from components.errors import EnvironmentFailure
 from components.language.engine import Generation, Session
 from components.language.examples import Example, Segment
 from components.language.markers import END
@@ -23,7 +24,7 @@ class Rollout:
     """One episode.
 
     `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the sampler's, one for
-    each token with loss, in order. `broken` says that infrastructure ended it: such a rollout is recorded, not trained on.
+    each token with loss, in order. `failure` says how infrastructure ended it: such a rollout is recorded, not trained on.
     `unparsable` says that a dream had no answer: its last step is not a transition and was left out; not trained on either.
     `idle` says of each reply whether it held no action or left the state as it was, word for word. `cut` counts replies that ended
     at the policy's `max_new_tokens`. `overlong` says that the policy's longest sequence was full: the episode is lost there.
@@ -34,11 +35,16 @@ class Rollout:
     logprobs: list[float] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     idle: list[bool] = field(default_factory=list)
-    broken: bool = False
+    failure: str = ""
     unparsable: bool = False
     malformed: int = 0
     cut: int = 0
     overlong: bool = False
+
+    @property
+    def broken(self) -> bool:
+        """True if infrastructure ended the episode."""
+        return bool(self.failure)
 
     @property
     def reward(self) -> float:
@@ -84,6 +90,30 @@ def play(
     return rollouts
 
 
+def play_whole(
+    policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+) -> list[Rollout]:
+    """As `play`, for measurements: what infrastructure ended is played again, since it says nothing about the policy.
+
+    Raises:
+        EnvironmentFailure: an episode was broken TRIES times.
+    """
+    rollouts = play(policy, world, tasks, max_steps=max_steps, temperature=temperature, seed=seed, stamp=stamp)
+    for attempt in range(1, TRIES):
+        lost = [row for row, rollout in enumerate(rollouts) if rollout.broken]
+        if not lost:
+            break
+        chosen = [tasks[row] for row in lost]
+        again = play(policy, world, chosen, max_steps=max_steps, temperature=temperature, seed=seed + attempt, stamp=stamp)
+        for row, rollout in zip(lost, again, strict=True):
+            rollouts[row] = rollout
+    broken = [rollout for rollout in rollouts if rollout.broken]
+    if broken:
+        found = f"{len(broken)} of {len(rollouts)} episodes broke in each of {TRIES} tries, as {broken[0].trajectory.task.id}: "
+        raise EnvironmentFailure(found + broken[0].failure, "A game that was not played is neither won nor lost.", AGAIN)
+    return rollouts
+
+
 def _side_by_side(
     policy: Policy, session: Session, world: Environment, tasks: Sequence[Task], names: Sequence[str], *, max_steps: int,
     temperature: float, stamp: Stamp,
@@ -92,7 +122,10 @@ def _side_by_side(
     states = world.reset(tasks)
     rollouts, encode = [Rollout(Trajectory(task), Example([])) for task in tasks], policy.vocabulary.encode
     waiting = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
-    assert all(state == task.initial_state for state, task in zip(states, tasks, strict=True)), "a task's world starts elsewhere"
+    for state, task in zip(states, tasks, strict=True):
+        if state != task.initial_state:
+            cure = "An adapter must start a task with the same text each time; `dreamgym check-environment` tests it."
+            raise EnvironmentFailure(f"{task.id} begins with {state!r}.", f"Expected {task.initial_state!r}, as recorded.", cure)
     for _ in range(max_steps):
         written = _write(policy, session, rollouts, waiting, temperature)
         actions = {row: _act(policy, rollouts[row], generation) for row, generation in written.items()}
@@ -140,7 +173,7 @@ def _act(policy: Policy, rollout: Rollout, generation: Generation) -> str:
 
 def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp) -> bool:
     """Add one step to the rollout; True if the episode is over."""
-    rollout.broken = "failed" in answer.info
+    rollout.failure = (str(answer.info["failed"]) or "no reason given") if "failed" in answer.info else ""
     rollout.unparsable = bool(answer.info.get("unparsable"))
     answered = not (rollout.broken or rollout.unparsable)
     rollout.idle.append(action == NO_ACTION or (answered and answer.state == rollout.trajectory.states[-1]))

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from components.errors import ConfigError
-from components.records import Task
+from components.records import Task, is_storable
 
 
 class Wish(BaseModel):
@@ -33,6 +33,10 @@ class Wish(BaseModel):
     @classmethod
     def read(cls, values: dict[str, Any]) -> Wish:
         """The wish in what a client sent. Raises ConfigError naming each key that is unknown or has an impossible value."""
+        garbled = [name for name, value in values.items() if isinstance(value, str) and not is_storable(value)]
+        if garbled:
+            found = f"This reset is refused: {', '.join(garbled)} with half of a surrogate pair."
+            raise ConfigError(found, "Expected text that can be written as UTF-8.")
         try:
             return cls.model_validate(values)
         except ValidationError as error:

@@ -6,6 +6,7 @@ finished within `GRACE_SECONDS`.
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
 import threading
@@ -26,8 +27,14 @@ from components.serving.session import DreamAction, DreamObservation, DreamSessi
 from components.serving.shared_dream import SharedDream
 
 GRACE_SECONDS = 10
-MESSAGE_BYTES_A_CHAR = 8
-"""What a character of an action may take in a message, escaped as JSON; the rest of a message is some hundred bytes."""
+MESSAGE_BYTES_A_CHAR, LEAST_CHARS = 12, 2000
+"""What a character may take in a message, escaped as JSON (one outside the first plane: twelve), and room for the texts of a `reset`; the
+rest of a message is some hundred bytes."""
+_CURES = {
+    errno.EADDRINUSE: "Stop what listens there, or name another port: dreamgym serve --port {other}",
+    errno.EACCES: "Name a port above 1023: dreamgym serve --port {other}",
+    errno.EADDRNOTAVAIL: "This machine has no such address: dreamgym serve --host 127.0.0.1",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ def configured(app: App, limits: Limits) -> uvicorn.Config:
     """How uvicorn runs `app`: no message is much larger than the longest action."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        ws_max_size=1024 + MESSAGE_BYTES_A_CHAR * limits.chars, ws_per_message_deflate=False,
+        ws_max_size=1024 + MESSAGE_BYTES_A_CHAR * max(LEAST_CHARS, limits.chars), ws_per_message_deflate=False,
         timeout_graceful_shutdown=GRACE_SECONDS, log_level="warning", access_log=False, server_header=False,
     )  # fmt: skip
 
@@ -68,7 +75,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         found = f"{host}:{port} cannot be listened on: {error.strerror or error}."
-        raise ConfigError(found, next_step=f"Stop what listens there, or type: dreamgym serve --port {port + 1}") from None
+        cure = _CURES.get(error.errno or 0, "Name another address: dreamgym serve --host 127.0.0.1 --port {other}")
+        raise ConfigError(found, next_step=cure.format(other=port + 1 if 1024 <= port < 65535 else 8000)) from None
     listening.listen(128)
     return listening
 

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from components.environments.protocol import Step
 from components.errors import ConfigError, DataError
-from components.records import Task, Transition
+from components.records import Task, Transition, is_storable
 from components.serving.catalogue import Catalogue, Wish
 from components.serving.shared_dream import SharedDream
 
@@ -91,6 +91,8 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
             raise ConfigError("The episode is over." if self._over else "There is no episode.", "Expected reset before step.")
         if len(action.action) > self._limits.chars:
             raise ConfigError(f"An action of {len(action.action):,} characters.", f"Expected at most {self._limits.chars:,}.")
+        if not is_storable(action.action):
+            raise ConfigError("This action holds half of a surrogate pair.", "Expected text that can be written as UTF-8.")
         try:
             answer = self._dream.step(self._row, action.action)
         except DataError as error:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter, Environment
+from components.environments.protocol import AGAIN, TRIES, Adapter, Environment
+from components.errors import EnvironmentFailure
 from components.records import REAL, Task, Trajectory, Transition
 
 BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
@@ -48,12 +49,15 @@ def collect(
         rows: episodes played side by side.
         on_batch: called with (episodes done, episodes in all).
 
-    Episodes that infrastructure broke are left out; the caller sees it by the count.
+    What infrastructure broke is played again: who acts draws by the seed of the episode, so the same comes of it.
+
+    Raises:
+        EnvironmentFailure: an episode was broken TRIES times.
     """
     environment, done = adapter.open(), []
     try:
         for start in range(0, len(episodes), rows):
-            done += _play(adapter, environment, episodes[start : start + rows], max_steps)
+            done += _play_whole(adapter, environment, episodes[start : start + rows], max_steps)
             if on_batch:
                 on_batch(min(start + rows, len(episodes)), len(episodes))
     finally:
@@ -61,12 +65,30 @@ def collect(
     return done
 
 
-def _play(adapter: Adapter, environment: Environment, batch: Sequence[Episode], max_steps: int) -> list[Trajectory]:
+def _play_whole(adapter: Adapter, environment: Environment, batch: Sequence[Episode], max_steps: int) -> list[Trajectory]:
+    played, broken, left = dict[int, Trajectory](), dict[int, str](), list[int]()
+    for _ in range(TRIES):
+        left = [row for row in range(len(batch)) if row not in played]
+        if not left:
+            break
+        whole, broken = _play(adapter, environment, [batch[row] for row in left], max_steps)
+        played |= {left[place]: trajectory for place, trajectory in whole.items()}
+    if broken:
+        place = min(broken)
+        found = f"{len(broken)} of {len(batch)} episodes broke in each of {TRIES} tries, as {batch[left[place]].id}: {broken[place]}"
+        raise EnvironmentFailure(found, "Data with holes could not be made again.", AGAIN)
+    return [played[row] for row in range(len(batch))]
+
+
+def _play(
+    adapter: Adapter, environment: Environment, batch: Sequence[Episode], max_steps: int
+) -> tuple[dict[int, Trajectory], dict[int, str]]:
+    """By place in the batch: the episodes, and why infrastructure broke the others."""
     environment.reset([episode.task for episode in batch])
     actors = [adapter.behaviour(episode.behaviour, episode.task, episode.seed) for episode in batch]
     played = [Trajectory(episode.task) for episode in batch]
     admissible: list[Sequence[str]] = list(environment.admissible)  # type: ignore[attr-defined]
-    alive, broken = set(range(len(batch))), set()
+    alive, broken = set(range(len(batch))), dict[int, str]()
     for step in range(max_steps):
         if not alive:
             break
@@ -76,7 +98,7 @@ def _play(adapter: Adapter, environment: Environment, batch: Sequence[Episode], 
             answer = answers[row]
             assert answer is not None
             if "failed" in answer.info:
-                broken.add(row)
+                broken[row] = str(answer.info["failed"])
             reasoning = adapter.reason(played[row], actions[row], answer.state, answer.reward)
             transition = Transition(
                 task_id=batch[row].task.id, episode_id=batch[row].id, step=step, state=played[row].states[-1], action=actions[row],
@@ -87,4 +109,4 @@ def _play(adapter: Adapter, environment: Environment, batch: Sequence[Episode], 
             admissible[row] = answer.info.get("admissible", ())
             if answer.done:
                 alive.discard(row)
-    return [trajectory for row, trajectory in enumerate(played) if row not in broken]
+    return {row: trajectory for row, trajectory in enumerate(played) if row not in broken}, broken

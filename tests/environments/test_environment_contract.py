@@ -245,6 +245,7 @@ def test_a_premise_that_came_true_can_be_decided(subject, expert):
     for episode in expert:
         told = adapter.premise(episode)
         assert not told or adapter.objection(episode.task, told) == ""
+    assert adapter.objection(expert[0].task, "en between the tabs to find"), "what is no premise is believed"
 
 
 def test_progress_is_whole_for_a_success_alone(subject, expert, erring):

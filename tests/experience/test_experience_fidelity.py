@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from builders import make_episode, make_task
 
 from components.config import RetrievalConfig
-from components.experience.agreement import replay
+from components.environments.protocol import Step
+from components.errors import EnvironmentFailure
+from components.experience.agreement import replay, replay_in
 from components.experience.fidelity import judge, measure
 from components.experience.prompts import Answer
 from components.experience.replay_buffer import ReplayBuffer
@@ -131,6 +134,34 @@ def test_an_episode_without_success_is_compared_state_by_state(adapter, played):
     liar = replace(lost[0], steps=(*lost[0].steps[:2], replace(lost[0].steps[2], next_state="At desk 1: lies." + H)))
     (found,), _ = replay(adapter, [liar])
     assert (found.confirmed, found.same) == (True, (True, True, False))
+
+
+class Faltering:
+    """An environment whose second row breaks in the first `times` of its batches."""
+
+    def __init__(self, environment, times):
+        self.environment, self.times = environment, times
+
+    def reset(self, tasks):
+        self.times -= 1
+        return self.environment.reset(tasks)
+
+    def step(self, actions):
+        answers = self.environment.step(actions)
+        row = min(1, len(actions) - 1)
+        if self.times >= 0 and actions[row] is not None:
+            answers[row] = Step("", 0.0, True, {"failed": "the engine died"})
+        return answers
+
+
+def test_a_replay_that_infrastructure_broke_denies_nothing(adapter, won):
+    episodes = dict(enumerate(won))
+    worlds = {number: adapter.embody(episode) for number, episode in episodes.items()}
+    with closing(adapter.open()) as environment:
+        found = replay_in(Faltering(environment, 1), episodes, worlds)
+        assert sorted(found) == sorted(episodes) and all(one.confirmed and all(one.same) for one in found.values())
+        with pytest.raises(EnvironmentFailure, match="1 of 6 dreams could not be replayed in 3 tries.*the engine died.*denies nothing"):
+            replay_in(Faltering(environment, 9), episodes, worlds)
 
 
 def test_dreams_without_a_world_spend_nothing(adapter):

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from components.config import DataConfig, load_config
 from components.environments import make_adapter
 from components.environments.template import TemplateAdapter
+from components.errors import EnvironmentFailure
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 from components.trajectories.validation import validate
-from flows import cli
+from flows import cli, doctor
 from flows.collect import choose_tasks
 from flows.workspace import Workspace
 
@@ -75,6 +76,27 @@ def test_the_template_keeps_every_promise(quiet_process):
     assert "Set experience_model.premise=false" in done.output and "Set data.fidelity_worlds=0" in done.output
 
 
+def test_the_template_has_as_many_tasks_as_a_collection_asks_for():
+    config = load_config(None, [*OWN, "data.fidelity_worlds=0"])
+    adapter, data = make_adapter(config.environment), config.data
+    assert len({task.id for task in adapter.tasks("train", data.train_tasks + data.fidelity_tasks, 0)}) == 340
+    with pytest.raises(EnvironmentFailure, match="This world has 400 tasks of train. Expected at least 401. Lower data.train_tasks"):
+        adapter.tasks("train", 401, 0)
+    assert len(choose_tasks.fn(config)["test"]) == 200
+
+
+def test_without_an_expert_the_doctor_plays_who_records_the_data():
+    """A world whose `data.expert` is 0 has nothing that is wrong."""
+    options = ["environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting"]
+    options += ["data.expert=0", "data.noisy=0", "data.near_miss=0"]
+    rung = doctor._checked(doctor.check_games, load_config(None, options), ROOT)
+    assert rung.state == "ok" and "random play took" in rung.found and "data.expert=0" in rung.found
+    gone = load_config(None, ["environment.name=openenv", "environment.openenv.url=http://127.0.0.1:9", "environment.openenv.tasks=seeds"])
+    rung = doctor._checked(doctor.check_games, gone, ROOT)
+    assert rung.state == "wrong" and "refused" in rung.found and "environment.openenv.url" in rung.next_step
+    assert "[openenv]" not in doctor._install(gone) and "[webshop]" in doctor._install(load_config(None, ["environment.name=webshop"]))
+
+
 def test_a_counting_world_without_an_expert_is_told_what_to_set(quiet_process):
     done = check("environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting")
     assert done.exit_code == 0, done.output
@@ -103,6 +125,7 @@ WRONG = {
     "another name": ({"name": "boxes"}, "has environment 'boxes' and split 'train'"),
     "a world that goes on for ever": ({"open": lambda self, budget=None, **_: _endless()}, "A fourth step was taken with a budget of 3"),
     "what was seen reveals": ({"revealing": lambda self, *_: True}, "is called revealing right after it was seen"),
+    "any premise is believed": ({"objection": lambda self, task, premise: ""}, "one made up is not objected to"),
     "a premise that it objects to": ({"premise": lambda self, trajectory: "coin box 1"}, "'coin box 1' is objected to"),
 }
 

@@ -26,6 +26,20 @@ def test_held_out_tasks_are_in_no_corpus(tmp_path):
         assert {episode.task.id for episode in pretrain.corpus.fn(config, tmp_path, set())} == {task.id for task in tasks}
 
 
+def test_a_world_of_ones_own_is_played_again_when_its_module_or_solutions_change(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_solutions.jsonl").write_text("")
+    found = []
+    for text in ("SIZE = 1", "SIZE = 2"):
+        (tmp_path / "a_world_that_changes.py").write_text(text)
+        options = ["environment.name=gymnasium", "environment.gymnasium.factory=a_world_that_changes:make"]
+        world = load_config(None, [*options, "environment.gymnasium.demonstrations=my_solutions.jsonl"]).environment
+        found.append(pretrain._own_world(world))
+    (tmp_path / "my_solutions.jsonl").write_text('{"task": "gymnasium/2", "actions": ["look"]}\n')
+    found.append(pretrain._own_world(world))
+    assert found[0]["code"] != found[1]["code"] == found[2]["code"] and found[1]["demonstrations"] != found[2]["demonstrations"]
+
+
 def test_what_an_agents_example_imitates(adapter, tasks, played):
     """Loss on the steps that changed something; a refusal is read, and the next step learnt."""
     episode = next(e for e in played["noisy"] if any(s.next_state.startswith("Nothing happens") for s in e.steps))

@@ -10,7 +10,7 @@ from builders import VOCABULARY, make_model, make_task
 
 from components.config import RetrievalConfig
 from components.environments.protocol import Step
-from components.errors import DataError
+from components.errors import DataError, EnvironmentFailure
 from components.experience.dream import Dream
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.examples import collate
@@ -19,7 +19,7 @@ from components.policy import rollout as rollout_module
 from components.policy.cloning import clone
 from components.policy.policy import Policy
 from components.policy.prompt import observed, opening, parse_reply, turn
-from components.policy.rollout import Stamp, evenly, grouped, play
+from components.policy.rollout import Stamp, evenly, grouped, play, play_whole
 from components.records import SYNTHETIC
 from components.training_config import CloningConfig, LoraConfig
 
@@ -153,6 +153,26 @@ def test_a_broken_row_is_recorded_and_stepped_no_more():
     assert {action for asked in world.asked for action in asked if action} <= {"?"} | {
         s.action for r in rollouts for s in r.trajectory.steps
     }
+
+
+def test_a_measurement_plays_again_what_infrastructure_ended():
+    """What is broken says nothing about the policy; only what never comes to an end ends the measurement."""
+    policy, tasks = Policy(make_model(), VOCABULARY, max_new_tokens=6), [make_task(n) for n in range(3)]
+    rollouts = play_whole(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)
+    assert [r.trajectory.task for r in rollouts] == tasks and not any(r.broken for r in rollouts)
+    assert [len(r.trajectory.steps) for r in rollouts] == [4, 4, 4]
+    assert rollouts[0] == play(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)[0], "the others are played once"
+    always = Breaking()
+    always.answer = lambda row: Step("s", 0.0, True, {"failed": "gone"})
+    with pytest.raises(EnvironmentFailure, match="3 of 3 episodes broke in each of 3 tries, as t0: gone.*dreamgym doctor"):
+        play_whole(policy, always, tasks, max_steps=4, temperature=1.0, seed=0)
+
+
+def test_a_task_that_begins_otherwise_than_recorded_is_named():
+    policy, moved = Policy(make_model(), VOCABULARY, max_new_tokens=6), Breaking()
+    moved.reset = lambda tasks: ["You are elsewhere." for _ in tasks]
+    with pytest.raises(EnvironmentFailure, match="t0 begins with 'You are elsewhere.'. Expected .*as recorded.*check-environment"):
+        play(policy, moved, [make_task(0)], max_steps=4, temperature=1.0, seed=0)
 
 
 def test_more_episodes_than_fit_side_by_side_are_played_one_part_after_the_other(monkeypatch):

@@ -89,6 +89,20 @@ def test_what_cannot_be_had_is_refused_and_the_session_goes_on(address, lessons)
         assert env.step({"action": lessons[0].steps[0].action}).observation["state"] == lessons[0].steps[0].next_state
 
 
+def test_half_a_sign_costs_nobody_an_episode(address, lessons):
+    """A client that cuts text between the halves of a surrogate pair is told; what others asked at the same time is answered."""
+    with client(address) as odd, client(address) as env:
+        for one in (odd, env):
+            one.reset(index=0)
+        with pytest.raises(RuntimeError, match="half of a surrogate pair"):
+            odd.step({"action": "look \ud83d"})
+        with pytest.raises(RuntimeError, match="instruction with half of a surrogate pair"):
+            odd.reset(index=0, instruction="put \ud83d")
+        for one in (env, odd):
+            assert one.step({"action": lessons[0].steps[0].action}).observation["state"] == lessons[0].steps[0].next_state
+        assert env.step({"action": "\U0001f600" * 100}).observation["state"] is not None, "as many signs as are allowed, escaped twelvefold"
+
+
 def test_nonsense_is_answered_and_what_is_too_large_is_cut_off(address):
     with connect(address.replace("http", "ws") + "/ws") as socket:
         for message in ("{", '{"type": "fly"}', '{"type": "step"}'):
@@ -101,7 +115,7 @@ def test_nonsense_is_answered_and_what_is_too_large_is_cut_off(address):
     with client(address) as env:
         assert env.reset(index=0).observation["task_id"] == "t0"
     with connect(address.replace("http", "ws") + "/ws") as socket, pytest.raises(ConnectionClosed, match="1009"):
-        socket.send(json.dumps({"type": "step", "data": {"action": "x" * 5000}}))
+        socket.send(json.dumps({"type": "step", "data": {"action": "x" * 50_000}}))
         socket.recv(timeout=20)
 
 
@@ -230,6 +244,10 @@ def test_a_port_in_use_is_named():
     with pytest.raises(ConfigError, match=f"127.0.0.1:{port} cannot be listened on: .*in use.*--port {port + 1}"):
         listen("127.0.0.1", port)
     taken.close()
+    with pytest.raises(ConfigError, match="no such address: dreamgym serve --host 127.0.0.1"):
+        listen("192.0.2.1", 0)
+    with pytest.raises(ConfigError, match="Name another address: dreamgym serve --host 127.0.0.1 --port 8000"):
+        listen("no-such-host.invalid", 65535)
 
 
 def test_an_async_client_works_too(address, lessons):

@@ -10,6 +10,8 @@ import pytest
 from components.environment_config import EnvironmentConfig
 from components.environments.alfworld.adapter import AlfworldAdapter
 from components.environments.alfworld.states import read_state
+from components.environments.protocol import Step
+from components.errors import EnvironmentFailure
 from components.trajectories.collect import BEHAVIOURS, Episode, collect, plan
 from components.trajectories.store import trajectories, write_transitions
 
@@ -87,6 +89,21 @@ class Dying(AlfworldAdapter):
         return environment
 
 
-def test_episodes_that_a_dying_process_broke_are_left_out_and_the_rest_is_the_same(recorded, tasks):
-    kept = collect(Dying(EnvironmentConfig(workers=2)), plan(tasks[:4], COUNTS, 1), 10, rows=8)
-    assert kept == recorded[4:]
+def test_episodes_that_a_dying_process_broke_are_played_again_and_come_out_the_same(recorded, tasks):
+    assert collect(Dying(EnvironmentConfig(workers=2)), plan(tasks[:4], COUNTS, 1), 10, rows=8) == recorded
+
+
+class Failing(AlfworldAdapter):
+    """The real adapter, where the first row of a batch breaks at its first step, every time."""
+
+    def open(self, budget=None, **options):
+        environment = super().open(budget)
+        step = environment.step
+        environment.step = lambda actions: [Step("", 0.0, True, {"failed": "the engine died"}), *step([None, *actions[1:]])[1:]]
+        return environment
+
+
+def test_an_episode_that_always_breaks_is_named(tasks):
+    (first, *_) = episodes = plan(tasks[:4], COUNTS, 1)
+    with pytest.raises(EnvironmentFailure, match=f"1 of 16 episodes broke in each of 3 tries, as {first.id}: the engine died.*doctor"):
+        collect(Failing(EnvironmentConfig(workers=1)), episodes, 10)

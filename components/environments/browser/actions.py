@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from components.environments.browser.elements import EDITABLE, Element
@@ -33,7 +33,7 @@ _FORMS = tuple(
         rf"(?P<verb>drag) {_ID} to \[(?P<text>[a-zA-Z]*\d+)\]",
         r"(?P<verb>scroll) (?P<text>up|down)",
         r"(?P<verb>back|forward|close tab)",
-        r"(?P<verb>tab) (?P<text>\d{1,3})",
+        r"(?P<verb>tab) (?P<text>[1-9]\d{0,2})",
         r"(?P<verb>goto|answer) (?P<text>\S(?:.*\S)?)",
     )
 )
@@ -86,8 +86,11 @@ def obstacle(action: str, view: View, *, web: bool, sites: Iterable[str] = ()) -
 def _allowed(command: Command, sites: Iterable[str]) -> bool:
     if command.verb != "goto":
         return True
-    address = urlsplit(command.text)
-    return address.scheme in ("http", "https") and address.netloc in set(sites)
+    try:
+        address = urlsplit(command.text)
+    except ValueError:  # no address, such as http://[
+        return False
+    return address.scheme in ("http", "https") and bool(address.netloc) and address.netloc in set(sites)
 
 
 def _unfit(command: Command, element: Element) -> str:
@@ -102,8 +105,8 @@ def _unfit(command: Command, element: Element) -> str:
     return ""
 
 
-def to_browsergym(action: str) -> str:
-    """The action, which must be well-formed, as a call of BrowserGym's high-level action set."""
+def to_browsergym(action: str, view: View = View()) -> str:
+    """The action, which must be well-formed, as a call of BrowserGym's high-level action set; an option in the words of `view`'s page."""
     command = read_action(action)
     assert command is not None, "only well-formed actions are carried out"
     names = {"select": "select_option", "drag": "drag_and_drop", "goto": "goto", "answer": "send_msg_to_user"}
@@ -112,6 +115,8 @@ def to_browsergym(action: str) -> str:
         return _SCROLL[command.text]
     if command.verb == "tab":
         return f"tab_focus({int(command.text) - 1})"
+    if command.verb == "select" and (element := view.element(command.id)):
+        command = replace(command, text=element.label(command.text))
     simple = {"back": "go_back()", "forward": "go_forward()", "close tab": "tab_close()"}
     if command.verb in simple:
         return simple[command.verb]
@@ -131,7 +136,7 @@ def admissible(view: View, instruction: str) -> tuple[str, ...]:
         if not element.id or "disabled" in element.flags:
             continue
         if element.kind == "select":
-            found += [f"select [{element.id}] {option}" for option in element.options if option != element.value]
+            found += [f"select [{element.id}] {option}" for option in element.options if option and option != element.value]
             continue
         found.append(f"click [{element.id}]")
         if element.kind in EDITABLE:

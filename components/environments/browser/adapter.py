@@ -173,8 +173,8 @@ class BrowserAdapter:
         return ""
 
     def objection(self, task: Task, premise: str) -> str:
-        """Always "": there are no premises."""
-        return ""
+        """Every premise is refused: a page hides nothing that a later state could show, so none is ever taught."""
+        return "a page has no premise"
 
     def progress(self, trajectory: Trajectory) -> float:
         """See `outlook.progress`."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 TEXT = "text"
@@ -46,7 +46,10 @@ _WEIGHTS = {**dict.fromkeys(EDITABLE, 2.0), "select": 2.0, "checkbox": 1.5, "rad
 
 @dataclass(frozen=True)
 class Element:
-    """One line of a state. `id` is BrowserGym's; "" for mere text. `flags` are some of FLAGS, in that order."""
+    """One line of a state. `id` is BrowserGym's; "" for mere text. `flags` are some of FLAGS, in that order.
+
+    `labels` are the options in the page's own words, which a state may shorten; no part of the state.
+    """
 
     kind: str
     name: str = ""
@@ -54,6 +57,11 @@ class Element:
     value: str = ""
     options: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    labels: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def label(self, option: str) -> str:
+        """The page's own words for `option`."""
+        return next((label for shown, label in zip(self.options, self.labels, strict=False) if shown == option), option)
 
     def __str__(self) -> str:
         head = f"[{self.id}] {self.kind}:" if self.id else f"{self.kind}:"
@@ -76,11 +84,13 @@ class Mark(NamedTuple):
 def clean(text: str, longest: int = LONGEST_NAME) -> str:
     """`text` on one line without characters that no one sees and without the signs that structure a state, cut at `longest` characters."""
     seen = "".join(" " if char.isspace() else char for char in text if char.isspace() or unicodedata.category(char)[0] != "C")
-    plain = " ".join(seen.translate(_SIGNS).split())
+    plain = _AS_FLAG.sub(r"\1", " ".join(seen.translate(_SIGNS).split()))
     return plain if len(plain) <= longest else plain[: longest - 1].rstrip() + "…"
 
 
 _SIGNS = str.maketrans("{}|", "()/")
+_AS_FLAG = re.compile(rf"\(((?:{'|'.join(FLAGS)})(?:, (?:{'|'.join(FLAGS)}))*)\)$")
+"""Words of the page that would be read as a flag: they lose their brackets."""
 
 
 def marks(snapshot: Mapping[str, Any]) -> dict[str, Mark]:
@@ -172,10 +182,9 @@ class _Reader:
 
     def _widget(self, node: Mapping[str, Any], role: str, bid: str) -> Element:
         kind, properties = KINDS[role], _properties(node)
-        options: tuple[str, ...] = ()
-        if role in ("combobox", "listbox"):
-            options = tuple(self._options(node))
-            kind = "select" if options else kind
+        labels = tuple(self._options(node)) if role in ("combobox", "listbox") else ()
+        options = tuple(clean(label) for label in labels)
+        kind = "select" if labels else kind
         kind = "textarea" if kind == "textbox" and properties.get("multiline") else kind
         flags = [
             flag
@@ -187,7 +196,7 @@ class _Reader:
             value = clean(self.marked[bid].value)  # what was typed: the agent knows what it wrote, whatever the screen hides
         name = clean(_value(node, "name")) or (self._hint(bid) if kind == "button" else "")
         name = _label(name) if kind in FIELDS else name
-        return Element(kind, name, bid, value, options, tuple(flags))
+        return Element(kind, name, bid, value, options, tuple(flags), labels)
 
     def _hint(self, bid: str) -> str:
         mark = self.marked.get(bid)
@@ -198,7 +207,7 @@ class _Reader:
         for child in node.get("childIds", ()):
             inner = self.nodes.get(child)
             if inner is not None and _value(inner, "role") == "option":
-                found.append(clean(_value(inner, "name")))
+                found.append(str(_value(inner, "name")))
             elif inner is not None and depth < 3:
                 found += self._options(inner, depth + 1)
         return found
@@ -286,7 +295,8 @@ def _fitting(element: Element, wanted: frozenset[str]) -> Element:
         range(len(element.options)),
         key=lambda place: (element.options[place] != element.value, not _words(element.options[place]) & wanted, place),
     )
-    return replace(element, options=tuple(element.options[place] for place in sorted(ranked[:MOST_OPTIONS])))
+    kept = sorted(ranked[:MOST_OPTIONS])
+    return replace(element, options=tuple(element.options[place] for place in kept), labels=tuple(element.labels[place] for place in kept))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -33,7 +33,8 @@ class BrowserEnvironment:
         self._broken: dict[int, str] = {}
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
-        """Open each task's page. A row whose page does not open is over at its first step, with the reason.
+        """Open each task's page. A row whose page does not open, or shows something else than was recorded, is over at its first step,
+        with the reason.
 
         Raises:
             EnvironmentFailure: a task was made up and has no page of its own, or none of several pages opens.
@@ -46,6 +47,15 @@ class BrowserEnvironment:
         self._broken = {row: answer for row, answer in answers.items() if isinstance(answer, str)}
         if tasks and len(self._broken) == len(tasks):
             raise EnvironmentFailure(f"No page opens, as {tasks[0].id}: {self._broken[0]}", next_step="Type `dreamgym doctor`.")
+        changed = {row: seen for row, seen in answers.items() if isinstance(seen, Seen) and seen.state != tasks[row].initial_state}
+        self._broken |= {row: f"{tasks[row].id} began with {seen.state!r}" for row, seen in changed.items()}
+        if changed and len(self._broken) == len(tasks):
+            row = min(changed)
+            raise EnvironmentFailure(
+                f"No page is the one recorded, as {tasks[row].id}: it shows {changed[row].state!r}.",
+                f"Expected {tasks[row].initial_state!r}.",
+                "Another Chromium, other fonts or a changed site? Record anew with it: dreamgym collect --config YOUR_CONFIG.",
+            )
         seen = [answers[row] if row not in self._broken else Seen(tasks[row].initial_state) for row in range(len(tasks))]
         self._tasks, self._actions = list(tasks), [[] for _ in tasks]
         self._states = [one.state for one in seen if isinstance(one, Seen)]

@@ -42,8 +42,8 @@ HELD = "owner"
 """The file of a worker's folder that its owner keeps locked as long as it lives."""
 LOADS_A_BROWSER = 400
 """Episodes after which a browser is replaced, which gives its memory back."""
-SPARE = -1
-"""The row of the seat in which alternatives are tried."""
+SPARE, BEAT = -1, -2
+"""The row of the seat in which alternatives are tried, and that of a message which only says that a long answer is under way."""
 GRACE_SECONDS, START_SECONDS = 3.0, 60.0
 
 
@@ -72,7 +72,7 @@ def _serve(pipe: Connection, lifeline: Connection, folder: str, settings: PoolSe
     tempfile.tempdir = folder
     threading.Thread(target=_end_with_owner, args=(lifeline, os.getppid()), daemon=True).start()
     quiet_libraries()
-    seats = _Seats(folder, settings)
+    seats = _Seats(folder, settings, lambda: pipe.send((BEAT, None)))
     while True:
         try:
             verb, rows = pipe.recv()
@@ -96,8 +96,8 @@ def _end_with_owner(lifeline: Connection, owner: int) -> None:
 class _Seats:
     """The seats of one worker: its rows', and a spare one for trying alternatives."""
 
-    def __init__(self, folder: str, settings: PoolSettings) -> None:
-        self._folder, self._settings = Path(folder), settings
+    def __init__(self, folder: str, settings: PoolSettings, beat: Callable[[], None]) -> None:
+        self._folder, self._settings, self._beat = Path(folder), settings, beat
         self._seats: dict[int, Seat] = {}
         self._playwright: Any = None
         self._browser: Any = None
@@ -131,8 +131,11 @@ class _Seats:
         for alternative in alternatives:
             self._load(SPARE, spec)
             for action in history:
+                self._beat()
                 self._seats[SPARE].step(action)
+            self._beat()
             found.append(self._seats[SPARE].step(alternative))
+            self._beat()
         return found
 
     def _seat(self, row: int) -> Seat:
@@ -272,8 +275,9 @@ class Browsers:
             except (OSError, EOFError) as error:
                 answers |= self._lost(slot, waiting.pop(slot), f"ended ({type(error).__name__})")
                 continue
-            answers[row] = answer
-            waiting[slot].discard(row)
+            if row != BEAT:
+                answers[row] = answer
+                waiting[slot].discard(row)
             if (worker := self._workers[slot]) and not worker.started:
                 self._workers[slot] = replace(worker, started=True)
             deadlines[slot] = self._deadline(slot)

@@ -169,7 +169,7 @@ class Seat:
         """Why the page did not let the action happen; "" if it did."""
         before = self._pages()
         try:
-            _run(actions.to_browsergym(action), self._page, self._settings.action_seconds, self._messages)
+            _run(actions.to_browsergym(action, self.view), self._page, self._settings.action_seconds, self._messages)
         except Exception as error:
             if any(words in str(error) for words in GONE) and self._pages() and self._page in self._pages():
                 raise
@@ -318,7 +318,9 @@ def _action_set() -> Any:
 
 def patient_code(call: str, seconds: float) -> str:
     """BrowserGym's code for `call`, with more patience than its half a second: a busy machine must not make a click impossible."""
-    return str(_action_set().to_python_code(call)).replace("timeout=500", f"timeout={int(1000 * seconds)}")
+    theirs = str(_action_set().python_includes)
+    patient = theirs.replace("timeout=500", f"timeout={int(1000 * seconds)}")
+    return patient + str(_action_set().to_python_code(call)).removeprefix(theirs)
 
 
 def _run(call: str, page: Any, seconds: float, messages: list[dict[str, Any]]) -> None:

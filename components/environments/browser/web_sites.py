@@ -22,6 +22,8 @@ INSTALL = (
 )
 """In two steps, the second without dependencies: libwebarena asks for beartype 0.12 and text-generation for huggingface_hub below 1, which
 the other packages cannot have."""
+LEFT_OUT = "todo"
+"""BrowserGym's word for the address of a site that is left out."""
 _TABLE = "tokenizers/punkt_tab"
 _SECONDS = 10.0
 
@@ -43,6 +45,9 @@ def lacking(*, ask: bool = True) -> list[Want]:
     if unset:
         exports = " ".join(f"{name}=http://HOST:PORT" for name in unset)
         return [Want(f"not set: {', '.join(unset)}", f"export {exports}")]
+    strange = [f"WA_{site}" for site in SITES if os.environ[f"WA_{site}"] != LEFT_OUT and not _host(os.environ[f"WA_{site}"])]
+    if strange:
+        return [Want(f"no address of a site: {', '.join(strange)}", f"export {strange[0]}=http://HOST:PORT, or {LEFT_OUT} to leave it out")]
     silent = [f"WA_{site} ({os.environ[f'WA_{site}']})" for site in SITES if ask and not _answers(os.environ[f"WA_{site}"])]
     found = [Want(f"no answer from {', '.join(silent)}", "start those sites, or mend their addresses")] if silent else []
     return found + _for_evaluators()
@@ -74,13 +79,23 @@ def require_for_web(benchmark: str) -> None:
 
 
 def site_hosts() -> tuple[str, ...]:
-    """The hosts of the sites that the WA_* variables name."""
-    return tuple(urlsplit(os.environ[f"WA_{site}"]).netloc for site in SITES if os.environ.get(f"WA_{site}"))
+    """The hosts of the sites that the WA_* variables name; a site that is left out (`todo`) has none."""
+    found = (_host(os.environ.get(f"WA_{site}", "")) for site in SITES)
+    return tuple(host for host in found if host)
+
+
+def _host(address: str) -> str:
+    """The host and port of a site's address; "" if it is none of http or https."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    return parts.netloc if parts.scheme in ("http", "https") else ""
 
 
 def _answers(address: str) -> bool:
-    """True if something listens where `address` points, or it is `todo`: BrowserGym's word for a site that is left out."""
-    if address == "todo":
+    """True if something listens where `address` points, or it is left out."""
+    if address == LEFT_OUT:
         return True
     parts = urlsplit(address)
     try:

@@ -21,7 +21,7 @@ from components.environments.replayed import make_behaviour, read_demonstrations
 from components.environments.rows import Outcome, RowsEnvironment
 from components.environments.seeds import draw_seeds
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task
+from components.records import TEST, TRAIN, Task, is_text
 
 
 class GymnasiumAdapter(PlainAdapter):
@@ -105,12 +105,14 @@ class GymnasiumWorld:
 
     def _reset(self, number: int) -> tuple[str, dict[str, Any]]:
         answer = self._made.reset(seed=number)
-        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str) or not answer[0].strip():
+        if not isinstance(answer, tuple) or len(answer) != 2 or not is_text(answer[0]):
             raise EnvironmentFailure(f"The world's reset gave {answer!r:.200}.", "Expected a text and a dict.")
         self._outcome = Outcome(self._success)
         self._note(answer[1])
         return answer[0], answer[1] if isinstance(answer[1], dict) else {}
 
     def _note(self, info: object) -> None:
-        told = info.get("admissible", ()) if isinstance(info, dict) else ()
+        told = (info.get("admissible") or ()) if isinstance(info, dict) else ()
+        if not isinstance(told, (list, tuple)):
+            raise EnvironmentFailure(f"The world's info['admissible'] is {told!r:.200}.", "Expected a list of actions.")
         self.admissible = tuple(action for action in told if isinstance(action, str))

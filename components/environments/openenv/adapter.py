@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from typing import Any
 
 from components.environment_config import EnvironmentConfig
@@ -21,7 +22,7 @@ from components.environments.replayed import make_behaviour, read_demonstrations
 from components.environments.rows import Outcome, RowsEnvironment
 from components.environments.seeds import SEEDS, draw_seeds
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task
+from components.records import TEST, TRAIN, Task, is_text
 from components.world_config import OpenEnvConfig
 
 _Chosen = tuple[str, dict[str, Any], dict[str, Any]]
@@ -64,7 +65,10 @@ class OpenEnvAdapter(PlainAdapter):
             found = f"{self.settings.url} has {len(places)} tasks of {split}."
             cure = "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks."
             raise EnvironmentFailure(found, f"Expected at least {count}.", cure)
-        names = {place: f"{theirs}/{told[place].get('id', place)}" for place in places}
+        names = {place: f"{theirs}/{_id_of(told[place], place)}" for place in places}
+        if len(set(names.values())) < len(names):
+            twice = next(name for name, times in Counter(names.values()).items() if times > 1)
+            raise EnvironmentFailure(f"{self.settings.url} lists two tasks of the id {twice}.", "Expected an id for each, or none at all.")
         solved = [place for place in places if f"{self.name}/{names[place]}" in self._solutions]
         others = [place for place in places if place not in set(solved)]
         drawn = rng.sample(solved, len(solved)) + rng.sample(others, len(others))
@@ -134,13 +138,18 @@ class OpenEnvWorld:
 def state_in(data: dict[str, Any], field: str) -> str:
     """The text that the agent sees. Raises EnvironmentFailure if the observation has no such field, or no words in it."""
     found = data["observation"].get(field)
-    if not isinstance(found, str) or not found.strip():
+    if not is_text(found):
         raise EnvironmentFailure(
             f"The observation's {field!r} is {found!r:.200}; its fields are {', '.join(data['observation']) or 'none'}.",
             "Expected words.",
             "Set environment.openenv.state_field to the field with the text.",
         )
-    return found
+    return str(found)
+
+
+def _id_of(told: dict[str, Any], place: int) -> object:
+    """What the server calls a task; its place in the list where it has no name."""
+    return place if told.get("id") in (None, "") else told["id"]
 
 
 def _seed_of(name: str) -> int:
@@ -156,8 +165,11 @@ def _metadata(data: dict[str, Any]) -> dict[str, Any]:
 def _authorization(variable: str) -> dict[str, str]:
     if not variable:
         return {}
-    token = os.environ.get(variable, "")
+    token = os.environ.get(variable, "").strip()
     if not token:
         found = f"The environment variable {variable} is not set."
         raise EnvironmentFailure(found, "environment.openenv.token_variable names it.", f"export {variable}=...")
+    if not (token.isascii() and token.isprintable()):
+        found = f"The environment variable {variable} holds no token: it has signs that no header can carry."
+        raise EnvironmentFailure(found, "Expected printable ASCII.", f"export {variable}=...")
     return {"Authorization": f"Bearer {token}"}

@@ -12,6 +12,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -22,6 +23,7 @@ from components.errors import EnvironmentFailure
 
 MOST_BYTES = 8 * 2**20
 """Longest answer: nothing of this size is a state of words."""
+_RUNNING = "Is it running, and does it speak OpenEnv? environment.openenv.url names it."
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -50,7 +52,7 @@ class OpenEnvSession:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         if self._broken:
-            raise EnvironmentFailure(self._broken)
+            raise EnvironmentFailure(self._broken, next_step=_RUNNING)
         try:
             connection = self._connection = self._connection or self._connect()
             connection.send(json.dumps(message))
@@ -76,15 +78,15 @@ class OpenEnvSession:
         if not isinstance(answer, dict) or not isinstance(data, dict):
             raise self._fail(f"{self._url} answered {answer!r:.200}, which is no message of OpenEnv's.")
         if answer.get("type") == "error":
-            raise self._fail(f"{self._url} refuses: {data.get('message', '')!s:.500} ({data.get('code', 'no code')}).")
+            raise self._fail(f"{self._url} refuses: {data.get('message', '')!s:.500} ({data.get('code', 'no code')}).", "")
         if answer.get("type") != "observation" or not isinstance(data.get("observation"), dict):
             raise self._fail(f"{self._url} answered a message of type {answer.get('type')!r:.50} without an observation.")
         return data
 
-    def _fail(self, found: str) -> EnvironmentFailure:
+    def _fail(self, found: str, cure: str = _RUNNING) -> EnvironmentFailure:
         self._broken = found
         self.close()
-        return EnvironmentFailure(found)
+        return EnvironmentFailure(found, next_step=cure)
 
 
 def list_tasks(url: str, headers: Mapping[str, str], split: str, timeout_seconds: float) -> list[dict[str, Any]]:
@@ -119,9 +121,9 @@ def _fetch(address: str, headers: Mapping[str, str], timeout_seconds: float, bod
     except urllib.error.HTTPError as error:
         cure = "Set environment.openenv.token_variable." if error.code in (401, 403) else _SEEDS
         raise EnvironmentFailure(f"{address} answered {error.code} {error.reason}.", next_step=cure) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise EnvironmentFailure(f"{address} cannot be asked for its tasks: {_told(error)}.", next_step="Is the server running?") from None
+    except (OSError, ValueError, RecursionError, HTTPException) as error:
+        raise EnvironmentFailure(f"{address} cannot be asked for its tasks: {_told(error)}.", next_step=_RUNNING) from None
 
 
 def _told(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

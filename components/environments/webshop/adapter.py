@@ -30,9 +30,12 @@ class WebshopAdapter:
     name = "webshop"
 
     def __init__(self, config: EnvironmentConfig) -> None:
-        """Raises EnvironmentFailure if the official files are asked for and cannot be read."""
+        """Raises EnvironmentFailure if the official files are asked for and cannot be read, or their goals where there are none."""
         self.config = config
         self.source = source_of(config)
+        if self.source == GENERATED and config.webshop.goals != "human":
+            found = f"environment.webshop.goals={config.webshop.goals}, but the products are generated: their goals are made with them."
+            raise EnvironmentFailure(found, next_step="Leave it out, or name the folder of the official files: export WEBSHOP_DATA=...")
         self.catalogue: Catalogue = catalogue_of(config)
 
     @property

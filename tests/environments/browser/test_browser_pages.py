@@ -29,6 +29,7 @@ def test_every_field_shows_its_name_value_and_state(browsers, page):
         f"[{ids['later']}] button: Later (disabled)",
     ]
     assert f"[{ids['user']}] textbox: Username = Zoë (focused)" in acted(browsers, f"fill [{ids['user']}] Zoë").state
+    assert "textbox: Username = timeout=500 (focused)" in acted(browsers, f"fill [{ids['user']}] timeout=500").state
     assert f"[{ids['password']}] textbox: Password = x'\"\\y (focused)" in acted(browsers, f"fill [{ids['password']}] x'\"\\y").state
     assert f"[{ids['news']}] checkbox: News (checked, focused)" in acted(browsers, f"click [{ids['news']}]").state
     assert "select: = Chad {Aruba | Chad}" in acted(browsers, f"select [{ids['list']}] Chad").state

@@ -83,6 +83,20 @@ def test_an_alternative_that_fails_costs_its_row_nothing(browsers):
     assert browsers.step({0: "click [9999]"})[0].state == f"Failed: no such element.\n{seen.state}"
 
 
+def test_a_long_way_to_an_alternative_is_no_silence(page):
+    """Patience is for one step, not for all that must be played again."""
+    browsers = Browsers(settings(page_seconds=1.5, action_seconds=0.5))
+    slow = page("<button onclick='setTimeout(() => document.body.append(1), 900)'>Wait</button>")
+    try:
+        click = f"click {browsers.load({0: slow})[0].state.split()[0]}"
+        began = time.monotonic()
+        found = browsers.probe({0: (slow, [click] * 5, [click])})[0]
+        assert time.monotonic() - began > 4.0 + 0.5 and not browsers.replaced, "longer than its patience"
+        assert "111111" in found[0].state.replace(" ", "").replace("text:", "").replace("\n", "")
+    finally:
+        browsers.close()
+
+
 def test_a_killed_worker_takes_all_along_and_is_replaced():
     browsers = Browsers(settings())
     try:

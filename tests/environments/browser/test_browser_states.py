@@ -126,7 +126,8 @@ def test_commands_and_their_form_in_browsergym(action, command, call):
 
 @pytest.mark.parametrize(
     "action",
-    ["", "?", "click", "click 13", "click [13] now", "fill [13]", "fill [13] a\nb", "press [1] Enter now", "Click [1]", "x" * 2000],
+    ["", "?", "click", "click 13", "click [13] now", "fill [13]", "fill [13] a\nb", "press [1] Enter now", "Click [1]", "tab 0", "tab 01"]
+    + ["x" * 2000],
 )
 def test_anything_else_is_malformed(action):
     assert not well_formed(action) and obstacle(action, LOGIN, web=False) == "malformed"
@@ -148,10 +149,12 @@ def test_anything_else_is_malformed(action):
         ("goto http://elsewhere/", True, "place"),
         ("goto file:///etc/passwd", True, "place"),
         ("goto http://shop:80/x", True, ""),
+        ("goto http:///elsewhere/", True, "place"),
+        ("goto http://[", True, "place"),
     ],
 )
 def test_what_speaks_against_an_action(action, web, why):
-    assert obstacle(action, LOGIN, web=web, sites=["shop:80"]) == why
+    assert obstacle(action, LOGIN, web=web, sites=["shop:80", ""]) == why
     assert why == "" or why in FAILURES
 
 
@@ -187,6 +190,29 @@ def test_what_is_out_of_view_or_cannot_be_clicked_is_left_out():
     assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == ["[1] button: Seen", "text: words"]
     clickable = marked | {"3": Mark(True, True, "")}
     assert [str(element) for element in elements(nodes, clickable, "", 10)[0]] == ["[1] button: Seen", "[3] item: words"]
+
+
+def test_an_option_is_chosen_in_the_pages_own_words():
+    """A state shortens and cleans them; of many those stay that share a word with the instruction."""
+    long = "Cash on delivery (only for orders below a hundred)"
+    labels = ["", "{a}|b", long, *(f"kind {number}" for number in range(6)), "way 7"]
+    nodes = [node(0, "RootWebArea", children=(1,)), node(1, "combobox", "Pay", "5", range(2, 2 + len(labels))),
+             *(node(number, "option", label) for number, label in enumerate(labels, start=2))]  # fmt: skip
+    found = elements(nodes, {"5": Mark(True, True, "")}, "pay by way 7", 10)[0]
+    assert str(found[0]).startswith("[5] select: Pay { | (a)/b | Cash on delivery (only for orders below… | kind 0")
+    assert [str(element) for element in read_state(str(found[0])).elements] == [str(found[0])]
+    view, calls = view_of(found, 0), {}
+    for action in admissible(view, ""):
+        assert read_action(action) and obstacle(action, view, web=False) == ""
+        calls[action.split("] ")[1]] = to_browsergym(action, view)
+    assert calls["(a)/b"] == "select_option('5', '{a}|b')" and long in calls["Cash on delivery (only for orders below…"]
+    assert calls["way 7"] == "select_option('5', 'way 7')" and len(calls) == 7
+
+
+@pytest.mark.parametrize("words", ["Save (disabled)", "x (checked, focused)", "(selected)", "a (checked) (checked)"])
+def test_words_of_the_page_are_no_flags(words):
+    for element in (Element("button", clean(words), "3"), Element("textbox", "Name", "4", clean(words))):
+        assert read_state(str(element)).elements == (element,) and not element.flags
 
 
 def test_a_tree_without_end_is_read():

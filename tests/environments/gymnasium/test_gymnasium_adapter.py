@@ -71,6 +71,8 @@ def test_a_reset_that_is_no_text_is_named(monkeypatch, answer):
         (("Count: 1.", 0.0, False, {}), "step gave 4 values. Expected observation, reward, terminated, truncated, info"),
         ("Count: 1.", "step gave str"),
         ((3, 0.0, False, False, {}), "answered 3"),
+        (("half \ud800", 0.0, False, False, {}), "answered 'half"),
+        (("Count: 1.", 0.0, False, False, {"admissible": "go home"}), "info['admissible'] is 'go home'. Expected a list of actions"),
     ],
 )
 def test_a_step_that_is_none_is_a_recorded_failure(monkeypatch, answer, words):

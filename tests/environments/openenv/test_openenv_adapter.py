@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from websockets.sync.server import serve
 
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.environments.openenv import adapter as openenv_adapter
 from components.errors import EnvironmentFailure
 
 TOKEN = "a-secret-of-some-length"
@@ -126,12 +128,13 @@ def seen(state, **more):
         ('{"type": "observation", "data": {"reward": 1}}', "of type 'observation' without an observation"),
         ('{"type": "state", "data": {"observation": {}}}', "of type 'state'"),
         ('{"type": "error", "data": {"message": "full", "code": "CAPACITY_REACHED"}}', "refuses: full (CAPACITY_REACHED)"),
+        ('{"type": "observation", "data": {"observation": {"state": "half \\ud800"}, "reward": 0}}', "Expected words"),
         (seen("words", reward="much"), "gave the reward 'much'"),
         (seen("words", done="perhaps"), "'perhaps' to whether the episode is over"),
         (seen("words", metadata={"failed": "the browser died"}), "says that the episode has failed: the browser died"),
         (seen("x" * 9_000_000), "cannot be spoken to"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_an_answer_that_is_nonsense_is_a_recorded_failure(reply, words):
     with strange_server(lambda message, _: seen("Begun.") if message["type"] == "reset" else reply) as url:
@@ -168,11 +171,52 @@ def test_a_server_that_is_not_there_is_named():
     with strange_server(lambda *_: None) as url:
         gone = url
     with pytest.raises(
-        EnvironmentFailure, match=f"{gone}/list_environments cannot be asked for its tasks: .*refused.*Is the server running"
+        EnvironmentFailure, match=f"{gone}/list_environments cannot be asked for its tasks: .*refused.*Is it running"
     ):
         adapter(gone).tasks("train", 1, 0)
     with pytest.raises(EnvironmentFailure, match=f"{gone} cannot be spoken to: .*refused"):
         adapter(gone, tasks="seeds").tasks("train", 1, 0)
+
+
+def test_what_speaks_no_http_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as odd:
+        def greet():
+            connection, _ = odd.accept()
+            connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+            connection.close()
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with pytest.raises(EnvironmentFailure, match="cannot be asked for its tasks: .*Is it running, and does it speak OpenEnv"):
+            adapter(f"http://127.0.0.1:{odd.getsockname()[1]}").tasks("train", 1, 0)
+        thread.join(10)
+
+
+def test_a_slash_behind_the_address_is_none(address):
+    assert adapter(f"{address}/").tasks("train", 2, 0) == adapter(address).tasks("train", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"), [([None, None, 7], {"train/0", "train/1", "train/7"}), ([3, 7, 7], "two tasks of the id train/7")]
+)
+def test_each_task_has_an_id_of_its_own(monkeypatch, ids, found):
+    monkeypatch.setattr(openenv_adapter, "list_tasks", lambda *_: [{"id": name} for name in ids])
+    with strange_server(lambda *_: seen("Begun.")) as url:
+        strange = adapter(url, instruction="do it", train_split="train")
+        if isinstance(found, str):
+            with pytest.raises(EnvironmentFailure, match=found):
+                strange.tasks("train", 3, 0)
+        else:
+            assert {task.id.removeprefix("openenv/") for task in strange.tasks("train", 3, 0)} == found
+
+
+def test_a_token_that_no_header_can_carry_is_not_repeated(monkeypatch):
+    monkeypatch.setenv("DREAM_TOKEN", "secret\nof two lines")
+    with pytest.raises(EnvironmentFailure, match="DREAM_TOKEN holds no token") as refused:
+        adapter("http://127.0.0.1:9", token_variable="DREAM_TOKEN")
+    assert "secret" not in str(refused.value)
+    monkeypatch.setenv("DREAM_TOKEN", f"{TOKEN}\n")
+    assert adapter("http://127.0.0.1:9", token_variable="DREAM_TOKEN")._headers == {"Authorization": f"Bearer {TOKEN}"}
 
 
 def test_a_server_that_never_answers_ends_in_time():

@@ -136,6 +136,8 @@ def test_the_shuffle_is_the_benchmarks(folder):
 def test_without_the_variable_auto_generates_and_official_says_what_to_set(monkeypatch):
     monkeypatch.delenv(official.VARIABLE, raising=False)
     assert catalogue.source_of(EnvironmentConfig(name="webshop")) == "generated"
+    with pytest.raises(EnvironmentFailure, match="goals=synthetic, but the products are generated.*export WEBSHOP_DATA"):
+        make_adapter(EnvironmentConfig(name="webshop", webshop={"goals": "synthetic"}))
     with pytest.raises(EnvironmentFailure, match="WEBSHOP_DATA is ''.*setup.sh.*catalogue=generated"):
         make_adapter(EnvironmentConfig(name="webshop", webshop={"catalogue": "official"}))
 
