@@ -18,7 +18,7 @@ NO_ACTION = "?"
 """What a world is sent where an agent's reply holds no action; it refuses that."""
 TRIES = 3
 """How often an episode that infrastructure ends is begun before a measurement or a collection is given up."""
-AGAIN = "Type `dreamgym doctor`, then the same again: what is finished is kept."
+AGAIN = "Type `dreamgym doctor`, then the same again."
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,12 @@ def test_a_row_whose_page_does_not_open_is_over_at_its_first_step(tasks, monkeyp
         assert environment.reset([broken, tasks[1]]) == [broken.initial_state, tasks[1].initial_state]
         answers = environment.step(["click [1]", "click [99]"])
         assert "webarena cannot be played" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
+        moved = replace(tasks[0], initial_state="[13] button: elsewhere")
+        environment.reset([moved, tasks[1]])
+        answers = environment.step(["click [13]", "click [99]"])
+        assert f"{moved.id} began with" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
+        with pytest.raises(EnvironmentFailure, match=r"No page is the one recorded.*Expected '\[13\] button: elsewhere'.*Another Chromium"):
+            environment.reset([moved])
         with pytest.raises(EnvironmentFailure, match=r"No page opens.*doctor"):
             environment.reset([broken])
         with pytest.raises(EnvironmentFailure, match="has the spec"):

@@ -21,7 +21,7 @@ from components.environments.browser.gym_tasks import make_task, without_downloa
 from components.environments.browser.pool import Browsers
 from components.environments.browser.seat import Seat, SeatSettings
 from components.environments.browser.task_lists import _entries, _held_out, template, web_candidates
-from components.environments.browser.web_sites import SITES, lacking
+from components.environments.browser.web_sites import SITES, lacking, site_hosts
 from components.errors import EnvironmentFailure
 from flows import doctor
 
@@ -101,6 +101,17 @@ def sites(monkeypatch):
             monkeypatch.setenv(f"WA_{site}", address)
         yield address
         server.shutdown()
+
+
+def test_a_site_that_is_left_out_or_no_address_has_no_host(monkeypatch):
+    for site in SITES:
+        monkeypatch.setenv(f"WA_{site}", "http://shop.example:7770/")
+    for site, address in zip(SITES, ("todo", "shop.example:7770", "http://["), strict=False):
+        monkeypatch.setenv(f"WA_{site}", address)
+    assert set(site_hosts()) == {"shop.example:7770"} and len(site_hosts()) == len(SITES) - 3
+    monkeypatch.setattr(web_sites, "_installed", lambda name: True)
+    (want,) = lacking(ask=False)
+    assert f"no address of a site: WA_{SITES[1]}, WA_{SITES[2]}" in want.found and want.stops and "todo to leave it out" in want.next_step
 
 
 def test_a_miniwob_tab_has_no_network(sites):
