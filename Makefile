@@ -10,12 +10,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVS := $(patsubst configs/quick-%.yaml,%,$(wildcard configs/quick-*.yaml))
 STAMP := $(VENV)/.installed
+FIND_CHROMIUM := for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && break; done
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: run test lint typecheck ui doctor docs install clean help
+.PHONY: run test lint typecheck ui doctor docs chromium install clean help
 
-run: install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
+run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
 	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
 	@code=0; $(BIN)/dreamgym retrain --config $(CONFIG) $(ARGS) || code=$$?; \
 	if [ $$code -eq 4 ]; then echo "The run is complete; the gate refused the promotion (exit code 4), so the champion stays as it was."; \
@@ -40,6 +41,17 @@ doctor: install  ## Check the set-up
 docs: install  ## Make docs/configuration.md from the config's descriptions
 	$(BIN)/dreamgym config --docs > docs/configuration.md.tmp && mv docs/configuration.md.tmp docs/configuration.md
 
+# Nothing is installed where a Chromium is on the PATH, or named in ARGS.
+chromium:  ## Debian's Chromium, where there is none and root has apt-get (make run ENV=browser calls this)
+	@$(if $(findstring environment.browser.executable,$(ARGS)),exit 0;) \
+	$(FIND_CHROMIUM) && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -q && apt-get install -y -q --no-install-recommends chromium && exit 0; \
+	  why="apt-get could not install it"; \
+	else why="there is no apt-get, or it is not root who asks"; fi; \
+	echo "There is no Chromium, and make did not install one: $$why. The browser environment runs a real one."; \
+	echo "Type: sudo apt-get install -y chromium; or ARGS=environment.browser.executable=<the path of a Chromium or Chrome>"; exit 1
+
 install: $(STAMP)  ## Only set up .venv
 
 $(STAMP): pyproject.toml constraints.txt
@@ -47,8 +59,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "$(PYTHON) is not Python 3.11 or 3.12. Type: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
 	@for tool in gcc g++ make cmake; do command -v $$tool >/dev/null || \
 	  echo "Note: there is no $$tool on this machine; ALFWorld's engine may have to be built with it (apt-get install gcc g++ make cmake)."; done
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
-	  echo "Note: there is no Chromium on this machine; the browser environment needs one (apt-get install chromium)."
+	@$(FIND_CHROMIUM) || echo "Note: there is no Chromium on this machine; the browser environment needs one (make chromium)."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(TORCH) -c constraints.txt
 	$(BIN)/python -m pip install -c constraints.txt -e '.[alfworld,webshop,browser,dev]'

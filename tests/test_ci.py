@@ -1,8 +1,12 @@
-"""What the gate does where a package of the system cannot be installed: `apt-get` and `id` are stand-ins, as a test may install nothing."""
+"""What the gate and `make chromium` do where a package of the system cannot be installed.
+
+`apt-get` and `id` are stand-ins, as a test may install nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -53,3 +57,45 @@ def test_the_gate_tells_at_its_end_what_was_not_tested():
     assert "set -euo pipefail" in lines and lines[-1] == 'cat "$notes"'
     assert sum(".ci/install" in line and 'tee -a "$notes"' in line for line in lines) == 2
     assert any(line.startswith("make test ARGS=-rs") for line in lines)
+
+
+@pytest.fixture
+def make_chromium(tmp_path):
+    """`make chromium` where the path has nothing but the given stand-ins and what the recipe calls."""
+
+    def call(*arguments: str, **programs: str) -> subprocess.CompletedProcess[str]:
+        for name in {"sh", "cat", "touch", "dirname"} - {path.name for path in tmp_path.iterdir()}:
+            (tmp_path / name).symlink_to(shutil.which(name))
+        for name, lines in programs.items():
+            (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
+            (tmp_path / name).chmod(0o755)
+        command = [shutil.which("make"), "--no-print-directory", "-C", str(ROOT), "chromium", *arguments]
+        return subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+
+    return call
+
+
+def test_make_installs_chromium_where_root_has_apt_get(make_chromium, tmp_path):
+    done = make_chromium(**{"apt-get": 'echo "$@" >> "$(dirname "$0")/asked"', "id": "echo 0"})
+    assert done.returncode == 0
+    assert (tmp_path / "asked").read_text().splitlines() == ["update -q", "install -y -q --no-install-recommends chromium"]
+
+
+@pytest.mark.parametrize(
+    ("programs", "why"),
+    [
+        ({"apt-get": REFUSES, "id": "echo 0"}, "apt-get could not install it"),
+        ({"apt-get": REFUSES, "id": "echo 1000"}, "it is not root who asks"),
+        ({"id": "echo 0"}, "there is no apt-get"),
+    ],
+)
+def test_where_make_cannot_install_chromium_it_says_what_to_type(make_chromium, programs, why):
+    done = make_chromium(**programs)
+    assert done.returncode == 2 and why in done.stdout and "Type: sudo apt-get install -y chromium" in done.stdout
+
+
+def test_make_installs_no_chromium_beside_one_that_is_there_or_named(make_chromium, tmp_path):
+    refusing = {"apt-get": REFUSES, "id": "echo 0"}
+    assert make_chromium("ARGS=environment.browser.executable=/opt/chrome", **refusing).returncode == 0
+    assert make_chromium(**refusing, **{"google-chrome": "exit 1"}).returncode == 0
+    assert not (tmp_path / "asked").exists()
