@@ -120,7 +120,7 @@ class _Player:
         shown = [element for element in seen.view.elements if element.id and element.kind in wish.kinds]
         if wish.verb == "select":
             return [replace(wish, value=option) for element in shown for option in element.options if option != wish.value]
-        return [replace(wish, what=f"[{element.id}]") for element in shown if element is not right]
+        return [replace(wish, id=element.id) for element in shown if element is not right]
 
     def _any(self, admissible: list[str]) -> str:
         return self.rng.choice(admissible) if admissible else NO_ACTION
@@ -131,7 +131,7 @@ class _Player:
         last = seen.goal.wishes[-1] if seen.goal else None
         options = [action for action in admissible if action != seen.command]
         if wish and wish is not last and self.rng.random() < 0.5:
-            called = [e for e in seen.view.elements if last and e.kind in last.kinds and e.name == last.what]
+            called = [e for e in seen.view.elements if last and e.kind in last.kinds and e.name == last.name]
             if called:
                 return f"click [{called[0].id}]"
         if right and right.verb == "fill" and self.rng.random() < 0.6:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.environments.browser.elements import EDITABLE, TEXT, Element
 from components.environments.browser.states import View
@@ -21,17 +21,23 @@ FILLED = tuple(sorted(EDITABLE))
 
 @dataclass(frozen=True)
 class Wish:
-    """One thing that the goal wants done: click, fill, clear, check, uncheck or select.
-
-    `what` is the element's name; `[13]` its id; `#2` the second of its `kinds`.
-    """
+    """One thing that the goal wants done, to one element: click, fill, clear, check, uncheck or select."""
 
     verb: str
-    what: str
+    name: str
+    """The element's, where neither of the next two says which one it is."""
     kinds: tuple[str, ...]
     value: str = ""
     why: str = ""
     """Where the value comes from, in words of the page."""
+    place: int = 0
+    """The how many-th of its kinds, from 1."""
+    id: str = ""
+
+    @property
+    def what(self) -> str:
+        """What the element is called: its name, else `[13]` or `#2`."""
+        return f"[{self.id}]" if self.id else f"#{self.place}" if self.place else self.name
 
     @property
     def lasting(self) -> bool:
@@ -78,12 +84,11 @@ _QUOTED = re.compile(r'"\s*([^"]*?)\s*"')
 def find(view: View, wish: Wish) -> Element | None:
     """The element that `wish` is about, if it is visible and not disabled."""
     candidates = [e for e in view.elements if e.id and e.kind in wish.kinds and "disabled" not in e.flags]
-    if wish.what.startswith("["):
-        return next((element for element in candidates if f"[{element.id}]" == wish.what), None)
-    if wish.what.startswith("#"):
-        place = int(wish.what[1:]) - 1
-        return candidates[place] if place < len(candidates) else None
-    return next((element for element in candidates if named(element.name) == named(wish.what)), None)
+    if wish.id:
+        return next((element for element in candidates if element.id == wish.id), None)
+    if wish.place:
+        return candidates[wish.place - 1] if wish.place <= len(candidates) else None
+    return next((element for element in candidates if named(element.name) == named(wish.name)), None)
 
 
 def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:
@@ -96,6 +101,16 @@ def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:
 
 def _click(name: str, kinds: Sequence[str] = BUTTONS) -> Wish:
     return Wish("click", name, tuple(kinds))
+
+
+def _first(*kinds: str) -> Wish:
+    """Click the first of these kinds."""
+    return Wish("click", "", kinds, place=1)
+
+
+def _fill(value: str, place: int = 1, why: str = "") -> Wish:
+    """Fill the field at `place`."""
+    return Wish("fill", "", FILLED, value, why, place)
 
 
 def _submit(views: Sequence[View]) -> Wish:
@@ -125,7 +140,7 @@ def _section_and_submit(views: Sequence[View]) -> Goal:
 
 
 def _widget(kind: str, views: Sequence[View]) -> Goal:
-    return Goal((_click("#1", ({"text": "textbox"}.get(kind, kind),)),))
+    return Goal((_first({"text": "textbox"}.get(kind, kind)),))
 
 
 def _chosen(names: str, views: Sequence[View]) -> Goal:
@@ -137,12 +152,12 @@ def _chosen(names: str, views: Sequence[View]) -> Goal:
 
 
 def _listed(option: str, views: Sequence[View]) -> Goal:
-    return Goal((Wish("select", "#1", ("select",), option), _submit(views)))
+    return Goal((Wish("select", "", ("select",), option, place=1), _submit(views)))
 
 
 def _typed(text: str, *how: str, views: Sequence[View]) -> Goal:
     value = {"lower": text.lower(), "upper": text.upper()}[how[0]] if how else text
-    return Goal((Wish("fill", "#1", FILLED, value), _submit(views)))
+    return Goal((_fill(value), _submit(views)))
 
 
 def _copied(views: Sequence[View]) -> Goal:
@@ -152,7 +167,7 @@ def _copied(views: Sequence[View]) -> Goal:
 
 
 def _password(text: str, views: Sequence[View]) -> Goal:
-    return Goal((Wish("fill", "#1", FILLED, text), Wish("fill", "#2", FILLED, text), _submit(views)))
+    return Goal((_fill(text), _fill(text, 2), _submit(views)))
 
 
 def _date(month: str, day: str, year: str, views: Sequence[View]) -> Goal:
@@ -178,13 +193,14 @@ def _table(views: Sequence[View]) -> dict[str, str]:
 
 def _looked_up(heading: str, views: Sequence[View]) -> Goal:
     value = _table(views).get(named(heading), "")
-    return Goal((Wish("fill", "#1", FILLED, value, f"{heading} / {value}"), _submit(views)))
+    return Goal((_fill(value, why=f"{heading} / {value}"), _submit(views)))
 
 
 def _all_looked_up(views: Sequence[View]) -> Goal:
     table = _table(views)
     fields = [element for element in views[0].elements if element.kind in EDITABLE]
-    wishes = [Wish("fill", f"[{e.id}]", FILLED, table.get(named(e.name), ""), f"{e.name} / {table.get(named(e.name), '')}") for e in fields]
+    found = [(field, table.get(named(field.name), "")) for field in fields]
+    wishes = [Wish("fill", field.name, FILLED, value, f"{field.name} / {value}", id=field.id) for field, value in found]
     return Goal((*wishes, _submit(views)))
 
 
@@ -195,7 +211,7 @@ _EQUATION = re.compile(r"(?:(?P<left>-?\d+|x)) (?P<sign>[-+]) (?P<right>-?\d+|x)
 def _arithmetic(views: Sequence[View]) -> Goal:
     found = next((match for e in views[0].elements if (match := _SUM.search(e.name))), None)
     value = str(_calculated(int(found[1]), found[2], int(found[3]))) if found else ""
-    return Goal((Wish("fill", "#1", FILLED, value, f"{found[0]} is {value}" if found else ""), _submit(views)))
+    return Goal((_fill(value, why=f"{found[0]} is {value}" if found else ""), _submit(views)))
 
 
 def _calculated(left: int, sign: str, right: int) -> int:
@@ -205,7 +221,7 @@ def _calculated(left: int, sign: str, right: int) -> int:
 def _algebra(views: Sequence[View]) -> Goal:
     found = next((match for e in views[0].elements if (match := _EQUATION.search(e.name))), None)
     value = str(_solved(found)) if found else ""
-    return Goal((Wish("fill", "#1", FILLED, value, f"{found[0]}, x is {value}" if found else ""), _submit(views)))
+    return Goal((_fill(value, why=f"{found[0]}, x is {value}" if found else ""), _submit(views)))
 
 
 def _solved(found: re.Match[str]) -> int:
@@ -219,7 +235,7 @@ def _solved(found: re.Match[str]) -> int:
 def _greatest(views: Sequence[View]) -> Goal:
     cards = [e for e in views[0].elements if e.id and re.fullmatch(r"-?\d+", e.name)]
     best = max(cards, key=lambda card: int(card.name), default=Element("item"))
-    return Goal((_click(f"[{best.id}]" if best.id else "greatest"), _submit(views)))
+    return Goal((replace(_click("greatest"), id=best.id), _submit(views)))
 
 
 def _odd_or_even(views: Sequence[View]) -> Goal:
@@ -228,7 +244,7 @@ def _odd_or_even(views: Sequence[View]) -> Goal:
     for place, element in enumerate(shown):
         if element.kind == TEXT and re.fullmatch(r"-?\d+", element.name) and 0 < place < len(shown) - 1:
             chosen = shown[place - 1] if int(element.name) % 2 else shown[place + 1]
-            wishes.append(Wish("click", f"[{chosen.id}]", BUTTONS, why=f"{element.name} {chosen.name}"))
+            wishes.append(Wish("click", chosen.name, BUTTONS, why=f"{element.name} {chosen.name}", id=chosen.id))
     return Goal((*wishes, _submit(views)))
 
 
@@ -239,7 +255,7 @@ def _guess(views: Sequence[View]) -> Goal:
         if found := re.search(r"number is (higher|lower) than (\d)", element.name):
             low, high = (max(low, int(found[2]) + 1), high) if found[1] == "higher" else (low, min(high, int(found[2]) - 1))
     value = str((low + high) // 2)
-    return Goal((Wish("fill", "#1", FILLED, value, f"{low} to {high}"), _submit(views)))
+    return Goal((_fill(value, why=f"{low} to {high}"), _submit(views)))
 
 
 def _movie(genre: str, director: str, year: str, views: Sequence[View]) -> Goal:
@@ -254,17 +270,17 @@ def _movie(genre: str, director: str, year: str, views: Sequence[View]) -> Goal:
 
 def _nth_radio(radio: str, number: str, box: str, views: Sequence[View]) -> Goal:
     fields = [element for element in views[0].elements if element.kind in EDITABLE]
-    emptied = [Wish("clear", f"[{e.id}]", FILLED) for place, e in enumerate(fields, 1) if place != int(box)]
-    return Goal((Wish("check", f"#{radio}", ("radio",)), Wish("fill", f"#{box}", FILLED, number), *emptied, _submit(views)))
+    emptied = [Wish("clear", e.name, FILLED, id=e.id) for place, e in enumerate(fields, 1) if place != int(box)]
+    return Goal((Wish("check", "", ("radio",), place=int(radio)), _fill(number, int(box)), *emptied, _submit(views)))
 
 
 def _nth_focus(place: str, views: Sequence[View]) -> Goal:
-    return Goal((_click(f"#{place}", FILLED),))
+    return Goal((Wish("click", "", FILLED, place=int(place)),))
 
 
-_NTH = r"(\d)(?:st|nd|rd|th)"
+_NTH = r"([1-9])(?:st|nd|rd|th)"
 _FORMS: tuple[tuple[str, Callable[..., Goal]], ...] = (
-    (r"Click the button\.", _one("#1", ("button",))),
+    (r"Click the button\.", lambda views: Goal((_first("button"),))),
     (r"Click button (\w+), then click button (\w+)\.", _sequence),
     (r"Click button (\w+)\.", _one("{}", ("button",))),
     (r'Click on the "(.+)" button\.', _one("{}", ("button",))),
@@ -277,7 +293,7 @@ _FORMS: tuple[tuple[str, Callable[..., Goal]], ...] = (
     (r'Close the dialog box by clicking the "x"\.', _one("Close")),
     (r'Click the button in the dialog box labeled "(.+)"\.', _dialog_button),
     (r'Click on a "(\w+)" widget\.', _widget),
-    (r"Focus into the textbox\.", _one("#1", FILLED)),
+    (r"Focus into the textbox\.", lambda views: Goal((_first(*FILLED),))),
     (rf"Focus into the {_NTH} input textbox\.", _nth_focus),
     (r"Select (.+) from the list and click Submit\.", _listed),
     (r"Select (.+) and click Submit\.", _chosen),

@@ -60,12 +60,12 @@ def _candidates(view: View, wish: Wish) -> list[Element]:
 
 def _scan(view: View, wish: Wish) -> str:
     """Each candidate beside the one wanted, up to it."""
-    if wish.what.startswith("["):
+    if wish.id:
         return ""
-    looks, ordinal, candidates, right = [], wish.what.startswith("#"), _candidates(view, wish), find(view, wish)
-    wanted = _PLACES[int(wish.what[1:])] if ordinal else told(wish.what)
+    looks, candidates, right = [], _candidates(view, wish), find(view, wish)
+    wanted = _PLACES[wish.place] if wish.place else told(wish.name)
     for number, element in enumerate(candidates, 1):
-        label = _PLACES[number] if ordinal else told(element.name) or "nameless"
+        label = _PLACES[number] if wish.place else told(element.name) or "nameless"
         looks.append(f"{element.id} {label} want {wanted}: {_yes(element is right)}")
         if element is right:
             break
@@ -190,7 +190,7 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: 
     element = find(enabled(seen.view) if wish.lasting else seen.view, wish)
     if wish.lasting:
         if wish.verb in ("check", "uncheck"):
-            label = told(wish.what.lstrip("#["))
+            label = wish.id or str(wish.place or told(wish.name))
             return (
                 f"{label} {checked(element) if element else 'absent'} want {'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
             )
@@ -198,9 +198,9 @@ def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: 
         return f"{asked}{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: {_yes(met)}"
     if met:
         return ""
-    if wish.what.startswith(("[", "#")):
+    if wish.id or wish.place:
         return f"{clicked.id} want {element.id if element else 'another'}: {_yes(element is not None and element.id == clicked.id)}"
-    label, wanted = told(clicked.name) or "nameless", told(wish.what)
+    label, wanted = told(clicked.name) or "nameless", told(wish.name)
     return f"{_asked(instruction, wanted)}{label} want {wanted}: {_yes(named(label) == named(wanted))}"
 
 
