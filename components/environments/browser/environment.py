@@ -12,7 +12,7 @@ from typing import Any
 
 from components.environments.browser.gym_tasks import PLAYED, of_the_web
 from components.environments.browser.pool import Browsers, PoolSettings
-from components.environments.browser.seat import Seen
+from components.environments.browser.seat import Fork, Seen
 from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
@@ -78,20 +78,25 @@ class BrowserEnvironment:
         """What each of a row's actions would lead to; the rows stay where they are.
 
         A page cannot be forked, but a MiniWoB page is given by its seed: each alternative is tried in another tab in which the episode is
-        played again up to here. All of these steps are real, so all of them count.
+        played again up to here; where that comes to another state than the row's, its alternatives have failed. All of these steps are
+        real, so all of them count.
 
         Raises:
             EnvironmentFailure: the budget does not allow these steps, or the tasks play on the web, where nothing can be played again.
         """
-        tried = {row: (spec_of(self._tasks[row]), list(self._actions[row]), list(some)) for row, some in enumerate(actions) if some}
-        web = next((self._tasks[row].id for row, (spec, *_) in tried.items() if of_the_web(spec)), None)
+        forks = {
+            row: Fork(spec_of(self._tasks[row]), tuple(self._actions[row]), self._states[row], tuple(some))
+            for row, some in enumerate(actions)
+            if some
+        }
+        web = next((self._tasks[row].id for row, fork in forks.items() if of_the_web(fork.spec)), None)
         if web is not None:
             raise EnvironmentFailure(
                 f"{web} plays on a live site, where no step can be tried and taken back.", "Set cloning.early_experience=none."
             )
-        steps = sum((len(history) + 1) * len(some) for _, history, some in tried.values())
+        steps = sum((len(fork.history) + 1) * len(fork.alternatives) for fork in forks.values())
         self.interactions = spend(self.interactions, steps, self.budget)
-        answers = self.browsers.probe(tried)
+        answers = self.browsers.probe(forks)
         return [[self._alternative(row, seen) for seen in _each(answers.get(row, []), len(some))] for row, some in enumerate(actions)]
 
     def close(self) -> None:

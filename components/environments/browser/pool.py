@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import IO, Any
 import psutil
 
 from components.environments.browser.chromium import FEATURES_OFF, STARTED, write_wrapper
-from components.environments.browser.seat import PageGone, Seat, SeatSettings, Seen, quiet_libraries
+from components.environments.browser.seat import Elsewhere, Fork, PageGone, Seat, SeatSettings, Seen, quiet_libraries
 from components.errors import EnvironmentFailure
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -124,16 +124,17 @@ class _Seats:
     def _picture(self, row: int, _payload: None) -> bytes:
         return self._seats[row].picture()
 
-    def _probe(self, _row: int, payload: tuple[Mapping[str, Any], Sequence[str], Sequence[str]]) -> list[Seen]:
+    def _probe(self, _row: int, fork: Fork) -> list[Seen]:
         """What each alternative leads to, in a spare seat where the episode is played again up to here."""
-        spec, history, alternatives = payload
         found = []
-        for alternative in alternatives:
-            self._load(SPARE, spec)
-            for action in history:
+        for alternative in fork.alternatives:
+            seen = self._load(SPARE, fork.spec)
+            for action in fork.history:
                 self._beat()
-                self._seats[SPARE].step(action)
+                seen = self._seats[SPARE].step(action)
             self._beat()
+            if seen.state != fork.state:
+                raise Elsewhere(f"played again, the episode came to {seen.state!r} and not to {fork.state!r}")
             found.append(self._seats[SPARE].step(alternative))
             self._beat()
         return found
@@ -223,9 +224,9 @@ class Browsers:
         """One action for each row; what it sees, or an error text where infrastructure failed."""
         return self._ask("step", chosen)
 
-    def probe(self, tried: Mapping[int, tuple[Mapping[str, Any], Sequence[str], Sequence[str]]]) -> dict[int, list[Seen] | str]:
-        """What each of several actions would lead to: row -> (spec, actions so far, alternatives). The rows stay where they are."""
-        return self._ask("probe", tried)
+    def probe(self, forks: Mapping[int, Fork]) -> dict[int, list[Seen] | str]:
+        """What each of several actions would lead to. The rows stay where they are."""
+        return self._ask("probe", forks)
 
     def picture(self, row: int) -> bytes:
         """What a row's page looks like, as a PNG. Raises EnvironmentFailure if the page cannot be drawn."""
@@ -250,7 +251,7 @@ class Browsers:
         answers: dict[int, Any] = {}
         for slot, share in shares.items():
             try:
-                self._worker(slot, verb, len(share)).pipe.send((verb, share))
+                self._worker(slot, verb, share).pipe.send((verb, share))
             except OSError as error:
                 answers |= self._lost(slot, share, f"could not be asked ({type(error).__name__})")
         waiting = {slot: {row for row in share if row not in answers} for slot, share in shares.items()}
@@ -289,9 +290,10 @@ class Browsers:
         self.replaced += 1
         return {row: _Lost(f"The browser's process {what}.") for row in rows}
 
-    def _worker(self, slot: int, verb: str, rows: int) -> _Worker:
+    def _worker(self, slot: int, verb: str, share: Mapping[int, Any]) -> _Worker:
         worker = self._workers[slot] or _start_worker(slot, self._settings)
-        self._workers[slot] = worker = replace(worker, loads=worker.loads + (rows if verb == "load" else 0))
+        loads = len(share) if verb == "load" else sum(len(fork.alternatives) for fork in share.values()) if verb == "probe" else 0
+        self._workers[slot] = worker = replace(worker, loads=worker.loads + loads)
         return worker
 
     def _stop(self, slot: int, *, gracefully: bool = True) -> None:

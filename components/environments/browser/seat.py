@@ -11,6 +11,7 @@ animation, no timer of a second or less, no change of the document for a while.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -29,7 +30,7 @@ from components.environments.browser.web_sites import site_hosts
 LOOKS = 4
 """How often a page that changes under our eyes is looked at before the episode is given up."""
 GONE = ("has been closed", "crashed", "Connection closed", "Browser closed", "Target closed")
-"""Words of Playwright's errors when a page or its browser is no more."""
+"""Words of Playwright's errors when a page or its browser is no more; they count in the first line alone (`_gone`)."""
 REST_MILLISECONDS, MOST_MILLISECONDS = 40, 4000
 
 _COUNT_TIMERS = """
@@ -106,6 +107,20 @@ class Seen:
     admissible: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Fork:
+    """Alternatives to try where an episode of `spec` stands: after `history`, in `state`."""
+
+    spec: Mapping[str, Any]
+    history: tuple[str, ...]
+    state: str
+    alternatives: tuple[str, ...]
+
+
+class Elsewhere(Exception):
+    """An episode that was played again came to another state: what it shows then is no alternative's."""
+
+
 class PageGone(Exception):
     """The page or its browser is no more: no fault of the agent's."""
 
@@ -151,12 +166,16 @@ class Seat:
                 return self._seen(View(over=True), reward=reward)
             return self._seen(self._look(), reason)
         except Exception as error:
-            if any(words in str(error) for words in GONE):
+            if _gone(error):
                 raise PageGone(str(error).splitlines()[0]) from error
             raise
 
     def close(self) -> None:
         """Close the tab."""
+        if self._teller is not None:
+            teller, self._teller = self._teller, None
+            with contextlib.suppress(Exception):  # of a browser that is no more there is nothing to detach
+                teller.detach()
         if self._context is not None:
             self._context.close()
             self._context = None
@@ -171,7 +190,7 @@ class Seat:
         try:
             _run(actions.to_browsergym(action, self.view), self._page, self._settings.action_seconds, self._messages)
         except Exception as error:
-            if any(words in str(error) for words in GONE) and self._pages() and self._page in self._pages():
+            if _gone(error) and self._pages() and self._page in self._pages():
                 raise
             if "Could not find element" in str(error):
                 return "missing"
@@ -255,7 +274,7 @@ class Seat:
                 self._page.evaluate(_REST, [REST_MILLISECONDS, MOST_MILLISECONDS])
                 return
             except Error as error:
-                if any(words in str(error) for words in GONE):
+                if _gone(error):
                     raise
                 time.sleep(0.1)  # a page that is being left cannot be asked
 
@@ -268,7 +287,7 @@ class Seat:
                 self._rest()
                 return self._read(lenient=left == 0)
             except (Error, MarkingError) as error:
-                if left == 0 or any(words in str(error) for words in GONE):
+                if left == 0 or _gone(error):
                     raise
                 time.sleep(0.2)
         raise AssertionError("the last look returns or raises")
@@ -285,6 +304,12 @@ class Seat:
     def _seen(self, view: View, failure: str = "", reward: float = 0.0) -> Seen:
         self.view = replace(view, failure=FAILURES[failure]) if failure else view
         return Seen(str(self.view), reward, self.view.over, self.goal, actions.admissible(self.view, self.goal))
+
+
+def _gone(error: Exception) -> bool:
+    """True if the page or its browser is no more. Behind the first line come Playwright's notes: the agent's own words, and the page's."""
+    said = str(error).partition("\n")[0]
+    return any(words in said for words in GONE)
 
 
 def capture(page: Any, *, lenient: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

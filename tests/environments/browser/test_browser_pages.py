@@ -131,7 +131,7 @@ def test_a_popup_is_where_the_episode_goes_on_and_the_way_back_is_a_tab(browsers
     assert "button: Open" in acted(browsers, "close tab").state
 
 
-def test_a_popup_ends_a_miniwob_episode_as_browsergym_has_it(browsers):
+def test_a_miniwob_page_has_no_tabs(browsers):
     assert opened(browsers, {"task": "miniwob.click-test-2", "seed": 4}).state
     assert acted(browsers, "tab 1").state.startswith("Failed: not possible here.")
 
@@ -147,6 +147,14 @@ def test_an_element_under_another_cannot_be_clicked(browsers, page):
     cover = "<div style='position:fixed;inset:0;background:red'></div>"
     name = read_state(opened(browsers, page(f"<button>Below</button>{cover}")).state).ids[0]
     assert acted(browsers, f"click [{name}]").state.startswith("Failed: the page refused.\n")
+
+
+def test_words_of_the_agent_or_the_page_are_no_infrastructure_failure(browsers, page):
+    """Playwright's errors quote what was typed and what lies above a click, in the words of a browser that died."""
+    cover = "<div style='position:fixed;inset:0'>Target closed: this issue has been closed, it crashed</div>"
+    seen = read_state(opened(browsers, page(f"<input aria-label=Day readonly><button>Below</button>{cover}")).state)
+    for action in (f"fill [{seen.ids[0]}] crashed: it has been closed", f"click [{seen.ids[1]}]"):
+        assert acted(browsers, action).state.startswith("Failed: the page refused.\n")
 
 
 def test_frames_are_read_and_acted_in(browsers, page):

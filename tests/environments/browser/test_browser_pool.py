@@ -18,6 +18,7 @@ import pytest
 from real_browser import settings
 
 from components.environments.browser.pool import OWNER, PREFIX, Browsers, remove_abandoned_folders, started_by
+from components.environments.browser.seat import Fork
 from components.environments.browser.states import read_state
 
 BUTTONS = {"task": "miniwob.click-button", "seed": 3}
@@ -78,9 +79,25 @@ def test_a_killed_browser_fails_its_rows_and_the_next_episode_has_a_new_one():
 
 def test_an_alternative_that_fails_costs_its_row_nothing(browsers):
     seen = browsers.load({0: BUTTONS})[0]
-    answer = browsers.probe({0: ({"task": "miniwob.no-such-task", "seed": 0}, [], ["click [1]"])})[0]
+    answer = browsers.probe({0: Fork({"task": "miniwob.no-such-task", "seed": 0}, (), seen.state, ("click [1]",))})[0]
     assert isinstance(answer, str) and "no task 'miniwob.no-such-task'" in answer
     assert browsers.step({0: "click [9999]"})[0].state == f"Failed: no such element.\n{seen.state}"
+
+
+def test_an_alternative_is_tried_where_the_row_stands_or_not_at_all(browsers, page):
+    """A page that moves by itself cannot be played again: what would come of an action there is another state's."""
+    restless = page("<p id=p></p><button>Go</button><script>p.textContent = Date.now()</script>")
+    button = read_state(browsers.load({0: restless})[0].state).ids[0]
+    state = browsers.step({0: f"click [{button}]"})[0].state
+    answer = browsers.probe({0: Fork(restless, (f"click [{button}]",), state, (f"click [{button}]",))})[0]
+    assert isinstance(answer, str) and "Elsewhere: played again, the episode came to" in answer
+
+
+def test_trying_wears_a_browser_out_as_playing_does(browsers):
+    seen = browsers.load({0: BUTTONS})[0]
+    before = browsers._workers[0].loads
+    browsers.probe({0: Fork(BUTTONS, (), seen.state, ("click [1]",) * 3)})
+    assert browsers._workers[0].loads == before + 3
 
 
 def test_a_long_way_to_an_alternative_is_no_silence(page):
@@ -89,8 +106,9 @@ def test_a_long_way_to_an_alternative_is_no_silence(page):
     slow = page("<button onclick='setTimeout(() => document.body.append(1), 900)'>Wait</button>")
     try:
         click = f"click {browsers.load({0: slow})[0].state.split()[0]}"
+        state = [browsers.step({0: click})[0].state for _ in range(5)][-1]
         began = time.monotonic()
-        found = browsers.probe({0: (slow, [click] * 5, [click])})[0]
+        found = browsers.probe({0: Fork(slow, (click,) * 5, state, (click,))})[0]
         assert time.monotonic() - began > 4.0 + 0.5 and not browsers.replaced, "longer than its patience"
         assert "111111" in found[0].state.replace(" ", "").replace("text:", "").replace("\n", "")
     finally:

@@ -20,6 +20,7 @@ from components.environments.browser.chromium import SWITCHES, find_chromium, ve
 from components.environments.browser.gym_tasks import make_task, without_downloads
 from components.environments.browser.pool import Browsers
 from components.environments.browser.seat import Seat, SeatSettings
+from components.environments.browser.states import OVER, read_state
 from components.environments.browser.task_lists import _entries, _held_out, template, web_candidates
 from components.environments.browser.web_sites import SITES, lacking, site_hosts
 from components.errors import EnvironmentFailure
@@ -114,20 +115,42 @@ def test_a_site_that_is_left_out_or_no_address_has_no_host(monkeypatch):
     assert f"no address of a site: WA_{SITES[1]}, WA_{SITES[2]}" in want.found and want.stops and "todo to leave it out" in want.next_step
 
 
-def test_a_miniwob_tab_has_no_network(sites):
+@pytest.fixture
+def seat():
+    """A seat in this process: a test can do what no action can."""
     from browsergym.core.constants import BROWSERGYM_ID_ATTRIBUTE
     from playwright.sync_api import sync_playwright
 
-    limits, found = settings(), []
-    knock = "address => fetch(address, {mode: 'no-cors'}).then(() => 'reached', () => 'refused')"
+    limits = settings()
     with sync_playwright() as playwright:
         playwright.selectors.set_test_id_attribute(BROWSERGYM_ID_ATTRIBUTE)
         with closing(playwright.chromium.launch(executable_path=limits.executable, args=list(SWITCHES))) as browser:
-            seat = Seat(browser, SeatSettings(Path(), limits.elements, limits.page_seconds, limits.action_seconds))
-            for spec in ({"task": "miniwob.click-test-2", "seed": 4}, {"task": "openended", "url": sites}):
-                seat.load(spec)
-                found.append(seat._page.evaluate(knock, sites))
+            yield Seat(browser, SeatSettings(Path(), limits.elements, limits.page_seconds, limits.action_seconds))
+
+
+def test_a_miniwob_tab_has_no_network(seat, sites):
+    found = []
+    knock = "address => fetch(address, {mode: 'no-cors'}).then(() => 'reached', () => 'refused')"
+    for spec in ({"task": "miniwob.click-test-2", "seed": 4}, {"task": "openended", "url": sites}):
+        seat.load(spec)
+        found.append(seat._page.evaluate(knock, sites))
     assert found == ["refused", "reached"]
+
+
+def test_a_popup_ends_a_miniwob_episode_as_browsergym_has_it(seat):
+    button = read_state(seat.load({"task": "miniwob.click-button", "seed": 0}).state).ids[0]
+    seat._page.evaluate("document.addEventListener('mousedown', event => { event.stopPropagation(); window.open('about:blank'); }, true)")
+    assert (seen := seat.step(f"click [{button}]")).done and (seen.state, seen.reward) == (OVER, 0.0)
+
+
+def test_a_seat_that_is_closed_leaves_no_session_and_opens_again(seat):
+    first = seat.load({"task": "miniwob.click-button", "seed": 0})
+    seat.step(f"click [{read_state(first.state).ids[0]}]")
+    teller = seat._teller
+    seat.close()
+    with pytest.raises(Exception, match="detached|closed"):
+        teller.send("Target.getTargets")
+    assert seat.load({"task": "miniwob.click-button", "seed": 0}) == first
 
 
 @needs_webarena
