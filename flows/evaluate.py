@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,9 +53,9 @@ def evaluate_policy(run: Workspace, stage: str) -> StageResult:
 def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
     settings = run.config.evaluation
     tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
-    won, spent = play_games(run, {"policy": run.results[stage].outputs["policy"]}, tasks)
-    (work / "games.json").write_text(json.dumps(won["policy"], indent=1))
-    return Outcome({"games": "games.json"}, _success(won["policy"], tasks, "evaluate", settings), costs={"check_interactions": spent})
+    games = play_games(run, {"policy": run.results[stage].outputs["policy"]}, tasks)
+    (work / "games.json").write_text(json.dumps(games.won["policy"], indent=1))
+    return Outcome({"games": "games.json"}, _success(games.won["policy"], tasks, "evaluate", settings), costs=games.costs)
 
 
 @flow(name="evaluate-snapshots", flow_run_name=OF_RUN, validate_parameters=False)
@@ -68,10 +69,10 @@ def evaluate_snapshots(run: Workspace, stage: str) -> StageResult:
 def _evaluate_snapshots(run: Workspace, work: Path, stage: str) -> Outcome:
     tasks = held_out_tasks(run.data.tasks("test"), run.config.evaluation.tasks)
     policies = {directory.name: directory for directory in sorted(run.results[stage].outputs[SNAPSHOTS].iterdir())}
-    won, spent = play_games(run, policies, tasks)
-    (work / "snapshots.json").write_text(json.dumps(won, indent=1))
-    rates = [sum(games.values()) / len(tasks) for games in won.values()]
-    return Outcome({"games": "snapshots.json"}, {}, {f"{stage}/held_out_success": rates}, costs={"check_interactions": spent})
+    games = play_games(run, policies, tasks)
+    (work / "snapshots.json").write_text(json.dumps(games.won, indent=1))
+    rates = [sum(won.values()) / len(tasks) for won in games.won.values()]
+    return Outcome({"games": "snapshots.json"}, {}, {f"{stage}/held_out_success": rates}, costs=games.costs)
 
 
 def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:
@@ -86,8 +87,8 @@ def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: Eva
 def _evaluate(run: Workspace, work: Path) -> Outcome:
     settings = run.config.evaluation
     tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
-    outcome = Outcome({})
-    won, spent = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
+    played = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
+    outcome, won = Outcome({}, costs=played.costs), played.won
     for name in POLICIES:
         outcome.metrics |= _success(won[name], tasks, f"evaluate/{name}", settings)
         (work / f"{name}.json").write_text(json.dumps(won[name], indent=1))
@@ -96,8 +97,7 @@ def _evaluate(run: Workspace, work: Path) -> Outcome:
         games = [task.id for task in tasks]
         gain = paired_difference([won[later][g] for g in games], [won[earlier][g] for g in games], settings.confidence)
         outcome.metrics[f"evaluate/{later}_minus_{earlier}"] = gain
-    outcome.metrics["evaluate/real_interactions"] = exact(spent)
-    outcome.costs["check_interactions"] = spent
+    outcome.metrics["evaluate/real_interactions"] = exact(played.steps)
     return outcome
 
 
@@ -113,13 +113,26 @@ def held_out_tasks(path: Path, count: int) -> list[Task]:
     return tasks[:count]
 
 
-def play_games(
-    run: Workspace, policies: dict[str, Path], tasks: list[Task], max_new_tokens: int | None = None
-) -> tuple[dict[str, dict[str, bool]], int]:
-    """For each policy, task id -> won; and the real steps spent in all. Args: max_new_tokens: of a reply; None: as in RL."""
+@dataclass(frozen=True)
+class Games:
+    """Real games of policies: for each, task id -> won; the real steps of all, and how many episodes infrastructure made begin again."""
+
+    won: dict[str, dict[str, bool]]
+    steps: int
+    replayed: int
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """What they cost, as a stage counts it."""
+        return {"check_interactions": self.steps, "replayed_episodes": self.replayed}
+
+
+def play_games(run: Workspace, policies: dict[str, Path], tasks: list[Task], max_new_tokens: int | None = None) -> Games:
+    """All tasks played by each policy. Args: max_new_tokens: of a reply; None: as in RL."""
     config, settings, length = run.config, run.config.evaluation, max_new_tokens or run.config.synthetic_rl.max_new_tokens
     world = make_adapter(config.environment).open()
     won: dict[str, dict[str, bool]] = {name: {} for name in policies}
+    replayed = 0
     try:
         with decoding():
             for name, directory in policies.items():
@@ -129,8 +142,9 @@ def play_games(
                     played = play_whole(
                         policy, world, part, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed
                     )
+                    replayed += sum(rollout.tries - 1 for rollout in played)
                     won[name] |= {task.id: rollout.trajectory.success for task, rollout in zip(part, played, strict=True)}
-        return won, world.interactions
+        return Games(won, world.interactions, replayed)
     finally:
         world.close()
 
@@ -194,9 +208,10 @@ def _champion_games(run: Workspace, version: str | None, challenger: dict[str, b
         return challenger
     directory = download_champion(run.tracker, run.root, version)
     tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in challenger]
-    won, steps = play_games(run, {"champion": directory}, tasks)
-    run.manifest.costs.check_interactions += steps
-    return won["champion"]
+    games = play_games(run, {"champion": directory}, tasks)
+    run.manifest.costs.check_interactions += games.steps
+    run.manifest.costs.replayed_episodes += games.replayed
+    return games.won["champion"]
 
 
 def download_champion(tracker: Tracker, root: Path, version: str) -> Path:

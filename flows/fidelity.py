@@ -99,18 +99,20 @@ def _sampling(run: Workspace) -> dict[str, Any]:
 
 def _play(run: Workspace, work: Path, policies: dict[str, Path]) -> Outcome:
     world, steps, tasks = make_adapter(run.config.environment).open(), [], examined_tasks(run)
-    metrics = {}
+    metrics, replayed = {}, 0
     try:
         with decoding():
             for name, directory in policies.items():
                 rollouts = _rollouts(run, name, directory, world, tasks, run.config.environment.max_steps)
                 episodes = [rollout.trajectory for rollout in rollouts]
+                replayed += sum(rollout.tries - 1 for rollout in rollouts)
                 metrics[f"fidelity/real_success_rate/held_out/{name}"] = proportion(sum(e.success for e in episodes), len(episodes))
                 steps += [replace(step, behaviour=name) for episode in episodes for step in episode.steps]
     finally:
         world.close()
     write_transitions(work / "episodes.parquet", steps)
-    return Outcome({"episodes": "episodes.parquet"}, metrics, costs={"check_interactions": world.interactions})
+    costs = {"check_interactions": world.interactions, "replayed_episodes": replayed}
+    return Outcome({"episodes": "episodes.parquet"}, metrics, costs=costs)
 
 
 def _rollouts(run: Workspace, name: str, directory: Path, world: Any, tasks: list[Task], max_steps: int) -> list[Rollout]:

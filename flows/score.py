@@ -47,21 +47,22 @@ def score_policy(config: Config, root: Path, policy: str) -> Score:
     directory = find_policy(run.tracker, root, policy)
     tasks = held_out_tasks(run.data.tasks("test"), config.evaluation.tasks)
     get_run_logger().info("%s plays %d held-out games", directory, len(tasks))
-    played, steps = play_games(run, {policy: directory}, tasks)
-    won = played[policy]
+    games = play_games(run, {policy: directory}, tasks)
+    won = games.won[policy]
     level = config.evaluation.confidence
     families: dict[str, Estimate] = {}
     for family in sorted({task.family for task in tasks}):
-        games = [won[task.id] for task in tasks if task.family == family]
-        families[family] = proportion(sum(games), len(games), level)
+        of_family = [won[task.id] for task in tasks if task.family == family]
+        families[family] = proportion(sum(of_family), len(of_family), level)
     success = proportion(sum(won.values()), len(tasks), level)
     tags = {"dreamgym.policy": str(directory), "dvc.hash": version}
     parent = run.tracker.start_run(f"evaluate {policy}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
-    metrics = {"evaluate/success_rate": success, "evaluate/real_interactions": exact(steps)}
+    metrics = {"evaluate/success_rate": success, "evaluate/real_interactions": exact(games.steps)}
+    metrics["evaluate/replayed_episodes"] = exact(games.replayed)
     metrics |= {f"evaluate/success_rate/{family}": estimate for family, estimate in families.items()}
     run.tracker.log_estimates(parent, {name: dict(estimate.to_json()) for name, estimate in metrics.items()})
     run.tracker.finish(parent)
-    return Score(directory, success, families, steps, parent)
+    return Score(directory, success, families, games.steps, parent)
 
 
 def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:

@@ -171,7 +171,9 @@ def _costs(manifest: Manifest, wall_seconds: float) -> Table:
     stages = f"{len(manifest.stages) - len(reused)} made, {len(reused)} reused" + (f" (saved {duration(saved)})" if reused else "")
     slowest = sorted((stage for stage in manifest.stages if not stage.reused), key=lambda stage: -stage.seconds)[:4]
     costs = manifest.costs
-    table.add_row("real interactions", f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and evaluation")
+    again = f"; {costs.replayed_episodes:,} broken episodes begun again" if costs.replayed_episodes else ""
+    spent = f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and evaluation{again}"
+    table.add_row("real interactions", spent)
     table.add_row("tokens", f"{costs.tokens_trained:,} trained on, {costs.tokens_generated:,} generated")
     if costs.endpoint_calls or costs.endpoint_cached_calls:
         tokens = f"{costs.endpoint_prompt_tokens:,} tokens read and {costs.endpoint_completion_tokens:,} written"

@@ -156,9 +156,8 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     (work / "replays.json").write_text(json.dumps([_as_example(adapter, r) for r in replays], indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
     metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
-    return Outcome(
-        {"replays": "replays.json"}, metrics, costs={"check_interactions": spent, "tokens_generated": model.tokens + policy.tokens}
-    )
+    costs = {"check_interactions": spent, "replayed_episodes": sum(r.tries - 1 for r in real)}
+    return Outcome({"replays": "replays.json"}, metrics, costs=costs | {"tokens_generated": model.tokens + policy.tokens})
 
 
 def _as_example(adapter: Adapter, found: Replay) -> dict[str, Any]:

@@ -81,10 +81,10 @@ def play_policies(run: Workspace, other: Workspace, source: str) -> None:
 def _play(run: Workspace, other: Workspace, source: str) -> Outcome:
     tasks = held_out_tasks(run.data.tasks("test"), run.config.evaluation.tasks)
     policies = {name: other.results[stage].outputs["policy"] for name, stage in POLICIES.items()}
-    won, spent = play_games(run, policies, tasks, _length(run))
+    games = play_games(run, policies, tasks, _length(run))
     level = run.config.evaluation.confidence
-    rates = {f"transfer/{source}/success_rate/{name}": proportion(sum(won[name].values()), len(tasks), level) for name in POLICIES}
-    return Outcome({}, rates, costs={"check_interactions": spent})
+    rates = {f"transfer/{source}/success_rate/{name}": proportion(sum(games.won[name].values()), len(tasks), level) for name in POLICIES}
+    return Outcome({}, rates, costs=games.costs)
 
 
 def _length(run: Workspace) -> int:

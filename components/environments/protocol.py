@@ -16,9 +16,6 @@ Fact = tuple[str, ...]
 
 NO_ACTION = "?"
 """What a world is sent where an agent's reply holds no action; it refuses that."""
-TRIES = 3
-"""How often an episode that infrastructure ends is begun before a measurement or a collection is given up."""
-AGAIN = "Type `dreamgym doctor`, then the same again."
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Environment(Protocol):
 
 
 @runtime_checkable
-class Forkable(Protocol):
+class Forkable(Environment, Protocol):
     """An environment in which alternatives can be tried without leaving the place (for Early Experience)."""
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from components.environments.again import AGAIN
 from components.environments.protocol import Environment
 from components.errors import EnvironmentFailure
 from components.records import Trajectory
@@ -23,13 +24,15 @@ def replay(world: Environment, episode: Trajectory) -> Replay:
     """Play the recorded actions of `episode`.
 
     Raises:
-        EnvironmentFailure: the environment answers otherwise than it was recorded.
+        EnvironmentFailure: the environment breaks, or answers otherwise than it was recorded.
     """
     began = time.perf_counter()
     states = world.reset([episode.task])
     started = time.perf_counter()
     for step in episode.steps:
         answer = world.step([step.action])[0]
+        if answer and "failed" in answer.info:
+            raise EnvironmentFailure(f"{episode.steps[0].episode_id} broke: {answer.info['failed']}", "Expected a step.", AGAIN)
         states.append(answer.state if answer else "")
     ended = time.perf_counter()
     for number, (found, recorded) in enumerate(zip(states, episode.states, strict=True)):

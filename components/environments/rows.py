@@ -82,7 +82,7 @@ class RowsEnvironment:
         """Start one episode a task. A row whose world does not start has failed: its first step says so.
 
         Raises:
-            EnvironmentFailure: a task was made up and has no world of its own, or no world starts.
+            EnvironmentFailure: a task was made up and has no world of its own, or of several worlds none starts.
         """
         for task in tasks:
             if task.generated:
@@ -94,7 +94,7 @@ class RowsEnvironment:
         self._states, self.admissible, self._broken = [task.initial_state for task in tasks], [()] * len(tasks), {}
         reasons = self._each(lambda row: self._begin(row, tasks[row]), range(len(tasks)))
         self._broken = {row: reason for row, reason in enumerate(reasons) if reason}
-        if tasks and len(self._broken) == len(tasks):
+        if 1 < len(tasks) == len(self._broken):
             raise EnvironmentFailure(f"No episode of {len(tasks)} could be started: {self._broken[0]}")
         return list(self._states)
 

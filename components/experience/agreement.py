@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import AGAIN, TRIES, Adapter
+from components.environments.again import play_whole
+from components.environments.protocol import Adapter
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
@@ -63,21 +64,14 @@ def replay_in(environment: object, episodes: dict[int, Trajectory], worlds: dict
     """Replay each of `episodes` in `environment`, loaded with the world of its number; what infrastructure ended is played again.
 
     Raises:
-        EnvironmentFailure: an episode was broken TRIES times: nothing is said of such a dream.
+        EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`): nothing is said of such a dream.
     """
-    results: dict[int, Replay] = {}
-    broken: dict[int, str] = {}
-    for _ in range(TRIES):
-        left = {number: world for number, world in worlds.items() if number not in results}
-        if not left:
-            return results
-        found, broken = _played(environment, episodes, left)
-        results |= found
-    if broken:
-        first = min(broken)
-        failed = f"{len(broken)} of {len(worlds)} dreams could not be replayed in {TRIES} tries, as {worlds[first].id}: {broken[first]}"
-        raise EnvironmentFailure(failed, "An episode that was not played confirms and denies nothing.", AGAIN)
-    return results
+    return play_whole(
+        {number: world.id for number, world in worlds.items()},
+        lambda left, _: _played(environment, episodes, {number: worlds[number] for number in left}),
+        "replays of dreams",
+        "An episode that was not played confirms and denies nothing.",
+    )
 
 
 def _played(environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]) -> tuple[dict[int, Replay], dict[int, str]]:

@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from components.environments.again import play_whole
 from components.environments.protocol import Environment, Forkable, Step
 from components.errors import EnvironmentFailure
 from components.language.examples import Example, Segment
@@ -44,27 +45,45 @@ class Explored:
 def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed: int) -> list[Explored]:
     """Walk along each episode in `world` and try up to `count` alternatives at each of its states.
 
+    What infrastructure ended on the way is walked again, with the same alternatives. One that fails by itself is left out.
+
     Raises:
-        EnvironmentFailure: the world cannot be forked, its budget is spent, or it leads elsewhere than it was recorded to.
+        EnvironmentFailure: the world cannot be forked, its budget is spent, it leads elsewhere than it was recorded to, or an episode
+            broke in each of several tries (`again.TRIES`).
     """
     if not isinstance(world, Forkable):
         message = f"{type(world).__name__} cannot try alternatives."
         raise EnvironmentFailure(message, "Expected an environment with `probe`.", "Set cloning.early_experience=none.")
-    rng = random.Random(f"early-experience/{seed}")
-    world.reset([episode.task for episode in episodes])
-    admissible: list[Sequence[str]] = list(getattr(world, "admissible", [()] * len(episodes)))
-    found: list[list[tuple[Alternative, ...]]] = [[] for _ in episodes]
-    for place in range(max(len(episode.steps) for episode in episodes)):
-        going = [row for row, episode in enumerate(episodes) if place < len(episode.steps)]
-        tried = {row: _drawn(rng, admissible[row], episodes[row].steps[place].action, count) for row in going}
-        answers = world.probe([tried.get(row, []) for row in range(len(episodes))])
-        for row in going:
-            tries = zip(tried[row], answers[row], strict=True)
-            found[row].append(tuple((action, one.state) for action, one in tries if "failed" not in one.info))
-        steps = world.step([episodes[row].steps[place].action if row in going else None for row in range(len(episodes))])
-        for row in going:
-            admissible[row] = _checked(episodes[row], place, steps[row])
-    return [Explored(episode, tuple(row)) for episode, row in zip(episodes, found, strict=True)]
+    names = {row: f"{episode.steps[0].episode_id}" for row, episode in enumerate(episodes)}
+    expected = "An episode whose alternatives are unknown has no lesson."
+    return list(play_whole(names, lambda rows, _: _walk(world, episodes, rows, count, seed), "episodes", expected).values())
+
+
+def _walk(
+    world: Forkable, episodes: Sequence[Trajectory], rows: Sequence[int], count: int, seed: int
+) -> tuple[dict[int, Explored], dict[int, str]]:
+    """Those of the given places, and why infrastructure broke the others."""
+    walked = [episodes[row] for row in rows]
+    rngs = [random.Random(f"early-experience/{seed}/{episode.steps[0].episode_id}") for episode in walked]
+    world.reset([episode.task for episode in walked])
+    admissible: list[Sequence[str]] = list(getattr(world, "admissible", [()] * len(walked)))
+    found, broken = [list[tuple[Alternative, ...]]() for _ in walked], dict[int, str]()
+    for place in range(max(len(episode.steps) for episode in walked)):
+        going = [at for at, episode in enumerate(walked) if place < len(episode.steps) and at not in broken]
+        tried = {at: _drawn(rngs[at], admissible[at], walked[at].steps[place].action, count) for at in going}
+        answers = world.probe([tried.get(at, []) for at in range(len(walked))])
+        for at in going:
+            tries = zip(tried[at], answers[at], strict=True)
+            found[at].append(tuple((action, one.state) for action, one in tries if "failed" not in one.info))
+        steps = world.step([walked[at].steps[place].action if at in going else None for at in range(len(walked))])
+        for at in going:
+            step = steps[at]
+            if step is not None and "failed" in step.info:
+                broken[at] = str(step.info["failed"])
+            else:
+                admissible[at] = _checked(walked[at], place, step)
+    whole = {rows[at]: Explored(walked[at], tuple(found[at])) for at in range(len(walked)) if at not in broken}
+    return whole, {rows[at]: reason for at, reason in broken.items()}
 
 
 def _drawn(rng: random.Random, admissible: Sequence[str], expert: str, count: int) -> list[str]:

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import torch
 
-from components.errors import TrainingError
+from components.environments.again import AGAIN
+from components.errors import EnvironmentFailure, TrainingError
 from components.language.backbone import add_lora, merge_lora, merged_copy, save_model
 from components.language.checkpoints import read_checkpoint, save_checkpoint
 from components.language.examples import Example
@@ -239,9 +240,13 @@ class Loop:
         steps = [step for r in rollouts for step in r.trajectory.steps]
         compared = groups if self.config.group > 1 else [[r for group in groups for r in group]]
         flat = sum(len({r.reward for r in group}) < 2 for group in compared)
+        whole = [r.reward for r in rollouts if not r.broken]
+        if not whole:
+            found = f"Each of {len(rollouts)} episodes of this iteration broke, as {rollouts[0].trajectory.task.id}: {rollouts[0].failure}"
+            raise EnvironmentFailure(found, "Expected some that can be learnt from.", AGAIN)
         return {
-            "success_rate": sum(r.reward for r in rollouts) / len(rollouts),
-            "return_mean": sum(r.reward for r in rollouts) / len(rollouts),
+            "success_rate": sum(whole) / len(whole),
+            "return_mean": sum(whole) / len(whole),
             "episode_length": len(steps) / len(rollouts),
             "zero_variance_groups": flat / len(compared),
             "idle_steps": sum(sum(r.idle) for r in rollouts) / max(1, len(steps)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from components.environments.protocol import AGAIN, NO_ACTION, TRIES, Environment, Step
+from components.environments import again
+from components.environments.protocol import NO_ACTION, Environment, Step
 from components.errors import EnvironmentFailure
 from components.language.engine import Generation, Session
 from components.language.examples import Example, Segment
@@ -27,7 +28,8 @@ class Rollout:
     each token with loss, in order. `failure` says how infrastructure ended it: such a rollout is recorded, not trained on.
     `unparsable` says that a dream had no answer: its last step is not a transition and was left out; not trained on either.
     `idle` says of each reply whether it held no action or left the state as it was, word for word. `cut` counts replies that ended
-    at the policy's `max_new_tokens`. `overlong` says that the policy's longest sequence was full: the episode is lost there.
+    at the policy's `max_new_tokens`. `overlong` says that the policy's longest sequence was full: the episode is lost there. `tries`
+    counts how often it was begun, infrastructure having ended the earlier ones.
     """
 
     trajectory: Trajectory
@@ -40,6 +42,7 @@ class Rollout:
     malformed: int = 0
     cut: int = 0
     overlong: bool = False
+    tries: int = 1
 
     @property
     def broken(self) -> bool:
@@ -96,22 +99,18 @@ def play_whole(
     """As `play`, for measurements: what infrastructure ended is played again, since it says nothing about the policy.
 
     Raises:
-        EnvironmentFailure: an episode was broken TRIES times.
+        EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
     """
-    rollouts = play(policy, world, tasks, max_steps=max_steps, temperature=temperature, seed=seed, stamp=stamp)
-    for attempt in range(1, TRIES):
-        lost = [row for row, rollout in enumerate(rollouts) if rollout.broken]
-        if not lost:
-            break
-        chosen = [tasks[row] for row in lost]
-        again = play(policy, world, chosen, max_steps=max_steps, temperature=temperature, seed=seed + attempt, stamp=stamp)
-        for row, rollout in zip(lost, again, strict=True):
-            rollouts[row] = rollout
-    broken = [rollout for rollout in rollouts if rollout.broken]
-    if broken:
-        found = f"{len(broken)} of {len(rollouts)} episodes broke in each of {TRIES} tries, as {broken[0].trajectory.task.id}: "
-        raise EnvironmentFailure(found + broken[0].failure, "A game that was not played is neither won nor lost.", AGAIN)
-    return rollouts
+
+    def playing(places: list[int], attempt: int) -> tuple[dict[int, Rollout], dict[int, str]]:
+        chosen = [tasks[place] for place in places]
+        rollouts = play(policy, world, chosen, max_steps=max_steps, temperature=temperature, seed=seed + attempt, stamp=stamp)
+        found = {place: replace(rollout, tries=attempt + 1) for place, rollout in zip(places, rollouts, strict=True)}
+        broken = {place: rollout.failure for place, rollout in found.items() if rollout.broken}
+        return {place: rollout for place, rollout in found.items() if place not in broken}, broken
+
+    names = {place: task.id for place, task in enumerate(tasks)}
+    return list(again.play_whole(names, playing, "episodes", "A game that was not played is neither won nor lost.").values())
 
 
 def _side_by_side(

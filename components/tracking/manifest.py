@@ -56,6 +56,7 @@ class Costs(Closed):
 
     real_interactions: int = Field(0, ge=0, description="Steps of the real environment spent on training.")
     check_interactions: int = Field(0, ge=0, description="Steps of the real environment spent on checks and evaluation.")
+    replayed_episodes: int = Field(0, ge=0, description="Episodes of evaluations begun again because infrastructure had ended them.")
     tokens_generated: int = Field(0, ge=0, description="Tokens sampled by all models.")
     tokens_trained: int = Field(0, ge=0, description="Tokens trained on by all models.")
     endpoint_prompt_tokens: int = Field(0, ge=0, description="Tokens sent to language-model endpoints, as they count them.")

@@ -5,11 +5,12 @@ Deterministic: the same tasks, behaviours and seed give the same records in the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import AGAIN, TRIES, Adapter, Environment
-from components.errors import EnvironmentFailure
+from components.environments.again import play_whole
+from components.environments.protocol import Adapter, Environment
 from components.records import REAL, Task, Trajectory, Transition
 
 BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
@@ -52,12 +53,15 @@ def collect(
     What infrastructure broke is played again: who acts draws by the seed of the episode, so the same comes of it.
 
     Raises:
-        EnvironmentFailure: an episode was broken TRIES times.
+        EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
     """
-    environment, done = adapter.open(), []
+    environment, done = adapter.open(), list[Trajectory]()
     try:
         for start in range(0, len(episodes), rows):
-            done += _play_whole(adapter, environment, episodes[start : start + rows], max_steps)
+            batch = episodes[start : start + rows]
+            playing = functools.partial(_play, adapter, environment, batch, max_steps)
+            names = {row: episode.id for row, episode in enumerate(batch)}
+            done += play_whole(names, playing, "episodes", "Data with holes could not be made again.").values()
             if on_batch:
                 on_batch(min(start + rows, len(episodes)), len(episodes))
     finally:
@@ -65,25 +69,11 @@ def collect(
     return done
 
 
-def _play_whole(adapter: Adapter, environment: Environment, batch: Sequence[Episode], max_steps: int) -> list[Trajectory]:
-    played, broken, left = dict[int, Trajectory](), dict[int, str](), list[int]()
-    for _ in range(TRIES):
-        left = [row for row in range(len(batch)) if row not in played]
-        if not left:
-            break
-        whole, broken = _play(adapter, environment, [batch[row] for row in left], max_steps)
-        played |= {left[place]: trajectory for place, trajectory in whole.items()}
-    if broken:
-        place = min(broken)
-        found = f"{len(broken)} of {len(batch)} episodes broke in each of {TRIES} tries, as {batch[left[place]].id}: {broken[place]}"
-        raise EnvironmentFailure(found, "Data with holes could not be made again.", AGAIN)
-    return [played[row] for row in range(len(batch))]
-
-
 def _play(
-    adapter: Adapter, environment: Environment, batch: Sequence[Episode], max_steps: int
+    adapter: Adapter, environment: Environment, episodes: Sequence[Episode], max_steps: int, places: Sequence[int], _attempt: int
 ) -> tuple[dict[int, Trajectory], dict[int, str]]:
-    """By place in the batch: the episodes, and why infrastructure broke the others."""
+    """By their places: the episodes, and why infrastructure broke the others."""
+    batch = [episodes[place] for place in places]
     environment.reset([episode.task for episode in batch])
     actors = [adapter.behaviour(episode.behaviour, episode.task, episode.seed) for episode in batch]
     played = [Trajectory(episode.task) for episode in batch]
@@ -109,4 +99,5 @@ def _play(
             admissible[row] = answer.info.get("admissible", ())
             if answer.done:
                 alive.discard(row)
-    return {row: trajectory for row, trajectory in enumerate(played) if row not in broken}, broken
+    whole = {places[row]: trajectory for row, trajectory in enumerate(played) if row not in broken}
+    return whole, {places[row]: reason for row, reason in broken.items()}

@@ -104,8 +104,10 @@ def test_a_world_that_does_not_start_fails_at_its_first_step(make):
     assert world.reset(TASKS) == [task.initial_state for task in TASKS]
     first, second, _ = world.step(["a", "a", "a"])
     assert second.info == {"failed": "OSError: no room"} and second.done and first.state == "Count 1."
-    with pytest.raises(EnvironmentFailure, match="No episode of 1 could be started: OSError: no room"):
-        world.reset(TASKS[1:2])
+    world.reset(TASKS[1:2])
+    assert world.step(["a"])[0].info == {"failed": "OSError: no room"}, "the last row of a batch is no sign of more than itself"
+    with pytest.raises(EnvironmentFailure, match="No episode of 2 could be started: OSError: no room"):
+        world.reset([TASKS[1]] * 2)
 
 
 def test_an_episode_that_begins_otherwise_than_recorded_has_failed(make):

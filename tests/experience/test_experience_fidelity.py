@@ -160,7 +160,7 @@ def test_a_replay_that_infrastructure_broke_denies_nothing(adapter, won):
     with closing(adapter.open()) as environment:
         found = replay_in(Faltering(environment, 1), episodes, worlds)
         assert sorted(found) == sorted(episodes) and all(one.confirmed and all(one.same) for one in found.values())
-        with pytest.raises(EnvironmentFailure, match="1 of 6 dreams could not be replayed in 3 tries.*the engine died.*denies nothing"):
+        with pytest.raises(EnvironmentFailure, match="1 of 6 replays of dreams broke in each of 3 tries.*the engine died.*denies nothing"):
             replay_in(Faltering(environment, 9), episodes, worlds)
 
 

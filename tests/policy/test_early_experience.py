@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import VOCABULARY, make_model
 
-from components.environments.protocol import Forkable
+from components.environments.protocol import Forkable, Step
 from components.errors import EnvironmentFailure
 from components.policy.cloning import clone
 from components.policy.early_experience import Explored, explore, reflections, world_examples
@@ -55,6 +55,37 @@ def test_a_world_that_leads_elsewhere_is_told(world, experts):
     forged = replace(experts[0], steps=(replace(experts[0].steps[0], next_state="elsewhere"), *experts[0].steps[1:]))
     with pytest.raises(EnvironmentFailure, match="leads to .*recorded 'elsewhere'.*dreamgym collect"):
         explore(world, [forged], 1, seed=0)
+
+
+class Hanging:
+    """The real environment, in which one step of the walk breaks, with all that is asked of that row then, the first `times` times."""
+
+    def __init__(self, world, times):
+        self.world, self.times, self.gone = world, times, False
+
+    def __getattr__(self, name):
+        return getattr(self.world, name)
+
+    def reset(self, tasks):
+        self.gone = False
+        return self.world.reset(tasks)
+
+    def probe(self, actions):
+        return self.world.probe(actions)
+
+    def step(self, actions):
+        answers, last = self.world.step(actions), len(actions) - 1
+        if self.times and not self.gone and actions[last]:
+            self.times, self.gone = self.times - 1, True
+        if self.gone and actions[last]:
+            answers[last] = Step("", 0.0, True, {"failed": "the browser hung"})
+        return answers
+
+
+def test_a_walk_that_infrastructure_ended_is_walked_again_with_the_same_alternatives(world, experts, explored):
+    assert explore(Hanging(world, 2), experts, 3, seed=0) == explored
+    with pytest.raises(EnvironmentFailure, match="1 of 4 episodes broke in each of 3 tries, as .*: the browser hung.*dreamgym doctor"):
+        explore(Hanging(world, 3), experts, 3, seed=0)
 
 
 def test_a_budget_is_kept_and_a_world_without_forks_is_refused(adapter, experts):

@@ -17,7 +17,7 @@ import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
 from components.environments.protocol import Step
-from components.errors import ConfigError, TrainingError
+from components.errors import ConfigError, EnvironmentFailure, TrainingError
 from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
 from components.language.examples import collate
@@ -264,6 +264,29 @@ def test_a_broken_episode_is_counted_and_not_learnt_from():
     state = loop.run()
     assert len(seen) == 7 and not any(r.broken for r in seen)
     assert state.series["broken_episodes"] == [0.125]
+    assert state.series["success_rate"] == state.series["return_mean"] == [pytest.approx(4 / 7)], "a broken one is neither won nor lost"
+
+
+def test_infrastructure_that_breaks_most_episodes_is_no_collapse_and_where_all_break_it_is_named():
+    """Half are won throughout; later six of eight break in each iteration, and those would look like a policy that has unlearnt."""
+
+    class Failing(Rewarding):
+        iterations = 0
+
+        def reset(self, tasks):
+            self.iterations += 1
+            return super().reset(tasks)
+
+        def answer(self, row, action):
+            fails = self.iterations > COLLAPSE_WINDOW and row < 6
+            return Step("s", 0.0, True, {"failed": "gone"}) if fails else super().answer(row, action)
+
+    state = make_loop(Failing(even_rows), iterations=2 * COLLAPSE_WINDOW).run()
+    assert state.series["success_rate"] == [0.5] * 2 * COLLAPSE_WINDOW and state.series["broken_episodes"][-1] == 0.75
+    down = Rewarding(even_rows)
+    down.answer = lambda row, action: Step("s", 0.0, True, {"failed": "the sites are down"})
+    with pytest.raises(EnvironmentFailure, match="Each of 8 episodes of this iteration broke, as .*: the sites are down.*dreamgym doctor"):
+        make_loop(down, iterations=1).run()
 
 
 def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_from():

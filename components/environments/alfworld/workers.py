@@ -67,6 +67,10 @@ def _forked(game: Any, command: str) -> Any:
     return pickle.loads(written) if written else "The copy of the engine ended without an answer."  # noqa: S301
 
 
+class _Lost(str):
+    """Why a row has no answer: its worker is no more."""
+
+
 class Workers:
     """A fixed number of engine processes behind `load` and `step`, neighbouring rows on one worker, so that
     episodes of one game share its translation."""
@@ -78,7 +82,7 @@ class Workers:
         self._owner: dict[int, int] = {}
 
     def load(self, games: Mapping[int, World | Path]) -> dict[int, Any]:
-        """Start an episode of each row's game; row -> Observation.
+        """Start an episode of each row's game; row -> Observation. A worker that dies of it is replaced once.
 
         Raises:
             EnvironmentFailure: a game cannot be loaded; the message names it.
@@ -88,6 +92,8 @@ class Workers:
                 self._stop(slot)
         self._owner = {row: place * len(self._slots) // len(games) for place, row in enumerate(sorted(games))}
         answers = self._ask("load", games)
+        lost = {row: games[row] for row, answer in answers.items() if isinstance(answer, _Lost)}
+        answers |= self._ask("load", lost) if lost else {}
         for row, answer in answers.items():
             self._loaded[self._owner[row]] += 1
             if isinstance(answer, str):
@@ -130,7 +136,7 @@ class Workers:
 
     def _lost(self, slot: int, share: Mapping[int, Any], error: Exception) -> dict[int, Any]:
         self._stop(slot)
-        return {row: f"The engine's worker process ended ({type(error).__name__})." for row in share}
+        return {row: _Lost(f"The engine's worker process ended ({type(error).__name__}).") for row in share}
 
     def _pipe(self, slot: int) -> Connection:
         current = self._slots[slot]

@@ -18,6 +18,8 @@ from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
 from components.records import Task
 
+_ANEW = "Another Chromium, other fonts or a changed site? Record anew with it: dreamgym collect --config YOUR_CONFIG."
+
 
 class BrowserEnvironment:
     """The real world of a batch of tasks (`components.environments.protocol.Environment`, and `Forkable` for MiniWoB)."""
@@ -45,16 +47,16 @@ class BrowserEnvironment:
                 raise EnvironmentFailure(found, next_step="Evaluate on recorded tasks; no page judges a made-up one.")
         answers = self.browsers.load({row: spec_of(task) for row, task in enumerate(tasks)})
         self._broken = {row: answer for row, answer in answers.items() if isinstance(answer, str)}
-        if tasks and len(self._broken) == len(tasks):
+        if 1 < len(tasks) == len(self._broken):
             raise EnvironmentFailure(f"No page opens, as {tasks[0].id}: {self._broken[0]}", next_step="Type `dreamgym doctor`.")
         changed = {row: seen for row, seen in answers.items() if isinstance(seen, Seen) and seen.state != tasks[row].initial_state}
-        self._broken |= {row: f"{tasks[row].id} began with {seen.state!r}" for row, seen in changed.items()}
-        if changed and len(self._broken) == len(tasks):
+        self._broken |= {row: f"{tasks[row].id} began with {seen.state!r}, not as recorded. {_ANEW}" for row, seen in changed.items()}
+        if 1 < len(tasks) == len(self._broken) and changed:
             row = min(changed)
             raise EnvironmentFailure(
                 f"No page is the one recorded, as {tasks[row].id}: it shows {changed[row].state!r}.",
                 f"Expected {tasks[row].initial_state!r}.",
-                "Another Chromium, other fonts or a changed site? Record anew with it: dreamgym collect --config YOUR_CONFIG.",
+                _ANEW,
             )
         seen = [answers[row] if row not in self._broken else Seen(tasks[row].initial_state) for row in range(len(tasks))]
         self._tasks, self._actions = list(tasks), [[] for _ in tasks]

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -133,6 +134,10 @@ def test_a_worker_that_dies_fails_its_rows_and_is_replaced(tasks):
         kill(environment, 1)  # between two batches nothing is lost
         assert environment.reset(tasks[:4]) == states
         assert not any("failed" in answer.info for answer in environment.step(["look"] * 4))
+        process = environment._workers._slots[0][0]
+        os.kill(process.pid, signal.SIGSTOP)  # it is alive when it is asked, and dies before it answers
+        threading.Timer(0.5, process.kill).start()
+        assert environment.reset(tasks[:4]) == states
     finally:
         environment.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -189,9 +190,12 @@ def test_a_row_whose_page_does_not_open_is_over_at_its_first_step(tasks, monkeyp
         answers = environment.step(["click [13]", "click [99]"])
         assert f"{moved.id} began with" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
         with pytest.raises(EnvironmentFailure, match=r"No page is the one recorded.*Expected '\[13\] button: elsewhere'.*Another Chromium"):
-            environment.reset([moved])
+            environment.reset([moved, moved])
         with pytest.raises(EnvironmentFailure, match=r"No page opens.*doctor"):
-            environment.reset([broken])
+            environment.reset([broken, broken])
+        for task, why in ((moved, r"not as recorded. Another Chromium.*dreamgym collect"), (broken, "webarena cannot be played")):
+            environment.reset([task])
+            assert re.search(why, environment.step(["click [13]"])[0].info["failed"]), "one row is no sign of more than itself"
         with pytest.raises(EnvironmentFailure, match="has the spec"):
             environment.reset([replace(broken, spec="nonsense")])
         with pytest.raises(EnvironmentFailure, match="has the spec"):
