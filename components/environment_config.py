@@ -67,8 +67,8 @@ class EnvironmentConfig(Section):
             raise ValueError(f"name: {self.name} needs environment.{self.name}.{option}; see docs/add-an-environment.md")
         if self.games == "official":
             self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
-        if self.webshop.catalogue == "official":
-            self._refuse_dead(["seed"], "webshop.catalogue: official", "webshop.catalogue: generated")
+        if self.name == "webshop" and self.webshop.source == "official":
+            self._refuse_dead(["seed"], f"webshop.{self.webshop.told}", "webshop.catalogue: generated")
         return self
 
     @model_serializer(mode="wrap")
@@ -77,12 +77,16 @@ class EnvironmentConfig(Section):
         return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
 
     def decisive(self, *, where: bool = False) -> dict[str, Any]:
-        """What of this section decides which tasks there are and how they go, as plain values: nothing of this machine.
+        """What of this section decides which tasks there are and how they go, as plain values: nothing of this machine, but whether
+        WebShop's `auto` means the official files here.
 
         Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay and hold another.
         """
         idle = IDLE if where else IDLE | {"openenv": {"url", *IDLE["openenv"]}}
-        return self.model_dump(mode="json", exclude=idle)
+        values = self.model_dump(mode="json", exclude=idle)
+        if self.name == "webshop" and self.webshop.source == "official":
+            values["webshop"]["catalogue"] = "official"
+        return values
 
     @property
     def own_module(self) -> str:

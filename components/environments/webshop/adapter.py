@@ -11,10 +11,11 @@ from typing import Any
 from components.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Fact
 from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, reasoning, thoughts
-from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of, source_of
+from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
 from components.environments.webshop.environment import WebshopEnvironment
 from components.environments.webshop.knowledge import learn
+from components.environments.webshop.official import folder
 from components.environments.webshop.products import Goal
 from components.environments.webshop.session import Session, parse
 from components.environments.webshop.states import FIRST, contradicts, read_state, state_facts
@@ -22,6 +23,7 @@ from components.environments.webshop.stock import UNSEEN
 from components.environments.webshop.wants import read_wants
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
+from components.webshop_config import VARIABLE
 
 
 class WebshopAdapter:
@@ -32,7 +34,7 @@ class WebshopAdapter:
     def __init__(self, config: EnvironmentConfig) -> None:
         """Raises EnvironmentFailure if the official files are asked for and cannot be read, or their goals where there are none."""
         self.config = config
-        self.source = source_of(config)
+        self.source = config.webshop.source
         if self.source == GENERATED and config.webshop.goals != "human":
             found = f"environment.webshop.goals={config.webshop.goals}, but the products are generated: their goals are made with them."
             raise EnvironmentFailure(found, next_step="Leave it out, or name the folder of the official files: export WEBSHOP_DATA=...")
@@ -43,7 +45,10 @@ class WebshopAdapter:
         """What must be said wherever a score is shown."""
         if self.source == GENERATED:
             return "Products and goals are generated: scores are not WebShop benchmark scores."
-        return "WebShop's own products and goals, but another search engine and noun tagger: scores are near the benchmark's, not equal."
+        return (
+            "WebShop's own products and goals, but another search engine and noun tagger: scores are near the benchmark's, not equal. "
+            "Fewer than its 500 test goals (evaluation.tasks) are no fair sample of them: categories come in turn, and new kinds first."
+        )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """`count` different goals, families in turn; in the test split every other one asks for a kind of product that training never does.
@@ -92,7 +97,8 @@ class WebshopAdapter:
             raise EnvironmentFailure(
                 f"The task {task.id} is goal {spec.get('goal')} of a catalogue with {told}.",
                 f"This config opens one with {self._shop}" + (", where that goal says the same." if told == self._shop else "."),
-                "Record the data anew with this config (dreamgym collect), or give the config that it was recorded with.",
+                f"Record the data anew (dreamgym collect), or give the config that it was recorded with; with webshop.catalogue=auto "
+                f"also ${VARIABLE} decides, which is {'' if folder() else 'not '}set here.",
             )
         return Session(self.catalogue, goal)
 

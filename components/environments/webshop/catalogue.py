@@ -32,7 +32,6 @@ class Catalogue:
 
     def __init__(self, products: Sequence[Product], splits: dict[str, list[Goal]]) -> None:
         self.products = list(products)
-        self.by_asin = {product.asin: product for product in products}
         self.splits = splits
         self._engine = SearchEngine([product.indexed for product in products])
 
@@ -51,16 +50,9 @@ class Catalogue:
         return frozenset(goal.query for goal in self.splits[TRAIN])
 
 
-def source_of(config: EnvironmentConfig) -> str:
-    """`generated` or `official`: what the config asks for, on this machine."""
-    if config.webshop.catalogue != "auto":
-        return config.webshop.catalogue
-    return OFFICIAL if official.folder() else GENERATED
-
-
 def catalogue_of(config: EnvironmentConfig) -> Catalogue:
     """The shop that the config asks for. Raises EnvironmentFailure if its files cannot be read."""
-    if source_of(config) == OFFICIAL:
+    if config.webshop.source == OFFICIAL:
         return _official(official.folder(), config.webshop.goals)
     return _generated(config.webshop.products, config.seed)
 

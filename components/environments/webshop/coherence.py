@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from components.environments.webshop.knowledge import Item, Knowledge, learn, page_of
 from components.environments.webshop.premise import broken
+from components.environments.webshop.search import FOUND
 from components.environments.webshop.session import PAGE
 from components.environments.webshop.states import Seen, read_state
 from components.environments.webshop.wording import MOST_GROUPS, MOST_OPTIONS
@@ -35,6 +36,8 @@ def _of_results(known: Knowledge, seen: Seen) -> str:
     ranks = [rank for rank, _, _ in seen.items]
     if ranks != list(range((seen.number - 1) * PAGE + 1, (seen.number - 1) * PAGE + 1 + len(ranks))) or len(ranks) > PAGE:
         return "its results are numbered wrongly"
+    if seen.pages > FOUND // PAGE:
+        return f"a search finds at most {FOUND} products"
     if seen.number > seen.pages or (seen.number < seen.pages and len(ranks) < PAGE) or (not ranks and seen.pages > 1):
         return "it has another number of results than of pages"
     if seen.number > 1 and (seen.query, seen.number - 1) not in known.listings:

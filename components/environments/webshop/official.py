@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from components.environments.webshop.products import Goal, Product, human_goals, read_product, synthetic_goals
 from components.errors import EnvironmentFailure
+from components.webshop_config import VARIABLE
 
-VARIABLE = "WEBSHOP_DATA"
 _SIZES = ("", "_1000")
 _LONGEST_ASIN = 10
 
@@ -52,9 +52,9 @@ def _products(records: list[Any], attributes: dict[str, Any], source: str) -> li
     """The products in the order of the file; of equal asins the first, and none that is no asin, as in the original."""
     products: dict[str, Product] = {}
     for record in records:
-        product = read_product(record, attributes, source)
-        if product.asin != "nan" and len(product.asin) <= _LONGEST_ASIN:
-            products.setdefault(product.asin, product)
+        asin = str(record.get("asin", "")) if isinstance(record, dict) else ""
+        if asin != "nan" and asin not in products and len(asin) <= _LONGEST_ASIN:
+            products[asin] = read_product(record, attributes, source)
     return list(products.values())
 
 

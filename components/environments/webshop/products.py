@@ -86,13 +86,20 @@ def read_product(record: Any, attributes: Mapping[str, Any], source: str) -> Pro
         if not isinstance(record[field], str):
             raise _unreadable(source, asin, field, f"is {record[field]!r}, not a text")
     bullets, prices = record["small_description"], _prices(record.get("pricing"), asin, source)
-    known = attributes.get(asin) or {}
+    known = _entry(attributes.get(asin), asin, source)
     return Product(
         asin, record["name"], record["category"], record["query"].lower().strip(), record["product_category"],
         str(record["full_description"] or ""), tuple(map(str, bullets)) if isinstance(bullets, list) else (str(bullets or ""),),
         _options(record["customization_options"], asin, source), tuple(known.get("attributes") or _UNKNOWN_ATTRIBUTES), prices,
         prices[0] if len(prices) == 1 else random.Random(f"price/{asin}").uniform(*prices),
     )  # fmt: skip
+
+
+def _entry(entry: Any, asin: str, source: str) -> dict[str, Any]:
+    """What items_ins_v2*.json says of a product; nothing where it has none."""
+    if not isinstance(entry or {}, dict):
+        raise _unreadable(source, asin, "instruction", f"stands in {entry!r}, which is no mapping")
+    return entry or {}
 
 
 def _unreadable(source: str, asin: str, field: str, what: str) -> EnvironmentFailure:
@@ -119,7 +126,7 @@ def _options(groups: Any, asin: str, source: str) -> dict[str, tuple[str, ...]]:
         return {
             name.lower(): tuple(entry["value"].strip().replace("/", " | ").lower() for entry in entries)
             for name, entries in groups.items()
-            if entries is not None
+            if entries
         }
     except (AttributeError, KeyError, TypeError) as error:
         raise _unreadable(source, asin, "customization_options", f"cannot be read ({error!r})") from None
@@ -131,13 +138,17 @@ def human_goals(product: Product, entries: Any, source: str) -> list[Goal]:
     Raises:
         EnvironmentFailure: a field is missing; the message names `source`, the product and the field.
     """
+    if not isinstance(entries, list | tuple | None):
+        raise _unreadable(source, product.asin, "goals", f"is {entries!r}, not a list")
     goals = []
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(entries or ()):
         fields = ("instruction", "instruction_attributes", "instruction_options")
         lacking = [field for field in fields if not isinstance(entry, dict) or field not in entry]
         if lacking:
             raise _unreadable(source, product.asin, lacking[0], f"is missing in goal {number}")
         words, attributes, options = (entry[field] for field in fields)
+        if not isinstance(words, str):
+            raise _unreadable(source, product.asin, "instruction", f"is {words!r} in goal {number}, not a text")
         if attributes:
             goals.append(_goal(product, number, words.strip("."), attributes, options))
     return goals
@@ -149,10 +160,13 @@ def synthetic_goals(product: Product, entry: Any, source: str) -> list[Goal]:
     Raises:
         EnvironmentFailure: there is an instruction without attributes.
     """
-    words = (entry or {}).get("instruction")
+    told = _entry(entry, product.asin, source)
+    words = told.get("instruction")
     if not words:
         return []
-    attributes = entry.get("instruction_attributes")
+    if not isinstance(words, str):
+        raise _unreadable(source, product.asin, "instruction", f"is {words!r}, not a text")
+    attributes = told.get("instruction_attributes")
     if not attributes:
         raise _unreadable(source, product.asin, "instruction_attributes", "is missing")
     names = sorted(product.options)

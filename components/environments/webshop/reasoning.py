@@ -33,7 +33,7 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     """The reasoning for one transition; its conclusion is always the shop's own outcome."""
     known, seen = learn(trajectory), read_state(next_state)
     verb, argument = parse(action)
-    need = "no such action" if not verb else "" if verb == "search" else _need(known, argument)
+    need = "no such action" if not verb else "" if verb == "search" else _need(known, _taken(known, seen, argument))
     head = f"on {known.place or 'search page'}. "
     if seen.event == "failed":
         return f"{head}{need or 'no effect'}. fails"
@@ -41,6 +41,16 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
         return f"{head}works. {purchase(trajectory, known, reward)}"
     told = f"{need}. " if need else ""
     return f"{head}{told}works, {_outcome(trajectory, known, seen)}"
+
+
+def _taken(known: Knowledge, seen: Seen, name: str) -> str:
+    """What a click took, as the states name it: `item 3` for its asin, `3 4 inch` for an option's own words."""
+    if seen.event != "item":
+        return name
+    if known.place.startswith("results"):
+        return f"item {seen.rank}"
+    now = [value for value in seen.chosen if value not in known.chosen]
+    return now[0] if known.item and name not in known.item.values and len(now) == 1 else name
 
 
 def _need(known: Knowledge, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from components.environments.webshop.products import Goal, Product
 from components.environments.webshop.reward import Score, score
-from components.environments.webshop.wording import short_option, short_query
+from components.environments.webshop.wording import option_names, short_query
 
 PAGE = 10
 """Results a page."""
@@ -82,7 +82,7 @@ class Session:
             return [BACK_TO_SEARCH, *([PREV] if self.number > 1 else []), *more, *(f"item {rank}" for rank in self.shown)]
         if self.page in SUB_PAGES:
             return [BACK_TO_SEARCH, PREV]
-        options = [short_option(value) for values in self.product.options.values() for value in values]
+        options = [name for values in self.product.options.values() for name in option_names(values).values()]
         return [BACK_TO_SEARCH, PREV, *options, *SUB_PAGES, BUY]
 
     def act(self, action: str) -> bool:
@@ -143,10 +143,13 @@ class Session:
         return True
 
     def _choose(self, name: str) -> bool:
-        """Choose an option; of two groups with a value of that name the last one has it, as in the original."""
-        for group, values in reversed([*self.product.options.items()]):
-            for value in values:
-                if name in (value, short_option(value)):
-                    self.chosen[group] = value
-                    return True
-        return False
+        """Choose an option, by its own words or by the states'; of two groups with a value of that name the last one has it, as in the
+        original."""
+        groups = [*self.product.options.items()]
+        meant = {short: (group, value) for group, values in groups for value, short in option_names(values).items()}
+        meant |= {value: (group, value) for group, values in groups for value in values}
+        if name not in meant:
+            return False
+        group, value = meant[name]
+        self.chosen[group] = value
+        return True

@@ -31,10 +31,10 @@ from components.environments.webshop.wording import (
     MOST_FEATURES,
     MOST_GROUPS,
     MOST_OPTIONS,
+    option_names,
     plain,
     short_feature,
     short_group,
-    short_option,
     short_price,
     short_title,
 )
@@ -98,7 +98,7 @@ def _groups(product: Product) -> dict[str, Sequence[str]]:
 
 def _values(session: Session, values: Sequence[str]) -> list[str]:
     """The values of a group; of a long one those whose words the instruction has come first, and the rest is cut off."""
-    shown = list(dict.fromkeys(map(short_option, values)))
+    shown = list(option_names(tuple(values)).values())
     if len(shown) <= MOST_OPTIONS:
         return shown
     said = set(session.goal.instruction.lower().replace(",", " ").replace(".", " ").split())
@@ -111,7 +111,7 @@ def _chosen(session: Session) -> str:
 
 def _in_order(session: Session) -> list[str]:
     """The chosen values in the order of their groups."""
-    return [short_option(session.chosen[name]) for name in session.product.options if name in session.chosen]
+    return [option_names(values)[session.chosen[name]] for name, values in session.product.options.items() if name in session.chosen]
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ class Seen:
     chosen: tuple[str, ...] = ()
 
 
-_PRICE = r"\d+(?: to \d+)?"
-_RESULTS = re.compile(r"^results (\d+) of (\d+) for ([\w ]+|\?): (.+)\.$")
-_RESULT = re.compile(rf"^item (\d+) (.+) for ({_PRICE})$")
-_LOOK = re.compile(rf"^(?:({'|'.join(SUB_PAGES)}) of )?item (\d+): (.+) for ({_PRICE})$")
-_BOUGHT = re.compile(r"^bought item (\d+)$")
-_FAILED = re.compile(rf"^nothing happens on (search page|results \d+|(?:(?:{'|'.join(SUB_PAGES)}) of )?item (\d+))$")
+_PRICE = r"\d{1,7}(?: to \d{1,7})?"
+_RESULTS = re.compile(r"^results (\d{1,4}) of (\d{1,4}) for ([\w ]+|\?): (.+)\.$")
+_RESULT = re.compile(rf"^item (\d{{1,4}}) (.+) for ({_PRICE})$")
+_LOOK = re.compile(rf"^(?:({'|'.join(SUB_PAGES)}) of )?item (\d{{1,4}}): (.+) for ({_PRICE})$")
+_BOUGHT = re.compile(r"^bought item (\d{1,4})$")
+_FAILED = re.compile(rf"^nothing happens on (search page|results \d{{1,4}}|(?:(?:{'|'.join(SUB_PAGES)}) of )?item (\d{{1,4}}))$")
 _NOTHING = Seen("")
 
 

@@ -7,6 +7,7 @@ first comma, at most LONGEST_TITLE words, and no sign that the states' own gramm
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 
@@ -38,6 +39,17 @@ def short_title(name: str) -> str:
 def short_option(value: str) -> str:
     """An option value as states show it and as `click` takes it."""
     return plain(value, LONGEST_OPTION)
+
+
+@functools.lru_cache(maxsize=100_000)
+def option_names(values: tuple[str, ...]) -> dict[str, str]:
+    """Each value of a group and its name in states; of two with one short name the second has a number behind it."""
+    found: dict[str, str] = {}
+    for value in dict.fromkeys(values):
+        short = short_option(value)
+        free = (name for number in itertools.count(2) if (name := f"{short} {number}") not in found.values())
+        found[value] = next(free) if short in found.values() else short
+    return found
 
 
 @functools.lru_cache(maxsize=100_000)

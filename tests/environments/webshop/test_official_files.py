@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
@@ -84,6 +85,31 @@ def test_a_field_of_another_kind_is_named(change, message):
         read_product(RECORD | change, {}, "f.json")
 
 
+def test_what_the_original_skips_is_not_refused(folder):
+    """A record without an asin is `nan` there, whatever else it lacks; a group of options may be empty."""
+    file = folder / "items_shuffle_1000.json"
+    file.write_text(json.dumps([{"asin": "nan"}, {"asin": "B0123456789"}, *json.loads(file.read_text())]))
+    assert len(official.read(folder, "human")[0]) == 450
+    product = read_product(RECORD | {"customization_options": {"Size": [], "Color": [{"value": "Red"}]}}, {}, "f.json")
+    assert product.options == {"color": ("red",)}
+    assert human_goals(product, None, "h.json") == []
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda product: human_goals(product, {"a": 1}, "h.json"), "'goals' of the product B0912345AB is {'a': 1}, not a list"),
+        (lambda product: human_goals(product, [HUMAN | {"instruction": 7}], "h.json"), "'instruction' .* is 7 in goal 0, not a text"),
+        (lambda product: synthetic_goals(product, ["x"], "i.json"), r"'instruction' .* stands in \['x'\], which is no mapping"),
+        (lambda product: synthetic_goals(product, {"instruction": 7}, "i.json"), "'instruction' .* is 7, not a text"),
+        (lambda product: read_product(RECORD, {"B0912345AB": [1]}, "i.json"), r"'instruction' .* stands in \[1\]"),
+    ],
+)
+def test_goals_of_another_kind_are_named(read, message):
+    with pytest.raises(EnvironmentFailure, match=message):
+        read(read_product(RECORD, {}, "f.json"))
+
+
 def test_goals_that_people_wrote_get_a_price_and_those_without_attributes_are_left_out():
     product = read_product(RECORD | {"pricing": "$24.99"}, {}, "f.json")
     (goal,) = human_goals(product, [HUMAN, HUMAN | {"instruction_attributes": []}], "h.json")
@@ -135,11 +161,26 @@ def test_the_shuffle_is_the_benchmarks(folder):
 
 def test_without_the_variable_auto_generates_and_official_says_what_to_set(monkeypatch):
     monkeypatch.delenv(official.VARIABLE, raising=False)
-    assert catalogue.source_of(EnvironmentConfig(name="webshop")) == "generated"
+    assert EnvironmentConfig(name="webshop").webshop.source == "generated"
     with pytest.raises(EnvironmentFailure, match="goals=synthetic, but the products are generated.*export WEBSHOP_DATA"):
         make_adapter(EnvironmentConfig(name="webshop", webshop={"goals": "synthetic"}))
     with pytest.raises(EnvironmentFailure, match="WEBSHOP_DATA is ''.*setup.sh.*catalogue=generated"):
         make_adapter(EnvironmentConfig(name="webshop", webshop={"catalogue": "official"}))
+
+
+def test_the_official_shop_is_another_than_the_generated_one_whatever_auto_says(folder, monkeypatch):
+    """A run on the one is no run on the other: neither its stages are reused nor its data taken, and the error names the variable."""
+    auto = EnvironmentConfig(name="webshop")
+    (task,) = make_adapter(auto).tasks("train", 1, 0)
+    assert auto.decisive()["webshop"]["catalogue"] == "official"
+    with pytest.raises(ValidationError, match="seed.*catalogue: auto and .WEBSHOP_DATA set"):
+        EnvironmentConfig(name="webshop", seed=3)
+    with pytest.raises(ValidationError, match="products.*catalogue: auto and .WEBSHOP_DATA set"):
+        EnvironmentConfig(name="webshop", webshop={"products": 600})
+    monkeypatch.delenv(official.VARIABLE)
+    assert auto.decisive()["webshop"]["catalogue"] == "auto", "as data recorded before says it"
+    with pytest.raises(EnvironmentFailure, match=r"catalogue=auto also \$WEBSHOP_DATA decides, which is not set here"):
+        make_adapter(auto).open().reset([task])
 
 
 @pytest.mark.parametrize(
