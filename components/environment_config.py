@@ -25,7 +25,7 @@ ADAPTERS_OWN = {
 """Fields of `environment` that only some adapters read; with another one they are refused, and left out of what is recorded."""
 IDLE: dict[str, Any] = {
     "workers": True,
-    "openenv": {"token_variable", "timeout_seconds"},
+    "openenv": {"token_variable", "timeout_seconds", "sessions"},
     "browser": {"executable", "page_seconds", "action_seconds"},
 }
 """What of the section `environment` changes no result, as pydantic's `exclude` takes it."""

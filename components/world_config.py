@@ -51,6 +51,9 @@ class OpenEnvConfig(TextWorldConfig):
     tasks: Literal["api", "seeds"] = Field("api", description="Tasks are those that the server lists, or one for each seed of its reset.")
     train_split: str = Field("train", min_length=1, description="The server's name of the training split.")
     test_split: str = Field("test", min_length=1, description="That of the held-out one; if it is the same, every second task is held out.")
+    sessions: int = Field(
+        16, ge=1, description="Most sessions at once, as many as the server allows; more episodes are played one part after the other."
+    )
     timeout_seconds: float = Field(
         60.0, gt=0, description="Longest wait for one answer; then the episode has failed, which is not the agent's fault."
     )

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from components.config import Config
 from components.environments import make_adapter
-from components.errors import ConfigError, EnvironmentFailure
+from components.errors import ConfigError, DataError, EnvironmentFailure
+from components.records import Task
 from components.trajectories.store import DataLayout, held_out, read_tasks
 from flows.models import find_model, lessons
 
@@ -59,7 +60,7 @@ def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str
     token = check_token(os.environ.get(TOKEN_VARIABLE, ""), offer.host)
     listen(offer.host, offer.port).close()  # refused now, not after the model is loaded
     directory, layout = find_model(root, offer.model, config.environment.name), DataLayout.of(root, config.environment.name)
-    tasks = read_tasks(layout.tasks(require_split(offer.split)))
+    tasks = _tasks(config, layout, require_split(offer.split))
     adapter, known = make_adapter(config.environment), lessons(config, layout)
     dream = dream_of(directory, config, known, [], held_out(layout), root)
     shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
@@ -71,6 +72,16 @@ def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str
         Door(offer.host, offer.port, token, offer.idle_seconds),
         lambda address: on_ready(address, served + (", with a token" if token else f", without a token ({TOKEN_VARIABLE} is not set)")),
     )
+
+
+def _tasks(config: Config, layout: DataLayout, split: str) -> list[Task]:
+    """The tasks to serve: of `data.families` where those are named, since a dream of these has learnt no other."""
+    tasks, families = read_tasks(layout.tasks(split)), config.data.families
+    kept = [task for task in tasks if not families or task.family in families]
+    if not kept:
+        known = ", ".join(sorted({task.family for task in tasks}))
+        raise DataError(f"No task of {split} is of data.families={families}.", f"There are {known}.", "Name some of these.")
+    return kept
 
 
 def require_split(split: str) -> str:

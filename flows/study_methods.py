@@ -99,14 +99,14 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
     Raises:
         ConfigError: a tenth of the real budget allows no iteration of sim-to-real, or the method refuses an option.
     """
-    method = METHODS[name]
     try:
-        return Config.model_validate(_values(config, method, seed, families))
+        return Config.model_validate(_values(config, name, seed, families))
     except ValidationError as error:
         raise explained(error, f"of the method {name}", Config) from None
 
 
-def _values(config: Config, method: Method, seed: int, families: Sequence[str]) -> dict[str, Any]:
+def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> dict[str, Any]:
+    method = METHODS[name]
     values = varied(config, method.changes, seed).model_dump(mode="json")
     if method.dream:
         values["synthetic_rl"] = with_algorithm("synthetic_rl", values["synthetic_rl"], method.dream)
@@ -121,6 +121,9 @@ def _values(config: Config, method: Method, seed: int, families: Sequence[str]) 
             raise ConfigError(found, next_step="Lower sim_to_real.tasks or sim_to_real.group, or raise real_rl.budget.")
         values["sim_to_real"]["budget"] = budget
     if method.transfer:
+        if len(set(families)) < 2:
+            found = f"{name} learns from half of the families of tasks; the training tasks are of {len(set(families))}."
+            raise ConfigError(found, "Expected two or more.", "Leave the transfer methods out: --methods clone,grpo-real,s2r-grpo.")
         values["data"]["families"] = sorted(families)[: len(families) // 2]
     return values
 

@@ -28,7 +28,15 @@ from components.records import Trajectory
 from components.tracking.hashes import file_hash
 from components.tracking.runs import checked_metrics
 from flows.evaluate import held_out_tasks, play_games
-from flows.experience_model import buffer_of, encoder_of, episodes_of, families_of, fine_tune_experience_model, lessons_of
+from flows.experience_model import (
+    buffer_of,
+    encoder_of,
+    episodes_of,
+    families_of,
+    fine_tune_experience_model,
+    grounding_of,
+    lessons_of,
+)
 from flows.synthetic_rl import clone_policy, train_in_dream
 from flows.threads import decoding
 from flows.validate import validate_data
@@ -105,7 +113,8 @@ def ask_model(run: Workspace, other: Workspace, source: str) -> None:
 def _ask(run: Workspace, other: Workspace, source: str) -> Outcome:
     settings = run.config.experience_model
     settings = settings.model_copy(update={"max_new_tokens": WORDIER * settings.max_new_tokens})
-    model = ExperienceModel.load(other.results["experience_model"].outputs["model"], settings, seed=run.config.seed, compute=run.compute)
+    directory, grounded = other.results["experience_model"].outputs["model"], grounding_of(run.config)
+    model = ExperienceModel.load(directory, settings, seed=run.config.seed, compute=run.compute, grounded=grounded)
     buffer = buffer_of(run, lessons_of(run))
     with decoding():
         judgements = measure(model, buffer, make_adapter(run.config.environment), _beginnings(run))
@@ -132,13 +141,18 @@ def by_world(configs: list[Config]) -> dict[str, Config]:
     """The configs by the names of their environments.
 
     Raises:
-        ConfigError: fewer than two, or two of one environment.
+        ConfigError: fewer than two, two of one environment, or models that read and write another form of prompt.
     """
     named: dict[str, Config] = {config.environment.name: config for config in configs}
     if len(named) < 2 or len(named) < len(configs):
         found = f"These are configs of {', '.join(config.environment.name for config in configs) or 'nothing'}."
         next_step = "Type `dreamgym transfer configs/quick.yaml configs/quick-webshop.yaml`."
         raise ConfigError(found, "Transfer needs at least two environments, each once.", next_step)
+    forms = {name: (config.experience_model.reasoning, config.experience_model.history) for name, config in named.items()}
+    if len(set(forms.values())) > 1:
+        told = ", ".join(f"{name} {reasoning} and {history}" for name, (reasoning, history) in forms.items())
+        expected = "A model is asked in its own form of prompt, so these are to be the same in all configs."
+        raise ConfigError(f"experience_model.reasoning and .history differ: {told}.", expected, "Set both alike in each, or as overrides.")
     return named
 
 

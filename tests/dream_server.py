@@ -27,7 +27,7 @@ def serving(learnt, lessons, *, rows=2, steps=20, token="", idle_seconds=60.0, b
     listening = listen("127.0.0.1", 0)
     limits = Limits(steps, 100)
     app = application(shared, catalogue, limits, Door("127.0.0.1", 0, token, idle_seconds))
-    server = uvicorn.Server(configured(app, limits))
+    server = uvicorn.Server(configured(app, limits, idle_seconds))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     deadline = time.monotonic() + 60

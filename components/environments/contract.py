@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
-from components.environments.protocol import Adapter, Environment, Grounding
+from components.environments.protocol import NO_ACTION, Adapter, Environment, Grounding
 from components.environments.replayed import BEHAVIOURS
 from components.errors import DreamGymError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory, Transition
@@ -82,7 +82,7 @@ def check(config: Config, adapter: Adapter, told: Callable[[Finding], None]) -> 
     Raises:
         DreamGymError: there are no tasks, or no environment: nothing could be tested.
     """
-    tasks = adapter.tasks(TRAIN, TASKS, 5)
+    tasks = adapter.tasks(TRAIN, min(TASKS, config.data.train_tasks), 5)
     subject = Subject(adapter, adapter.open(), tasks, config)
     kept = True
     try:
@@ -134,17 +134,19 @@ def _protocol(it: Subject) -> str:
 
 def _tasks(it: Subject) -> str:
     """Tasks are different ones, named by their split, and the same for the same arguments."""
-    listed = {split: it.adapter.tasks(split, LISTED, 1) for split in (TRAIN, TEST)}
+    wanted = {TRAIN: min(LISTED, it.config.data.train_tasks), TEST: min(LISTED, it.config.evaluation.tasks)}
+    listed = {split: it.adapter.tasks(split, count, 1) for split, count in wanted.items()}
     for split, tasks in listed.items():
-        _require(tasks == it.adapter.tasks(split, LISTED, 1), f"tasks({split!r}, {LISTED}, 1) gives others when asked again.")
-        _require(len({task.id for task in tasks}) == LISTED, f"{LISTED} tasks of {split} were asked for; some are the same, or missing.")
+        count = wanted[split]
+        _require(tasks == it.adapter.tasks(split, count, 1), f"tasks({split!r}, {count}, 1) gives others when asked again.")
+        _require(len({task.id for task in tasks}) == count, f"{count} tasks of {split} were asked for; some are the same, or missing.")
         for task in tasks:
             named = (task.environment, task.split) == (it.config.environment.name, split)
             _require(named, f"{task.id} has environment {task.environment!r} and split {task.split!r}.", "Expected those asked for.")
             _require(task.instruction and task.initial_state, f"{task.id} has no instruction or no initial state.")
     shared = {task.id for task in listed[TRAIN]} & {task.id for task in listed[TEST]}
     _require(not shared, f"Tasks are both in train and in test: {', '.join(sorted(shared)[:3])}.")
-    return f"{LISTED} of each split"
+    return ", ".join(f"{count} of {split}" for split, count in wanted.items())
 
 
 def _reset(it: Subject) -> str:
@@ -152,6 +154,8 @@ def _reset(it: Subject) -> str:
     for _ in range(2):
         for task, state in zip(it.tasks, it.world.reset(it.tasks), strict=True):
             _require(state == task.initial_state, f"{task.id} began with {state!r:.200}, its initial_state is {task.initial_state!r:.200}.")
+        for task, answer in zip(it.tasks, it.world.step([NO_ACTION] * len(it.tasks)), strict=True):
+            _require(answer and "failed" not in answer.info, f"{task.id} did not begin as recorded: {answer and answer.info.get('failed')}")
     return f"{len(it.tasks)} tasks, twice"
 
 
@@ -290,10 +294,11 @@ def _progress(it: Subject) -> str:
 
 def _strange(it: Subject) -> str:
     """Some held-out tasks play in worlds that no training task has."""
-    strange = sum(it.adapter.unseen(task) for task in it.adapter.tasks(TEST, LISTED, 1))
+    tasks = it.adapter.tasks(TEST, min(LISTED, it.config.evaluation.tasks), 1)
+    strange = sum(it.adapter.unseen(task) for task in tasks)
     if not strange:
-        raise Doubtful(f"None of {LISTED} does.", "Set data.fidelity_worlds=0.")
-    return f"{strange} of {LISTED}"
+        raise Doubtful(f"None of {len(tasks)} does.", "Set data.fidelity_worlds=0.")
+    return f"{strange} of {len(tasks)}"
 
 
 def _short(it: Subject) -> str:

@@ -54,6 +54,11 @@ class Environment(Protocol):
         ...
 
 
+def side_by_side(world: object, wanted: int) -> int:
+    """How many episodes are played at once in `world`: those wanted, or as many as it has room for (its `most_rows`)."""
+    return min(wanted, getattr(world, "most_rows", None) or wanted)
+
+
 @runtime_checkable
 class Forkable(Environment, Protocol):
     """An environment in which alternatives can be tried without leaving the place (for Early Experience)."""

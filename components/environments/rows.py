@@ -65,13 +65,16 @@ class Outcome:
 class RowsEnvironment:
     """`components.environments.protocol.Environment` over worlds; `admissible` holds what each row may do now, as its world says."""
 
-    def __init__(self, make: Callable[[], World], budget: int | None = None, *, parallel: int = 1) -> None:
+    def __init__(
+        self, make: Callable[[], World], budget: int | None = None, *, parallel: int = 1, most_rows: int | None = None
+    ) -> None:
         """Args:
         make: makes a world for one row.
         budget: interactions that may not be exceeded; None: any number.
         parallel: rows that are asked at the same time, by threads: for worlds that wait for something else.
+        most_rows: how many worlds there can be at once; None: any number.
         """
-        self.interactions, self.budget = 0, budget
+        self.interactions, self.budget, self.most_rows = 0, budget, most_rows
         self.admissible: list[Sequence[str]] = []
         self._make, self._pool = make, ThreadPoolExecutor(parallel) if parallel > 1 else None
         self._worlds: list[World | None] = []
@@ -99,13 +102,14 @@ class RowsEnvironment:
         return list(self._states)
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
-        """One step for each row with an action.
+        """One step for each row with an action. One that is broken already takes none, and costs none.
 
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
         asked = [row for row, action in enumerate(actions) if action is not None]
-        self.interactions = spend(self.interactions, len(asked), self.budget)
+        taken = sum(row not in self._broken and self._worlds[row] is not None for row in asked)
+        self.interactions = spend(self.interactions, taken, self.budget)
         steps: list[Step | None] = [None] * len(actions)
         for row, step in zip(asked, self._each(lambda row: self._act(row, actions[row] or ""), asked), strict=True):
             steps[row] = step

@@ -88,7 +88,8 @@ class TemplateAdapter(PlainAdapter):
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
         """True at the first look into a box: no history could tell what lies there."""
-        return next_state.startswith("Box ") and all(next_state.split(":")[0] not in state for state in trajectory.states)
+        box = next_state.partition(":")[0] + ":"
+        return box.startswith("Box ") and not any(state.startswith(box) for state in trajectory.states)
 
 
 def _next(trajectory: Trajectory, thing: str) -> str:

@@ -98,10 +98,11 @@ def policy_metrics(judgements: Sequence[Judgement], replays: Sequence[Replay], d
         replays: of its dreamed successes.
         dreamed: dreamed episodes in all; wins: real episodes won (of as many).
     """
-    agreeing, compared = sum(r.agreeing for r in replays), sum(r.compared for r in replays)
+    agreeing, episodes = [r.agreeing for r in replays], [str(number) for number in range(len(replays))]
+    state_agreement = clustered_proportion(agreeing, episodes, weights=[r.compared for r in replays])
     return _reward_metrics(judgements, "policy_reward", f"/{suffix}") | {
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
-        f"fidelity/rollout_state_agreement/{suffix}": proportion(agreeing, compared),
+        f"fidelity/rollout_state_agreement/{suffix}": state_agreement,
         f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed),
         f"fidelity/real_success_rate/{suffix}": proportion(wins, dreamed),
     }

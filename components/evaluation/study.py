@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.errors import DataError
-from components.evaluation.intervals import Estimate, crossed_mean, crossed_p_value, exact, mean
+from components.evaluation.intervals import Estimate, crossed_mean, crossed_p_value, exact, mean, proportion
 
 Rows = list[dict[str, float]]
 """A row a seed: game -> 1.0 where it was won."""
@@ -92,13 +92,15 @@ def summarise(cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[
 
 
 def _pair(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | None:
-    """The rows of both sides: of the seeds that both have, so that what a seed shares cancels, or, where none is, of their means."""
+    """The rows of both sides, of the seeds that both have, so that what a seed shares cancels; None where there is none to compare."""
     if not cells or not base or cells[0].method == base[0].method:
         return None
     _same_games(cells[0], base[0])
     ours, theirs = ({cell.seed: row for cell, row in zip(side, _by_seed(side), strict=True)} for side in (cells, base))
     shared = sorted(ours.keys() & theirs.keys())
-    mine, other = ([side[seed] for seed in shared] if shared else [_mean_row(list(side.values()))] for side in (ours, theirs))
+    if not shared:
+        return None
+    mine, other = ([side[seed] for seed in shared] for side in (ours, theirs))
     kept = _held_back(cells[0])
     return [{game: row[game] for game in kept} for row in mine], [{game: row[game] for game in kept} for row in other]
 
@@ -148,6 +150,10 @@ def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
 
 
 def _rate(rows: Sequence[Mapping[str, float]]) -> Estimate:
+    """A success rate; where all games ended alike there is no spread to reckon with, and the interval is Wilson's for as many games."""
+    values = [value for row in rows for value in row.values()]
+    if values and (all(value == 1.0 for value in values) or not any(values)):
+        return proportion(round(values[0] * len(rows[0])), len(rows[0]))
     return _share(crossed_mean([list(row.values()) for row in rows]))
 
 
@@ -174,10 +180,6 @@ def _same_games(one: Cell, other: Cell) -> None:
         pair = f"{one.method} (seed {one.seed}) and {other.method} (seed {other.seed})"
         found = f"{pair} differ in {len(missing)} games, such as {min(missing)}."
         raise DataError(found, "Expected the same held-out games.", "Make the cells again with one evaluation.tasks and the same data.")
-
-
-def _mean_row(rows: Rows) -> dict[str, float]:
-    return {game: sum(row[game] for row in rows) / len(rows) for game in rows[0]}
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:

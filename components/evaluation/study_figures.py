@@ -186,6 +186,6 @@ def _transfer(metrics: Metrics, names: Sequence[str], cells: Mapping[str, Sequen
         _draw_bars(axes, metrics, names, f"{RATE}/{family}")
         if place % columns != 1:
             axes.set_yticks(range(len(names)), [""] * len(names))
-        learnt = "learnt from" if place <= len(families) // 2 else "held back"
+        learnt = "learnt from" if any(family in cell.learnt for name in names for cell in cells[name]) else "held back"
         axes.set_title(f"{family} ({learnt})", loc="left", fontsize=8.5, color=INK)
     return figure

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.environments.again import play_whole
-from components.environments.protocol import Adapter
+from components.environments.protocol import Adapter, side_by_side
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
@@ -66,12 +66,16 @@ def replay_in(environment: object, episodes: dict[int, Trajectory], worlds: dict
     Raises:
         EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`): nothing is said of such a dream.
     """
-    return play_whole(
-        {number: world.id for number, world in worlds.items()},
-        lambda left, _: _played(environment, episodes, {number: worlds[number] for number in left}),
-        "replays of dreams",
-        "An episode that was not played confirms and denies nothing.",
-    )
+
+    def playing(left: list[int], _attempt: int) -> tuple[dict[int, Replay], dict[int, str]]:
+        found, broken, rows = dict[int, Replay](), dict[int, str](), side_by_side(environment, len(left))
+        for start in range(0, len(left), rows):
+            part = _played(environment, episodes, {number: worlds[number] for number in left[start : start + rows]})
+            found, broken = found | part[0], broken | part[1]
+        return found, broken
+
+    names = {number: world.id for number, world in worlds.items()}
+    return play_whole(names, playing, "replays of dreams", "An episode that was not played confirms and denies nothing.")
 
 
 def _played(environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]) -> tuple[dict[int, Replay], dict[int, str]]:

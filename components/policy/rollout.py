@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from components.environments import again
-from components.environments.protocol import NO_ACTION, Environment, Step
+from components.environments.protocol import NO_ACTION, Environment, Step, side_by_side
 from components.errors import EnvironmentFailure
 from components.language.engine import Generation, Session
 from components.language.examples import Example, Segment
@@ -78,14 +78,14 @@ class Stamp:
 def play(
     policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
 ) -> list[Rollout]:
-    """Play each task once, up to ROWS side by side; rollouts in the order of `tasks`.
+    """Play each task once, up to ROWS side by side where the world has room; rollouts in the order of `tasks`.
 
     Raises:
         DataError: the policy's longest sequence has no room for the first turn.
     """
-    engine, rollouts = policy.engine(seed), list[Rollout]()
-    for start in range(0, len(tasks), ROWS):
-        part = tasks[start : start + ROWS]
+    engine, rollouts, rows = policy.engine(seed), list[Rollout](), side_by_side(world, ROWS)
+    for start in range(0, len(tasks), rows):
+        part = tasks[start : start + rows]
         names = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(part)]
         rollouts += _side_by_side(
             policy, engine.open(len(part)), world, part, names, max_steps=max_steps, temperature=temperature, stamp=stamp

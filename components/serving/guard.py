@@ -86,6 +86,8 @@ class Guard:
             return 403, f"Requests of web pages are refused while the server has no {TOKEN_VARIABLE}."
         if path not in (QUESTIONS if scope["type"] == "http" else (SESSIONS,)):
             return 404, f"Episodes go over the WebSocket {SESSIONS}; beside it there are {', '.join(QUESTIONS)}."
+        if scope["type"] == "websocket" and scope.get("query_string"):
+            return 404, f"{SESSIONS} takes no query: a WebSocket has a session of its own, and nobody else's."
         if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > MOST_BODY_BYTES:
             return 413, f"A question has at most {MOST_BODY_BYTES} bytes, and says how many."
         return None

@@ -56,11 +56,12 @@ def application(dream: SharedDream, catalogue: Catalogue, limits: Limits, door: 
     return Guard(app, door.token, door.idle_seconds)
 
 
-def configured(app: App, limits: Limits) -> uvicorn.Config:
-    """How uvicorn runs `app`: no message is much larger than the longest action."""
+def configured(app: App, limits: Limits, idle_seconds: float) -> uvicorn.Config:
+    """How uvicorn runs `app`: no message is much larger than the longest action, and who is busy may answer pings as late as ask."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         ws_max_size=1024 + MESSAGE_BYTES_A_CHAR * max(LEAST_CHARS, limits.chars), ws_per_message_deflate=False,
+        ws_ping_timeout=idle_seconds,
         timeout_graceful_shutdown=GRACE_SECONDS, log_level="warning", access_log=False, server_header=False,
     )  # fmt: skip
 
@@ -90,7 +91,7 @@ def serve(dream: SharedDream, catalogue: Catalogue, limits: Limits, door: Door, 
     try:
         listening = listen(door.host, door.port)
         shown = f"[{door.host}]" if ":" in door.host else door.host
-        config = configured(application(dream, catalogue, limits, door), limits)
+        config = configured(application(dream, catalogue, limits, door), limits, door.idle_seconds)
         _run(_Announced(config, partial(on_ready, f"http://{shown}:{listening.getsockname()[1]}")), listening)
     finally:
         dream.close()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from components.environments.again import play_whole
-from components.environments.protocol import Adapter, Environment
+from components.environments.protocol import Adapter, Environment, side_by_side
 from components.records import REAL, Task, Trajectory, Transition
 
 BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
@@ -47,7 +47,7 @@ def collect(
 
     Args:
         max_steps: step limit of an episode.
-        rows: episodes played side by side.
+        rows: episodes played side by side, where the world has room.
         on_batch: called with (episodes done, episodes in all).
 
     What infrastructure broke is played again: who acts draws by the seed of the episode, so the same comes of it.
@@ -56,6 +56,7 @@ def collect(
         EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
     """
     environment, done = adapter.open(), list[Trajectory]()
+    rows = side_by_side(environment, rows)
     try:
         for start in range(0, len(episodes), rows):
             batch = episodes[start : start + rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
+from builders import make_episode, make_task
 from test_environment_contract import *  # noqa: F403  (its tests, with the subjects below)
 from text_worlds import FACTORY, counting_server, write_solutions
 
@@ -33,3 +34,10 @@ def subject(request, tmp_path_factory):
         environment = adapter.open()
         stack.callback(environment.close)
         yield adapter, environment, adapter.tasks("train", 4, 5)
+
+
+def test_the_templates_first_look_into_a_box_is_one_whatever_the_other_boxes_are_called():
+    adapter = make_adapter(EnvironmentConfig.model_validate({"name": "own", "own": {"adapter": TEMPLATE}}))
+    looked = make_episode(make_task(), ("open box 12", "Box 12: empty. Holding: nothing."))
+    assert adapter.revealing(looked, "open box 1", "Box 1: empty. Holding: nothing.")
+    assert not adapter.revealing(looked, "open box 12", "Box 12: empty. Holding: nothing.")

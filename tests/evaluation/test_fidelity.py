@@ -87,6 +87,14 @@ def test_the_policys_metrics_count_dreamed_successes_and_real_ones():
     ]  # fmt: skip
 
 
+def test_states_of_one_dream_stand_or_fall_together():
+    """Sixteen replays of twenty states, half of them right throughout: as uncertain as sixteen observations, not as 320."""
+    episode = make_episode(make_task(), *[("go", "s")] * 20, won=True)
+    replays = [Replay(episode, n % 2 == 0, (n % 2 == 0,) * 20) for n in range(16)]
+    found = policy_metrics(MIXED, replays, dreamed=16, wins=0, suffix="cloned")["fidelity/rollout_state_agreement/cloned"]
+    assert (found.value, found.n) == (0.5, 320) and found.low < 0.3 and found.high > 0.7
+
+
 def gate_metrics(exact=9, precision=9, unparsable=0, revealing_wrong=0):
     """Of ten determined steps `exact` right, of ten claimed successes `precision` earned, `unparsable` of a hundred unread."""
     judgements = [make_judgement(exact=n < exact) for n in range(10)]

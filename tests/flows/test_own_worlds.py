@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from components.config import DataConfig, load_config
 from components.environments import make_adapter
-from components.environments.template import TemplateAdapter
+from components.environments.rows import RowsEnvironment
+from components.environments.template import BoxWorld, TemplateAdapter
 from components.errors import EnvironmentFailure
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 from components.trajectories.validation import validate
@@ -124,6 +125,7 @@ WRONG = {
     "a bug": ({"reason": lambda self, *_: 1 / 0}, "ZeroDivisionError: division by zero (line"),
     "another name": ({"name": "boxes"}, "has environment 'boxes' and split 'train'"),
     "a world that goes on for ever": ({"open": lambda self, budget=None, **_: _endless()}, "A fourth step was taken with a budget of 3"),
+    "one task that begins otherwise": ({"open": lambda self, budget=None, **_: _moved(self, budget)}, "did not begin as recorded"),
     "what was seen reveals": ({"revealing": lambda self, *_: True}, "is called revealing right after it was seen"),
     "any premise is believed": ({"objection": lambda self, task, premise: ""}, "one made up is not objected to"),
     "a premise that it objects to": ({"premise": lambda self, trajectory: "coin box 1"}, "'coin box 1' is objected to"),
@@ -136,6 +138,16 @@ def _renamed(adapter, count, seed, split):
 
 def _drawn(adapter, split, count, times=iter(range(1000))):
     return TemplateAdapter.tasks(adapter, split, count, next(times))
+
+
+def _moved(adapter, budget):
+    first = adapter.tasks("train", 4, 5)[0]
+
+    class Moved(BoxWorld):
+        def begin(self, task):
+            return f"{super().begin(task)}{' Dust.' * (task.id == first.id)}"
+
+    return RowsEnvironment(Moved, budget)
 
 
 def _endless():
@@ -160,12 +172,23 @@ def test_nonsense_that_breaks_the_world_is_told(quiet_process, monkeypatch):
     assert done.exit_code == 1 and "the world failed: RuntimeError: no such command" in " ".join(done.output.split())
 
 
+def test_a_world_is_asked_for_no_more_tasks_than_the_config_plays(quiet_process, monkeypatch):
+    whole = TemplateAdapter.tasks
+
+    def tasks(self, split, count, seed):
+        if split == "test" and count > 8:
+            raise EnvironmentFailure("There are 8 tasks.")
+        return whole(self, split, count, seed)
+
+    monkeypatch.setattr(TemplateAdapter, "tasks", tasks)
+    done = check(*OWN, "evaluation.tasks=8")
+    assert done.exit_code == 0 and "8 of test" in done.output, done.output
+
+
 def test_a_world_with_few_tasks_lists_what_an_evaluation_plays(monkeypatch):
     few = ["data.train_tasks=4", "data.fidelity_tasks=1", "data.fidelity_worlds=0", "evaluation.tasks=20", *OWN]
 
     def tasks(self, split, count, seed):
-        from components.errors import EnvironmentFailure
-
         if split == "test" and count > 50:
             raise EnvironmentFailure("There are 50 tasks.")
         return [make_task(number, id=f"own/{split}-{number}") for number in range(count)]

@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from components.config import load_config
 from components.environments.alfworld.adapter import AlfworldAdapter
+from components.errors import DataError
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
-from flows import cli
+from flows import cli, serve
 
 SMALL = ["experience_model.max_new_tokens=8", "experience_model.resamples=1", "evaluation.tasks=1"]
 
@@ -74,6 +76,16 @@ def test_what_is_served_is_the_dream_that_rl_trains_in(quiet_process, repository
     shared.close()
     parts = [getattr(shared._dream, name).__func__ for name in ("_contradiction", "_objection", "_revealing")]
     assert parts == [AlfworldAdapter.contradiction, AlfworldAdapter.objection, AlfworldAdapter.revealing]
+
+
+def test_a_dream_of_some_families_serves_their_tasks_alone(tmp_path):
+    layout = DataLayout.of(tmp_path, "alfworld")
+    write_tasks(layout.tasks("train"), [make_task(number, family=family) for number, family in enumerate(("clean", "heat", "clean"))])
+    served = serve._tasks(load_config(None, ["data.families=[clean]"]), layout, "train")
+    assert [task.id for task in served] == ["t0", "t2"]
+    assert len(serve._tasks(load_config(None), layout, "train")) == 3
+    with pytest.raises(DataError, match=r"No task of train is of data.families=\['cool'\]. There are clean, heat"):
+        serve._tasks(load_config(None, ["data.families=[cool]"]), layout, "train")
 
 
 @pytest.mark.parametrize(

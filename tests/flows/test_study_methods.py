@@ -46,6 +46,13 @@ def test_every_method_has_a_valid_config(name, file):
         assert 10 * config.sim_to_real.budget <= config.real_rl.budget
 
 
+def test_half_of_one_family_is_no_transfer():
+    """Without a family left out it would learn from all, under another name."""
+    for families in ([""], ["a", "a"]):
+        with pytest.raises(ConfigError, match="transfer-clone learns from half of the families.*are of 1.*--methods clone"):
+            configured(load_config(None), "transfer-clone", 0, families)
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
 def test_every_ablation_has_a_valid_config(name, file):

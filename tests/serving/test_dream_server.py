@@ -180,7 +180,7 @@ def test_the_tasks_are_listed_without_what_an_agent_may_not_see(address, lessons
     assert fetch(f"{address}/dream/tasks", body={"split": "test"})["tasks"] == []
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/harness", "/other"])
+@pytest.mark.parametrize("path", ["/mcp", "/harness", "/other", "/ws?session_id=1"])
 def test_there_is_one_websocket(address, path):
     with pytest.raises(InvalidStatus, match="HTTP 404"):
         connect(address.replace("http", "ws") + path)

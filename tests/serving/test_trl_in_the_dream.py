@@ -155,12 +155,29 @@ class DreamTool:
             What is seen afterwards.
         """
         result = self.env.step({"action": action})
-        self.reward += result.reward
+        if result.metadata.keys() & {"unparsable", "failed"}:
+            self.reward = None
+        elif self.reward is not None:
+            self.reward += result.reward
         self.seen.append((action, result.observation["state"]))
         return result.observation["state"]
 
-    def get_reward(self) -> float:
+    def get_reward(self) -> float | None:
         return self.reward
+
+
+def test_an_episode_that_the_dream_could_not_answer_has_no_reward(two_ways):
+    """TRL takes None for no verdict; 0 would teach the policy to keep away from what the dream has no words for."""
+    wordless = ExperienceModel(make_model(hidden=32, seed=9), VOCABULARY, ExperienceModelConfig(max_new_tokens=8))
+    with serving(wordless, two_ways, rows=1) as url:
+        DreamTool.url = url
+        tool = DreamTool()
+        tool.reset(two_ways[0].task.id)
+        tool.act(RIGHT)
+        assert tool.get_reward() is None
+        tool.reset(two_ways[0].task.id)
+        assert tool.get_reward() == 0.0
+        tool.env.close()
 
 
 def conversation(task, action, state):

@@ -65,13 +65,13 @@ class BrowserEnvironment:
         return list(self._states)
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
-        """One step for each row with an action.
+        """One step for each row with an action. One that is broken already takes none, and costs none.
 
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
         chosen = {row: action for row, action in enumerate(actions) if action is not None}
-        self.interactions = spend(self.interactions, len(chosen), self.budget)
+        self.interactions = spend(self.interactions, len(chosen.keys() - self._broken.keys()), self.budget)
         answers: dict[Any, Any] = {row: self._broken[row] for row in chosen if row in self._broken}
         answers |= self.browsers.step({row: action for row, action in chosen.items() if row not in self._broken})
         return [self._answer(row, chosen[row], answers[row]) if row in chosen else None for row in range(len(actions))]

@@ -2,8 +2,8 @@
 
     dreamgym collect environment.name=openenv environment.openenv.url=http://localhost:8000 environment.openenv.state_field=text
 
-A task is one that the server lists, begun by its split and index, or a seed of its `reset`. Each row is a session of its own, so the
-server must allow as many as there are rows (64 in `dreamgym collect`); `environment.workers` of them are asked at the same time.
+A task is one that the server lists, begun by its split and index, or a seed of its `reset`. Each row is a session of its own, at most
+`environment.openenv.sessions` of them; `environment.workers` of them are asked at the same time.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class OpenEnvAdapter(PlainAdapter):
 
     def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
         """A session for each row; `workers` of them are asked at the same time."""
-        return RowsEnvironment(lambda: OpenEnvWorld(self._session(), self.settings), budget, parallel=workers or self.config.workers)
+        parallel, most = workers or self.config.workers, self.settings.sessions
+        return RowsEnvironment(lambda: OpenEnvWorld(self._session(), self.settings), budget, parallel=parallel, most_rows=most)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `replayed.make_behaviour`."""

@@ -12,17 +12,18 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from components.errors import EnvironmentFailure
 
 MOST_BYTES = 8 * 2**20
-"""Longest answer: nothing of this size is a state of words."""
+"""Longest answer: nothing of this size is a state of words, or a list of tasks to choose from."""
 _RUNNING = "Is it running, and does it speak OpenEnv? environment.openenv.url names it."
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -55,7 +56,8 @@ class OpenEnvSession:
             raise EnvironmentFailure(self._broken, next_step=_RUNNING)
         try:
             connection = self._connection = self._connection or self._connect()
-            connection.send(json.dumps(message))
+            with suppress(ConnectionClosed):  # why it was closed may have been said before, and is what `recv` gives then
+                connection.send(json.dumps(message))
             answer = json.loads(connection.recv(timeout=self._timeout))
         except TimeoutError:
             raise self._fail(f"{self._url} did not answer within {self._timeout:g} s.") from None
@@ -70,7 +72,9 @@ class OpenEnvSession:
         options: dict[str, Any] = {"proxy": None} if address.hostname in _LOOPBACK else {}
         return connect(
             f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}{address.path.rstrip('/')}/ws",
-            additional_headers=self._headers, open_timeout=self._timeout, close_timeout=2, max_size=MOST_BYTES, **options,
+            additional_headers=self._headers, open_timeout=self._timeout, close_timeout=2, max_size=MOST_BYTES,
+            ping_interval=None,  # the time limit is the one of an answer: a server that computes for long answers no ping
+            **options,
         )  # fmt: skip
 
     def _read(self, answer: object) -> dict[str, Any]:
@@ -108,18 +112,37 @@ def list_tasks(url: str, headers: Mapping[str, str], split: str, timeout_seconds
     return [task if isinstance(task, dict) else {"id": str(task)} for task in tasks]
 
 
+_REDIRECTIONS = range(300, 400)
+
+
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection within a host alone: another one would be sent the token."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """The request to `newurl`, or the redirection as the error that it is."""
+        same = urlsplit(newurl)[:2] == urlsplit(req.full_url)[:2]
+        return super().redirect_request(req, fp, code, msg, headers, newurl) if same else None
+
+
 _SEEDS = "Set environment.openenv.tasks=seeds if the server has no list of tasks."
 
 
 def _fetch(address: str, headers: Mapping[str, str], timeout_seconds: float, body: Mapping[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json", **headers})
-    handlers = [urllib.request.ProxyHandler({})] if urlsplit(address).hostname in _LOOPBACK else []
+    handlers: list[Any] = [_StayHere()]
+    handlers += [urllib.request.ProxyHandler({})] if urlsplit(address).hostname in _LOOPBACK else []
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout_seconds) as answer:
-            return json.loads(answer.read(MOST_BYTES))
+            read = answer.read(MOST_BYTES + 1)
+            if len(read) > MOST_BYTES:
+                found = f"{address} answered more than {MOST_BYTES:,} bytes."
+                raise EnvironmentFailure(found, "Expected a list that can be read.", f"{_SEEDS[:-1]}, or one that is too long.")
+            return json.loads(read)
     except urllib.error.HTTPError as error:
         cure = "Set environment.openenv.token_variable." if error.code in (401, 403) else _SEEDS
+        if error.code in _REDIRECTIONS:
+            cure = f"It sends to {error.headers.get('Location', 'another host')!r:.200}, which is not sent the token: name that as the url."
         raise EnvironmentFailure(f"{address} answered {error.code} {error.reason}.", next_step=cure) from None
     except (OSError, ValueError, RecursionError, HTTPException) as error:
         raise EnvironmentFailure(f"{address} cannot be asked for its tasks: {_told(error)}.", next_step=_RUNNING) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import socket
 import threading
@@ -16,7 +17,9 @@ from websockets.sync.server import serve
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.openenv import adapter as openenv_adapter
+from components.environments.openenv import client as openenv_client
 from components.errors import EnvironmentFailure
+from components.trajectories.collect import collect, plan
 
 TOKEN = "a-secret-of-some-length"
 
@@ -165,6 +168,68 @@ def test_a_session_that_is_cut_off_does_not_go_on_in_another_one():
             assert "failed" in world.step(["go"])[0].info
             world.reset(tasks)
             assert world.step(["go"])[0].state == "Went on."
+
+
+def test_more_episodes_than_the_server_has_sessions_are_played_one_part_after_the_other():
+    with counting_server(sessions=2) as url:
+        two = adapter(url, sessions=2)
+        episodes = collect(two, plan(two.tasks("train", 6, 0), {"random": 1}, 0), 3)
+        assert len(episodes) == 6 and all(episode.steps for episode in episodes)
+
+
+def test_what_a_full_server_refuses_is_said_and_costs_nothing():
+    """The server closes the connection behind its reason, most often before the client has sent a word."""
+    with counting_server(sessions=1) as url:
+        greedy = adapter(url)
+        tasks = greedy.tasks("train", 6, 0)
+        time.sleep(1)  # the session that listed the tasks is gone by then
+        with opened(greedy, tasks) as world:
+            answers = world.step(["add"] * 6)
+            refused = [answer.info["failed"] for answer in answers if "failed" in answer.info]
+            assert len(refused) == 5 and all("CAPACITY_REACHED" in reason for reason in refused)
+            assert world.interactions == 1
+
+
+def test_a_server_that_thinks_for_long_has_the_time_that_the_config_gives():
+    """Without pings, which end a connection after 40 s, whatever `timeout_seconds` says."""
+    with strange_server(lambda *_: seen("Begun.")) as url:
+        session = adapter(url)._session()
+        session.reset({})
+        assert session._connection.ping_interval is None
+        session.close()
+
+
+def test_a_list_of_tasks_that_is_too_long_is_not_a_server_that_is_not_there(address, monkeypatch):
+    monkeypatch.setattr(openenv_client, "MOST_BYTES", 500)
+    with pytest.raises(EnvironmentFailure, match="answered more than 500 bytes.*environment.openenv.tasks=seeds"):
+        adapter(address).tasks("train", 1, 0)
+
+
+def test_the_token_does_not_follow_a_redirection_to_another_host(monkeypatch):
+    monkeypatch.setenv("DREAM_TOKEN", TOKEN)
+    asked = []
+
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers.get("Authorization"))
+            self.send_response(200 if "/moved" in self.path else 302)
+            self.send_header("Location", "/moved" if len(asked) == 1 else f"http://localhost:{self.server.server_port}/moved")
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever).start()
+        redirected = adapter(f"http://127.0.0.1:{server.server_port}", token_variable="DREAM_TOKEN")
+        with pytest.raises(EnvironmentFailure, match=r"answered \[\]"):
+            redirected.tasks("train", 1, 0)
+        assert asked == [f"Bearer {TOKEN}"] * 2, "within a host it goes along"
+        with pytest.raises(EnvironmentFailure, match="answered 302.*sends to 'http://localhost:.*not sent the token"):
+            redirected.tasks("train", 1, 0)
+        assert len(asked) == 3
+        server.shutdown()
 
 
 def test_a_server_that_is_not_there_is_named():
