@@ -178,10 +178,12 @@ def check_browser(config: Config, _root: Path) -> Rung:
     if config.environment.name != "browser":
         return ok(f"not needed with environment.name={config.environment.name}")
     from components.environments.browser.chromium import find_chromium, version
+    from components.environments.browser.gym_tasks import require_types
     from components.environments.browser.web_sites import lacking
 
     found = version(find_chromium(config.environment.browser.executable))
     if config.environment.browser.benchmark == "miniwob":
+        require_types(config.environment.browser.types)
         return ok(f"{found}; MiniWoB++ needs nothing else")
     absent = lacking()
     stopping = [want for want in absent if want.stops]

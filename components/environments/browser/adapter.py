@@ -105,7 +105,8 @@ class BrowserAdapter:
                 if not isinstance(seen, str):
                     self._known[specs[row]] = (seen.goal, seen.state)
                 elif attempt:
-                    raise EnvironmentFailure(f"{batch[row].name} does not open: {seen}", next_step="Type `dreamgym doctor`.")
+                    cure = "Where `dreamgym doctor` finds nothing wrong, raise environment.browser.page_seconds."
+                    raise EnvironmentFailure(f"{batch[row].name} does not open: {seen}", next_step=cure)
         names = [f"{self.name}/{self.browser.benchmark}/{candidate.name}" for candidate in batch]
         return [
             Task(name, self.name, split, *self._known[spec], candidate.family, spec)

@@ -146,7 +146,7 @@ class _Player:
         return self.rng.choice(others) if others else "x"
 
     def _impossible(self, seen: Outlook) -> str:
-        """A well-formed action that cannot be carried out: no such element, not for this element, no such option."""
+        """A well-formed action that most likely cannot be carried out: no such element, not for this element, no such option."""
         ids = [int(name) for name in seen.view.ids if name.isdigit()] or [12]
         stranger = self.rng.choice([max(ids) + self.rng.randint(1, 9), min(ids) - 1, self.rng.randint(1, 99)])
         words = [*self.words, "hello"]

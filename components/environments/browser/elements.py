@@ -120,7 +120,7 @@ def elements(nodes: Sequence[Mapping[str, Any]], marked: Mapping[str, Mark], ins
     Args:
         nodes: BrowserGym's merged tree, its root first.
         marked: see `marks`.
-        limit: most elements that can be acted on; at most half as many lines of text stand beside them.
+        limit: most elements that can be acted on; at most half as many lines of text, and one more, stand beside them uncounted.
     """
     if not nodes:
         return [], 0

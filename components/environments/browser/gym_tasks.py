@@ -1,6 +1,6 @@
 """BrowserGym's tasks by name: `miniwob.click-tab-2`, `webarena.4`, `webarenalite.17`, and `openended` for a page of one's own.
 
-BrowserGym is imported when it is needed, in worker processes alone. WebArena's packages download a table of NLTK's as they are
+BrowserGym is imported when it is needed, in worker processes and by `doctor`. WebArena's packages download a table of NLTK's as they are
 imported, and fail offline; here it is left out: tasks and evaluators load without it (`web_sites.py` tells which evaluators need it).
 """
 
@@ -11,7 +11,7 @@ import difflib
 import functools
 import importlib
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,20 @@ def make_task(spec: Mapping[str, Any]) -> Any:
         from browsergym.core.task import OpenEndedTask
 
         return OpenEndedTask(seed, spec["url"], spec.get("goal", ""))
-    near = difflib.get_close_matches(rest, miniwob_tasks(), n=3) if benchmark == "miniwob" else []
-    expected = f"Expected one such as {', '.join(f'miniwob.{name}' for name in near) or 'miniwob.click-test-2 or webarena.4'}."
-    raise EnvironmentFailure(f"BrowserGym has no task {spec['task']!r}.", expected)
+    near = [f"miniwob.{name}" for name in _near(rest)] if benchmark == "miniwob" else ["miniwob.click-test-2", "webarena.4"]
+    raise EnvironmentFailure(f"BrowserGym has no task {spec['task']!r}.", f"Expected one such as {' or '.join(near)}.")
+
+
+def require_types(types: Iterable[str]) -> None:
+    """Raises EnvironmentFailure where MiniWoB has no task type of one of these names."""
+    wrong = next((name for name in types if name not in miniwob_tasks()), None)
+    if wrong is not None:
+        found = f"environment.browser.types names {wrong}, and MiniWoB has no such type."
+        raise EnvironmentFailure(found, f"Expected one such as {' or '.join(_near(wrong))}.", "docs/browser.md lists those with an expert.")
+
+
+def _near(name: str) -> list[str]:
+    return difflib.get_close_matches(name, miniwob_tasks(), n=3) or ["click-test-2"]
 
 
 def of_the_web(spec: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from components.environments.protocol import Forkable
 from components.environments.recorded import replay
 from components.errors import ConfigError, EnvironmentFailure
 from components.policy.early_experience import explore
+from flows import doctor
 
 
 def test_every_fourth_type_is_for_the_test_split_alone(adapter, tasks):
@@ -70,6 +71,15 @@ def test_a_type_that_is_none_says_so():
     wrong = make_adapter(load_config(None, ["environment.name=browser", "environment.browser.types=[click-tset]"]).environment)
     with pytest.raises(EnvironmentFailure, match=r"no task 'miniwob\.click-tset'.*miniwob\.click-test"):
         wrong.tasks("train", 1, 0)
+    types = "environment.browser.types=[click-button,click-tset]"
+    rung = doctor._checked(doctor.check_browser, load_config(None, ["environment.name=browser", types]), None)
+    assert rung.state == "wrong" and "names click-tset, and MiniWoB has no such type. Expected one such as click-test" in rung.found
+
+
+def test_a_type_stands_once():
+    """Every fourth is for the test split alone: named twice, it would be on both sides."""
+    with pytest.raises(ConfigError, match="types names click-button more than once"):
+        load_config(None, ["environment.name=browser", "environment.browser.types=[click-button,click-link,choose-list,click-button]"])
 
 
 @pytest.mark.parametrize(
