@@ -88,8 +88,7 @@ class TemplateAdapter(PlainAdapter):
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
         """True at the first look into a box: no history could tell what lies there."""
-        box = next_state.partition(":")[0] + ":"
-        return box.startswith("Box ") and not any(state.startswith(box) for state in trajectory.states)
+        return next_state.startswith("Box ") and f"{next_state.partition(':')[0]}:" not in "\n".join(trajectory.states)
 
 
 def _next(trajectory: Trajectory, thing: str) -> str:
