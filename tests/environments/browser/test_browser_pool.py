@@ -243,7 +243,7 @@ def test_an_owner_that_forgets_to_close_leaves_nothing(tmp_path):
 def test_a_pool_keeps_its_folder_before_a_browser_has_started():
     browsers = Browsers(settings())
     try:
-        browsers._worker(0, "load", 1)
+        browsers._worker(0, "load", {0: BUTTONS})
         folder = folders(browsers)[0]
         assert not started_by(folder)
         remove_abandoned_folders(least_age_seconds=0)
