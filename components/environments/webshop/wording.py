@@ -43,13 +43,14 @@ def short_option(value: str) -> str:
 
 @functools.lru_cache(maxsize=100_000)
 def option_names(values: tuple[str, ...]) -> dict[str, str]:
-    """Each value of a group and its name in states; of two with one short name the second has a number behind it."""
-    found: dict[str, str] = {}
-    for value in dict.fromkeys(values):
-        short = short_option(value)
-        free = (name for number in itertools.count(2) if (name := f"{short} {number}") not in found.values())
-        found[value] = next(free) if short in found.values() else short
-    return found
+    """Each value of a group and its name in states: its own words where they are short, else the short name, numbered if that is taken."""
+    found = {value: value for value in values if short_option(value) == value}
+    for value in values:
+        if value not in found:
+            short = short_option(value)
+            numbered = (f"{short} {number}" for number in itertools.count(2))
+            found[value] = next(name for name in itertools.chain([short], numbered) if name not in found.values())
+    return {value: found[value] for value in values}
 
 
 @functools.lru_cache(maxsize=100_000)
