@@ -8,6 +8,7 @@ that costs and what to set. The tests of the shipped adapters hold them to the s
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ from components.records import TEST, TRAIN, Task, Trajectory, Transition
 
 NONSENSE = ("?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé")
 TASKS, LISTED = 4, 12
+PACE_SECONDS, PACE_ROUNDS = 2.0, 50
+"""The pace is measured for so long, or for so many rounds of the tasks, whichever ends first."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Subject:
     world: Environment
     tasks: list[Task]
     config: Config
+    opening: float = 0.0
+    """Seconds that listing the tasks and opening the environment took."""
     played: dict[str, list[Trajectory]] = field(default_factory=dict)
 
     def play(self, name: str, seed: int = 0) -> list[Trajectory]:
@@ -82,8 +87,9 @@ def check(config: Config, adapter: Adapter, told: Callable[[Finding], None]) -> 
     Raises:
         DreamGymError: there are no tasks, or no environment: nothing could be tested.
     """
+    begun = time.perf_counter()
     tasks = adapter.tasks(TRAIN, min(TASKS, config.data.train_tasks), 5)
-    subject = Subject(adapter, adapter.open(), tasks, config)
+    subject = Subject(adapter, adapter.open(), tasks, config, time.perf_counter() - begun)
     kept = True
     try:
         for promise in PROMISES:
@@ -313,7 +319,25 @@ def _short(it: Subject) -> str:
     return f"at most {longest:,} characters"
 
 
+def _pace(it: Subject) -> str:
+    """Its pace, which tells what a real step costs beside a dreamed one."""
+    _require(it.played, "No behaviour can be played, so nothing was measured.")
+    resets, stepping, rounds, steps = 0.0, 0.0, 0, 0
+    behaviour, episodes = next(iter(it.played.items()))
+    while rounds < PACE_ROUNDS and resets + stepping < PACE_SECONDS:
+        begun = time.perf_counter()
+        it.world.reset(it.tasks)
+        ready, before = time.perf_counter(), it.world.interactions
+        for number in range(max(len(episode.steps) for episode in episodes)):
+            it.world.step([episode.steps[number].action if number < len(episode.steps) else None for episode in episodes])
+        stepping, resets = stepping + time.perf_counter() - ready, resets + ready - begun
+        rounds, steps = rounds + 1, steps + it.world.interactions - before
+    alone, whole = (f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}" for rate in (steps / stepping, steps / (stepping + resets)))
+    rows = f"{len(it.tasks)} rows, {steps} steps of {behaviour} in {rounds} rounds of the same tasks"
+    return f"opened in {it.opening:.1f} s, a reset of all in {resets / rounds:.3g} s, {alone} steps/s, {whole} with resets ({rows})"
+
+
 PROMISES: Sequence[Callable[[Subject], str]] = (
     _protocol, _tasks, _reset, _behaviours, _expert, _repeatable, _nonsense, _budget, _words, _believed, _embodied, _feasible, _premises,
-    _progress, _strange, _short,
+    _progress, _strange, _short, _pace,
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -9,8 +11,10 @@ from builders import make_episode, make_task
 from test_environment_contract import *  # noqa: F403  (its tests, with the subjects below)
 from text_worlds import FACTORY, counting_server, write_solutions
 
+from components.config import Config
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.environments.contract import Broken, Subject, _pace
 
 REFUSALS = ["Nothing happens"]
 TEMPLATE = "components.environments.template:TemplateAdapter"
@@ -36,8 +40,39 @@ def subject(request, tmp_path_factory):
         yield adapter, environment, adapter.tasks("train", 4, 5)
 
 
+class Slow:
+    """A world whose every step takes `pause` seconds longer."""
+
+    def __init__(self, world, pause):
+        self.world, self.pause, self.calls = world, pause, 0
+
+    def __getattr__(self, name):
+        return getattr(self.world, name)
+
+    def step(self, actions):
+        time.sleep(self.pause)
+        self.calls += 1
+        return self.world.step(actions)
+
+
 def test_the_templates_first_look_into_a_box_is_one_whatever_the_other_boxes_are_called():
     adapter = make_adapter(EnvironmentConfig.model_validate({"name": "own", "own": {"adapter": TEMPLATE}}))
     looked = make_episode(make_task(), ("open box 12", "Box 12: empty. Holding: nothing."))
     assert adapter.revealing(looked, "open box 1", "Box 1: empty. Holding: nothing.")
     assert not adapter.revealing(looked, "open box 12", "Box 12: empty. Holding: nothing.")
+
+
+def test_the_pace_counts_the_steps_that_the_world_took_and_the_time_that_they_took(subject):
+    adapter, environment, tasks = subject
+    pause = 0.01
+    slow = Slow(environment, pause)
+    probe = Subject(adapter, slow, tasks, Config(), opening=1.5)
+    with pytest.raises(Broken, match="nothing was measured"):
+        _pace(probe)
+    probe.played["random"] = probe.play("random")
+    before, calls = environment.interactions, slow.calls
+    told = _pace(probe)
+    steps, rate = (int(re.search(pattern, told)[1].replace(",", "")) for pattern in (r"([\d,]+) steps of random", r"([\d,]+) steps/s"))
+    assert steps == environment.interactions - before > 0
+    assert rate <= steps / ((slow.calls - calls) * pause) + 1
+    assert told.startswith("opened in 1.5 s, ")
