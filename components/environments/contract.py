@@ -284,6 +284,8 @@ def _premises(it: Subject) -> str:
     shown = [(episode.task, premise) for episode in it.episodes() if (premise := it.adapter.premise(episode))]
     if not shown:
         _require(bool(it.adapter.objection(it.tasks[0], "nothing")), "No episode shows a premise, and one made up is not objected to.")
+        if not it.config.experience_model.premise:
+            return "none was shown, and dreams begin without one (experience_model.premise=false)"
         raise Doubtful("No episode has shown one.", "Set experience_model.premise=false: dreams begin without a premise.")
     for task, premise in shown:
         _require(not it.adapter.objection(task, premise), f"{premise!r} is objected to: {it.adapter.objection(task, premise)}.")
@@ -302,6 +304,8 @@ def _strange(it: Subject) -> str:
     """Some held-out tasks play in worlds that no training task has."""
     tasks = it.adapter.tasks(TEST, min(LISTED, it.config.evaluation.tasks), 1)
     strange = sum(it.adapter.unseen(task) for task in tasks)
+    if not strange and not it.config.data.fidelity_worlds:
+        return f"none of {len(tasks)}, and none is asked for (data.fidelity_worlds=0)"
     if not strange:
         raise Doubtful(f"None of {len(tasks)} does.", "Set data.fidelity_worlds=0.")
     return f"{strange} of {len(tasks)}"

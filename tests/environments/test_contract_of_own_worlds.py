@@ -14,7 +14,7 @@ from text_worlds import FACTORY, counting_server, write_solutions
 from components.config import Config
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.contract import Broken, Subject, _pace
+from components.environments.contract import Broken, Subject, _pace, check
 
 REFUSALS = ["Nothing happens"]
 TEMPLATE = "components.environments.template:TemplateAdapter"
@@ -76,3 +76,16 @@ def test_the_pace_counts_the_steps_that_the_world_took_and_the_time_that_they_to
     assert steps == environment.interactions - before > 0
     assert rate <= steps / ((slow.calls - calls) * pause) + 1
     assert told.startswith("opened in 1.5 s, ")
+
+
+def test_what_the_config_does_without_already_is_not_doubted():
+    few = {"environment": {"name": "gymnasium", "gymnasium": {"factory": FACTORY, "refusals": REFUSALS}}, "evaluation": {"tasks": 4}}
+    as_it_is = {**few, "data": {"train_tasks": 4}}
+    without = {**few, "data": {"train_tasks": 4, "fidelity_worlds": 0}, "experience_model": {"premise": False}}
+    asked = []
+    for settings in (as_it_is, without):
+        config, findings = Config.model_validate(settings), []
+        check(config, make_adapter(config.environment), findings.append)
+        asked.append(" ".join(finding.next_step for finding in findings))
+    assert "experience_model.premise=false" in asked[0] and "data.fidelity_worlds=0" in asked[0]
+    assert "premise" not in asked[1] and "fidelity_worlds" not in asked[1]
