@@ -23,6 +23,8 @@ from components.records import Task
 
 GATHER_SECONDS = 0.002
 """How long a batch waits for more rows: less than a tenth of what a step takes."""
+LEAVING_SECONDS = 10.0
+"""How long a session waits for a row: OpenEnv lets the next one in before it has closed the one that leaves."""
 SEEDS = 2**31
 
 
@@ -50,6 +52,7 @@ class SharedDream:
         *,
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
         gather_seconds: float = GATHER_SECONDS,
+        leaving_seconds: float = LEAVING_SECONDS,
     ) -> None:
         """Start the thread.
 
@@ -58,16 +61,18 @@ class SharedDream:
             around: entered by the thread for as long as it works, for settings of torch that belong to a thread.
         """
         self.rows, self.batches, self.steps = rows, 0, 0
-        self._dream, self._around, self._gather_seconds = dream, around, gather_seconds
+        self._dream, self._around = dream, around
+        self._gather_seconds, self._leaving_seconds = gather_seconds, leaving_seconds
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._lock, self._free, self._closed = threading.Lock(), list(range(rows)), False
+        self._lock, self._free, self._closed = threading.Condition(), list(range(rows)), False
         dream.vacate(rows)
         self._thread = threading.Thread(target=self._work, name="dream", daemon=True)
         self._thread.start()
 
     def take(self) -> int:
-        """A row for a session. Raises ExperienceModelError if all are taken."""
+        """A row for a session; waits for one that leaves. Raises ExperienceModelError if all stay taken or the dream closes."""
         with self._lock:
+            self._lock.wait_for(lambda: self._free or self._closed, self._leaving_seconds)
             if not self._free:
                 raise ExperienceModelError(f"All {self.rows} places in the dream are taken.", next_step="Close another session first.")
             return self._free.pop()
@@ -77,6 +82,7 @@ class SharedDream:
         self._requests.put(_Request(row))
         with self._lock:
             self._free.append(row)
+            self._lock.notify()
 
     def begin(self, row: int, task: Task, seed: int) -> str:
         """Begin an episode in `row`; waits for its initial state."""
@@ -94,6 +100,7 @@ class SharedDream:
         """Answer what was asked before, then end the thread. Whoever asks later is refused. May be called twice."""
         with self._lock:
             already, self._closed = self._closed, True
+            self._lock.notify_all()
         if not already:
             self._requests.put(None)
         self._thread.join()

@@ -75,8 +75,25 @@ def test_a_row_that_is_not_asked_holds_nobody_up(make, lessons):
     assert shared.step(idle, lessons[1].steps[0].action).state == lessons[1].steps[0].next_state
 
 
+def test_a_session_waits_for_the_row_of_one_that_is_about_to_leave(make):
+    """OpenEnv forgets a session first and closes it afterwards, so the next one may come before its row is free."""
+    shared = make(1, leaving_seconds=30.0)
+    row = shared.take()
+    with ThreadPoolExecutor(1) as sessions:
+        coming = sessions.submit(shared.take)
+        time.sleep(0.1)
+        assert not coming.done()
+        shared.give_back(row)
+        assert coming.result(timeout=5) == row
+        refused = sessions.submit(shared.take)
+        time.sleep(0.1)
+        shared.close()
+        with pytest.raises(ExperienceModelError):
+            refused.result(timeout=5)
+
+
 def test_rows_are_given_back_and_used_again(make, lessons):
-    shared = make(1)
+    shared = make(1, leaving_seconds=0.1)
     for episode in (*lessons, lessons[0]):
         assert play(shared, episode) == episode.states
     row = shared.take()
