@@ -253,7 +253,7 @@ class Browsers:
             try:
                 self._worker(slot, verb, share).pipe.send((verb, share))
             except OSError as error:
-                answers |= self._lost(slot, share, f"could not be asked ({type(error).__name__})")
+                answers |= self._lost(slot, share, f"ended ({type(error).__name__})")
         waiting = {slot: {row for row in share if row not in answers} for slot, share in shares.items()}
         deadlines = {slot: self._deadline(slot) for slot in waiting}
         while waiting := {slot: left for slot, left in waiting.items() if left}:

@@ -115,11 +115,15 @@ def test_a_long_way_to_an_alternative_is_no_silence(page):
         browsers.close()
 
 
-def test_a_killed_worker_takes_all_along_and_is_replaced():
+@pytest.mark.parametrize("gone", [False, True], ids=["just-killed", "gone"])
+def test_a_killed_worker_takes_all_along_and_is_replaced(gone):
+    """The pipe of one that was just killed may still take a question; that of one that is gone does not."""
     browsers = Browsers(settings())
     try:
         seen, folder = browsers.load({0: BUTTONS}), folders(browsers)[0]
         os.kill(browsers.processes()[0], signal.SIGKILL)
+        if gone:
+            browsers._workers[0].process.join()
         answer = browsers.step({0: "click [13]"})[0]
         assert isinstance(answer, str) and "process ended" in answer and browsers.replaced == 1
         assert not started_by(folder) and not folder.exists()
