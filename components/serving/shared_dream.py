@@ -73,6 +73,7 @@ class SharedDream:
         """A row for a session; waits for one that leaves. Raises ExperienceModelError if all stay taken or the dream closes."""
         with self._lock:
             self._lock.wait_for(lambda: self._free or self._closed, self._leaving_seconds)
+            self._refuse_if_closed()
             if not self._free:
                 raise ExperienceModelError(f"All {self.rows} places in the dream are taken.", next_step="Close another session first.")
             return self._free.pop()
@@ -108,10 +109,13 @@ class SharedDream:
 
     def _ask(self, request: _Request) -> str | Step:
         with self._lock:
-            if self._closed:
-                raise ExperienceModelError("The dream is closed: its server is shutting down.", next_step="Connect again later.")
+            self._refuse_if_closed()
             self._requests.put(request)
         return request.answer.result()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ExperienceModelError("The dream is closed: its server is shutting down.", next_step="Connect again later.")
 
     def _work(self) -> None:
         with self._around():

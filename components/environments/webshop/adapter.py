@@ -10,7 +10,7 @@ from typing import Any
 
 from components.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Fact
-from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, reasoning, thoughts
+from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, quotes, reasoning, thoughts
 from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
 from components.environments.webshop.environment import WebshopEnvironment
@@ -117,6 +117,10 @@ class WebshopAdapter:
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
         """See `reasoning.reason`."""
         return reasoning.reason(trajectory, action, next_state, reward)
+
+    def grounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
+        """See `quotes.grounded`."""
+        return quotes.grounded(task, states, action, reasoning)
 
     def judged(self, trajectory: Trajectory) -> float | None:
         """See `reasoning.judged`."""

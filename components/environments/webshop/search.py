@@ -36,11 +36,11 @@ class SearchEngine:
         self._index.index([self.terms(text) for text in texts], show_progress=False)
 
     def terms(self, text: str) -> list[str]:
-        """What of `text` is compared: the stems of its words, without stop words."""
+        """What of `text` is compared: the stems of its words, without stop words. Up to two letters stay as they are, as with Lucene."""
         words = [word for word in _WORD.findall(text.lower()) if word not in _STOP]
         for word in words:
             if word not in self._stems:
-                self._stems[word] = self._stem(word)
+                self._stems[word] = self._stem(word) if len(word) > 2 else word
         return [self._stems[word] for word in words]
 
     def __call__(self, query: str) -> list[int]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import text
 from shops import INSTRUCTION, make_product, make_session
 
 from components.environments.webshop.environment import WebshopEnvironment, admissible
 from components.environments.webshop.pages import observation
+from components.environments.webshop.search import SearchEngine
 from components.environments.webshop.session import parse
 from components.environments.webshop.states import describe
 
@@ -205,3 +208,16 @@ def test_searches_of_any_length_and_script_stay_short(action):
     assert len(state) < 320 and "<" not in state
     world.step(["search[юбка]"])
     assert world.step(["click[item 1]"])[0].state == "item 1: юбка летняя for 25. цвет: красный. chosen: nothing."
+
+
+ENGINE = SearchEngine(["dog's padded bed", "s", "xs shirt"])
+
+
+@given(text())
+def test_any_words_can_be_searched_for(words):
+    assert set(ENGINE(words)) <= {0, 1, 2}
+
+
+def test_words_of_two_letters_keep_them():
+    """Porter's stemmer would leave nothing of an `s`; Lucene does not ask it."""
+    assert sorted(ENGINE("s")) == [0, 1] and ENGINE("xs") == [2] and ENGINE("x") == [] and ENGINE("shirts") == [2]

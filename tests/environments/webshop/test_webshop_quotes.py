@@ -1,0 +1,94 @@
+"""How far a dreamed step's reasoning about the shop quotes rightly."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.environments.webshop.quotes import grounded
+from components.environments.webshop.states import FIRST
+from components.records import TRAIN, Task
+
+WANTED = "find me a backpack that is padded, with brown and standard, and price lower than 60.00 dollars"
+RESULTS = "results 1 of 5 for padded backpack: item 1 norlund padded sturdy backpack for 35, item 2 falmark padded backpack for 67."
+ITEM = "item 2: falmark padded backpack for 67. color: yellow, brown. size: travel, standard. chosen: nothing."
+CHOSEN = ITEM.replace("nothing", "brown, standard")
+
+
+def wrong(states, action, reasoning, instruction=WANTED):
+    """What of `reasoning` stands behind its first slip."""
+    task = Task("webshop/bags/backpack/x", "webshop", TRAIN, instruction, FIRST, "bags", "")
+    return reasoning[grounded(task, [FIRST, *states], action, reasoning) :]
+
+
+@pytest.mark.parametrize(
+    ("states", "action", "reasoning"),
+    [
+        ([], "search[padded backpack]", "on search page. works, new, item 1 fits"),
+        ([RESULTS], "click[item 2]", "on results 1. item 1 item 2 want item 2: yes. works, new falmark padded backpack for 67"),
+        ([RESULTS], "click[item 4]", "on results 1. item 1 item 2 want item 4: no. fails"),
+        (
+            [RESULTS],
+            "click[item 2]",
+            "on results 1. item 1 item 2 want item 2: yes. works, new falmark padded backpack for 67, item 1 want item 2: no",
+        ),
+        ([RESULTS, ITEM], "click[brown]", "on item 2. yellow brown travel standard want brown: yes. works, now brown"),
+        ([RESULTS, ITEM], "click[ brown]", "on item 2. yellow brown travel standard want  brown: no. fails"),
+        ([RESULTS, ITEM], "click[features]", "on item 2. works, new, item 2 want item 2: yes, with padded"),
+        (
+            [RESULTS, CHOSEN],
+            "click[buy now]",
+            "on item 2. works. falmark padded backpack want backpack: yes, for 67 want lower than 60: no. not done",
+        ),
+        ([RESULTS, ITEM], "click[buy now]", "on item 2. works. for 67 want lower than 60: no, nothing want brown: no. not done"),
+        ([RESULTS, ITEM], "look around", "on item 2. no such action. fails"),
+    ],
+)
+def test_what_is_quoted_and_compared_rightly_stands(states, action, reasoning):
+    assert wrong(states, action, reasoning) == ""
+
+
+@pytest.mark.parametrize(
+    ("states", "action", "reasoning", "rest"),
+    [
+        ([], "search[padded backpack]", "on results 1. works, new", "results 1. works, new"),
+        ([RESULTS], "click[item 4]", "on results 1. item 1 item 2 want item 4: yes. works", "yes. works"),
+        ([RESULTS], "click[item 2]", "on results 1. item 1 item 2 want item 2: yes. fails", "fails"),
+        ([RESULTS], "click[item 2]", "on results 1. item 1 item 2 want item 2: yes. works, new falmark padded backpack for 35", "35"),
+        (
+            [RESULTS],
+            "click[item 2]",
+            "on results 1. item 1 item 2 want item 2: yes. works, new falmark padded backpack for 67, item 1 want item 2: yes",
+            "yes",
+        ),
+        ([RESULTS, ITEM], "click[ brown]", "on item 2. yellow brown travel standard want brown: yes. works", "brown: yes. works"),
+        (
+            [RESULTS, CHOSEN],
+            "click[buy now]",
+            "on item 2. works. falmark padded backpack want backpack: yes, for 67 want lower than 60: yes. done",
+            "yes. done",
+        ),
+        (
+            [RESULTS, CHOSEN],
+            "click[buy now]",
+            "on item 2. works. falmark padded backpack want backpack: yes, for 67 want lower than 90: yes. done",
+            "90: yes. done",
+        ),
+        ([RESULTS, ITEM], "click[buy now]", "on item 2. works. brown want brown: yes. done", "brown want brown: yes. done"),
+        (
+            [RESULTS, CHOSEN],
+            "click[buy now]",
+            "on item 2. works. for 67 want lower than 60: no. done",
+            ". done",
+        ),
+    ],
+)
+def test_a_slip_is_found_and_what_stands_before_it_stays(states, action, reasoning, rest):
+    assert wrong(states, action, reasoning) == rest
+
+
+def test_which_comparisons_a_purchase_needs_is_not_asked():
+    assert wrong([RESULTS, CHOSEN], "click[buy now]", "on item 2. works. done") == ""
+
+
+def test_of_free_text_nothing_can_be_said():
+    assert wrong([RESULTS], "click[item 2]", "on results 7. whatever", "something to carry my books in") == ""
