@@ -175,7 +175,9 @@ class ExperienceModelConfig(Section):
         True, description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells (our choice)."
     )
     grounded: bool = Field(
-        False, description="Ask again where the reasoning quotes what it was not shown, as the adapter tells (our choice)."
+        False,
+        description="Ask again where the reasoning quotes what it was not shown, as the adapter tells; where it always does, the likeliest "
+        "answer is believed if it grants no reward (our choice).",
     )
     premise: bool = Field(True, description="A dream decides before its first step where the things lie that its goal needs (our choice).")
     temperature: float = Field(

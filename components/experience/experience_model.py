@@ -201,6 +201,7 @@ class Foresight:
         begun = {row: heads[row] or Generation([], [], False) for row, answer in found.items() if answer is None}
         self._session.rewind({row: ends[row] + len(head.tokens) - 1 for row, head in begun.items()})
         found |= self._try_again({row: (prompts[row] + head.tokens)[-1:] for row, head in begun.items()}, RETRY_TEMPERATURE, accept, begun)
+        found |= self._last_resort([row for row in begun if found[row] is None and heads[row]], likeliest, accept)
         self._session.rewind(trunks)
         self._pending |= {row: [] for row in queries}
         self._model.unparsable += sum(answer is None for answer in found.values())
@@ -222,6 +223,10 @@ class Foresight:
         memories = recall([*self._states[row][:-1], query.state], query.action, self._model.config.recall)
         pieces = turn(self._tasks[row], query.state, query.action, query.demonstrations, memories, self._premises[row])
         return self._model.vocabulary.encode(pieces)
+
+    def _last_resort(self, rows: Sequence[int], likeliest: Mapping[int, Answer | None], accept: Check | None) -> dict[int, Answer | None]:
+        """Of rows whose every answer quotes wrongly, the likeliest one, if it grants no reward and contradicts nothing."""
+        return {row: self._accepted(row, it, accept) for row in rows if (it := likeliest[row]) and it.reward <= 0}
 
     def _imagine(self, ends: Mapping[int, int], accept: Check | None) -> dict[int, Answer | None]:
         """Of rows whose answers begin behind `ends` tokens of the session: their reasoning, with state and outcome sampled behind it."""

@@ -10,6 +10,7 @@ from builders import ROOM, VOCABULARY, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
+from components.experience import experience_model
 from components.experience.experience_model import ExperienceModel, Query, note_form
 from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
 from components.language.backbone import save_model
@@ -274,7 +275,7 @@ def test_reasoning_that_quotes_what_was_not_shown_is_written_again(undecided):
         asked.append((task, states, action))
         return len(reasoning) if reasoning == "fails" else 0
 
-    config = ExperienceModelConfig(max_new_tokens=40, temperature=0.0)
+    config = ExperienceModelConfig(max_new_tokens=40, temperature=0.0, resamples=60)
     model = ExperienceModel(undecided, VOCABULARY, config, grounded=grounded)
     foresight = model.begin([make_task()] * 20)
     answers = foresight.predict({row: Query(ROOM, "look") for row in range(20)}).values()
@@ -296,8 +297,25 @@ def test_what_quotes_rightly_stays_when_the_rest_is_written_again(undecided):
     config = ExperienceModelConfig(max_new_tokens=40, resamples=6)
     model = ExperienceModel(undecided, VOCABULARY, config, grounded=grounded)
     answers = model.begin([make_task()] * 10).predict({row: Query(ROOM, "look") for row in range(10)})
-    assert set(answers.values()) == {None} and model.unparsable == 10
+    assert {answer.reasoning for answer in answers.values() if answer} == {"works, new"}
     assert len(seen) == 10 * 7 and all(reasoning.startswith("works") for reasoning in seen), "from the beginning a quarter would be `fails`"
+
+
+@pytest.mark.parametrize(("reward", "contradicted", "believed"), [(0.0, False, True), (1.0, False, False), (0.0, True, False)])
+def test_what_always_quotes_wrongly_is_believed_only_where_it_grants_and_contradicts_nothing(
+    monkeypatch, undecided, reward, contradicted, believed
+):
+    parse = experience_model.parse_answer
+
+    def rewarded(*args, **options):
+        answer = parse(*args, **options)
+        return answer and replace(answer, reward=reward, done=reward > 0)
+
+    monkeypatch.setattr(experience_model, "parse_answer", rewarded)
+    model = ExperienceModel(undecided, VOCABULARY, ExperienceModelConfig(max_new_tokens=40), grounded=lambda *_: 0)
+    answers = model.begin([make_task()] * 3).predict({row: Query(ROOM, "look") for row in range(3)}, lambda *_: not contradicted)
+    assert {answer.reasoning if answer else "" for answer in answers.values()} == {"works, new" if believed else ""}
+    assert model.unparsable == (0 if believed else 3)
 
 
 def test_variations_are_instructions_that_ended(learnt, untrained):
