@@ -1,8 +1,9 @@
 """How far the reasoning of a dreamed step quotes rightly: the page, the instruction, and its own comparisons.
 
 A small model slips where it compares (`for 67 want lower than 60: yes`) and grants a purchase for it. Here its reasoning is read by the
-form that the teacher's has (`reasoning.reason`) and held against the texts that it was shown, and nothing else: which comparisons a
-purchase needs, and what of it the goal means, is not asked. Of free text (official goals) nothing can be said.
+form that the teacher's has (`reasoning.reason`) and held against the texts that it was shown, and nothing else: a purchase is not granted
+before all that the instruction names was compared. What was never looked at the model decides. Of free text (official goals) nothing can be
+said.
 """
 
 from __future__ import annotations
@@ -87,13 +88,14 @@ def _behind(reasoning: str, place: int, known: Knowledge, name: str) -> int:
 
 
 def _bought(reasoning: str, place: int, known: Knowledge, wants: Wants) -> int:
-    """Each comparison is one of what was got with what is wanted, and no purchase is done behind a `no`."""
+    """Each comparison is one of what was got with what is wanted, and done is what had all of them and no `no`."""
     if not known.item or not reasoning.startswith("works. ", place):
         return len(reasoning)
     place += len("works. ")
     checks = {check.words: check.answer for check in bought_checks(known.item, wants, known.chosen)}
-    denied = False
+    missing, denied = set(checks), False
     while words := next((words for words in checks if reasoning.startswith(words, place)), ""):
+        missing.discard(words)
         denied |= checks[words] == NO
         place += len(words)
         if not reasoning.startswith(", ", place):
@@ -101,6 +103,5 @@ def _bought(reasoning: str, place: int, known: Knowledge, wants: Wants) -> int:
         place += len(", ")
     verdict = _VERDICT.fullmatch(reasoning, place)
     if verdict is None:
-        nearest = max((_common(words, reasoning, place) for words in checks), default=place)
-        return len(reasoning) if reasoning[place:] in ("done", "not done") else nearest
-    return place if denied and not verdict["not"] else len(reasoning)
+        return max((_common(words, reasoning, place) for words in missing), default=place)
+    return len(reasoning) if verdict["not"] or not (missing or denied) else place

@@ -86,8 +86,21 @@ def test_a_slip_is_found_and_what_stands_before_it_stays(states, action, reasoni
     assert wrong(states, action, reasoning) == rest
 
 
-def test_which_comparisons_a_purchase_needs_is_not_asked():
-    assert wrong([RESULTS, CHOSEN], "click[buy now]", "on item 2. works. done") == ""
+def test_a_purchase_is_granted_when_all_that_is_wanted_was_compared_and_not_before():
+    """What was not read (`padded` among the features) the model may decide."""
+    item = ITEM.replace("falmark padded backpack for 67", "falmark lined backpack for 37")
+    results, chosen = RESULTS.replace("falmark padded backpack for 67", "falmark lined backpack for 37"), item.replace("nothing", "brown")
+    whole = (
+        "on item 2. works. falmark lined backpack want backpack: yes, for 37 want lower than 60: yes, brown standard want brown: yes, "
+        "brown standard want standard: yes, falmark lined backpack want padded: unseen"
+    )
+    both = chosen.replace("chosen: brown", "chosen: brown, standard")
+    for verdict in (". done", ". not done"):
+        assert wrong([results, both], "click[buy now]", whole + verdict) == ""
+    assert wrong([results, both], "click[buy now]", "on item 2. works. done") == "done"
+    early = "on item 2. works. falmark lined backpack want backpack: yes, for 37 want lower than 60: yes. done"
+    assert wrong([results, chosen], "click[buy now]", early) == ". done"
+    assert wrong([results, chosen], "click[buy now]", early.replace("done", "not done")) == ""
 
 
 def test_of_free_text_nothing_can_be_said():
