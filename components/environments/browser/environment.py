@@ -108,7 +108,7 @@ class BrowserEnvironment:
     def _alternative(self, row: int, seen: Seen | str) -> Step:
         if isinstance(seen, str):
             return Step(self._states[row], 0.0, True, {"failed": seen})
-        return Step(seen.state, seen.reward, seen.done, {"observation": seen.state})
+        return Step(seen.state, seen.reward, seen.done, _info(seen))
 
     def _answer(self, row: int, action: str, seen: Seen | str) -> Step:
         if isinstance(seen, str):
@@ -116,7 +116,11 @@ class BrowserEnvironment:
             return Step(self._states[row], 0.0, True, {"failed": seen, "admissible": ()})
         self._actions[row].append(action)
         self._states[row], self.admissible[row] = seen.state, seen.admissible
-        return Step(seen.state, seen.reward, seen.done, {"observation": seen.state, "admissible": seen.admissible})
+        return Step(seen.state, seen.reward, seen.done, _info(seen) | {"admissible": seen.admissible})
+
+
+def _info(seen: Seen) -> dict[str, Any]:
+    return {"observation": seen.state, "raw_reward": seen.raw_reward}
 
 
 def _each(found: Any, count: int) -> list[Any]:

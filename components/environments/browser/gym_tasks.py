@@ -22,6 +22,8 @@ PLAYED = ("miniwob", "webarena", "webarenalite")
 """The benchmarks; `openended` is for our own tests and pictures, and no task that comes from data opens it."""
 EPISODE_MILLISECONDS = 1_000_000_000
 """So long that a MiniWoB page never ends an episode by itself: RL may leave it waiting for minutes."""
+ROUNDING = 1e-9
+"""How far a sum of fractions in a page's script may lie below 1."""
 
 
 def make_task(spec: Mapping[str, Any]) -> Any:
@@ -42,6 +44,20 @@ def make_task(spec: Mapping[str, Any]) -> Any:
         return OpenEndedTask(seed, spec["url"], spec.get("goal", ""))
     near = [f"miniwob.{name}" for name in _near(rest)] if benchmark == "miniwob" else ["miniwob.click-test-2", "webarena.4"]
     raise EnvironmentFailure(f"BrowserGym has no task {spec['task']!r}.", f"Expected one such as {' or '.join(near)}.")
+
+
+def raw_reward(reward: float, info: Mapping[str, Any]) -> float:
+    """What the page or the evaluator itself gave, of what a task's `validate` returned as reward and info.
+
+    BrowserGym's reward for MiniWoB is 1 for every raw reward above 0. Many pages pay a part of 1 for a partial or wrong answer
+    (docs/browser.md lists them). The raw reward does not depend on the elapsed time; the page's other reward does.
+    """
+    return float(info.get("RAW_REWARD_GLOBAL", reward))
+
+
+def is_success(raw_reward: float) -> bool:
+    """True if a page or an evaluator gave the whole reward, which is 1. A sum of fractions may miss it by rounding."""
+    return raw_reward >= 1.0 - ROUNDING
 
 
 def require_types(types: Iterable[str]) -> None:

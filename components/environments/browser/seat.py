@@ -23,7 +23,7 @@ from typing import Any
 from components.environments.browser import actions
 from components.environments.browser.elements import elements, marks
 from components.environments.browser.goals import spaced
-from components.environments.browser.gym_tasks import make_task, of_the_web
+from components.environments.browser.gym_tasks import is_success, make_task, of_the_web, raw_reward
 from components.environments.browser.states import FAILURES, View, view_of
 from components.environments.browser.web_sites import site_hosts
 
@@ -98,13 +98,18 @@ class SeatSettings:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a step shows: the state, the outcome, the task's goal, and the actions that the state allows."""
+    """What a step shows: the state, the outcome, the task's goal, and the actions that the state allows.
+
+    `reward` is 1 for success, else 0. `raw_reward` is what the page or the evaluator itself gave: for some pages also a part of 1, or
+    below 0.
+    """
 
     state: str
     reward: float = 0.0
     done: bool = False
     goal: str = ""
     admissible: tuple[str, ...] = ()
+    raw_reward: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -229,11 +234,12 @@ class Seat:
         return [page for page in self._context.pages if not page.is_closed()]
 
     def _judged(self) -> tuple[float, bool]:
+        """The raw reward of the page or the evaluator, and whether the episode is over."""
         self._rest()
-        reward, done, message, _ = self._task.validate(self._page, self._messages)
+        reward, done, message, info = self._task.validate(self._page, self._messages)
         if message:
             self._messages.append({"role": "user", "message": message})
-        return float(float(reward) > 0.5), bool(done)
+        return raw_reward(reward, info), bool(done)
 
     def _fresh_page(self) -> Any:
         """A tab that knows nothing of earlier episodes: for the web with a context of its own, else without a network."""
@@ -303,7 +309,8 @@ class Seat:
 
     def _seen(self, view: View, failure: str = "", reward: float = 0.0) -> Seen:
         self.view = replace(view, failure=FAILURES[failure]) if failure else view
-        return Seen(str(self.view), reward, self.view.over, self.goal, actions.admissible(self.view, self.goal))
+        success, admissible = float(is_success(reward)), actions.admissible(self.view, self.goal)
+        return Seen(str(self.view), success, self.view.over, self.goal, admissible, reward)
 
 
 def _gone(error: Exception) -> bool:

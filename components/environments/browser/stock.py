@@ -14,7 +14,7 @@ from typing import Any
 
 from components.environments.browser import actions
 from components.environments.browser.elements import elements, marks
-from components.environments.browser.gym_tasks import make_task, of_the_web
+from components.environments.browser.gym_tasks import make_task, of_the_web, raw_reward
 from components.environments.browser.seat import Seat, SeatSettings, Seen, patient_code, words_of
 from components.environments.browser.states import View, view_of
 from components.environments.browser.web_sites import site_hosts
@@ -47,9 +47,9 @@ class StockSeat(Seat):
         reason = actions.obstacle(action, self.view, web=self._web, sites=site_hosts() if self._web else ())
         if reason:
             return self._seen(replace(self.view, failure="", dialogs=()), reason)
-        seen, reward, done, _, _ = self._env.step(actions.to_browsergym(action))
+        seen, reward, done, _, info = self._env.step(actions.to_browsergym(action))
         if done:
-            return self._seen(View(over=True), reward=float(float(reward) > 0.5))
+            return self._seen(View(over=True), reward=raw_reward(reward, info["task_info"]))
         missing = "Could not find element" in seen["last_action_error"]
         return self._seen(self._stock_view(seen), "missing" if missing else "page" if seen["last_action_error"] else "")
 
