@@ -23,7 +23,7 @@ from types import FrameType
 
 from components.config import TrackingConfig
 from components.errors import ConfigError, TrackingError
-from components.tracking.mlflow_uri import opened_alone, require_reachable, resolve_uri, without_password
+from components.tracking.mlflow_uri import follow_move, opened_alone, require_reachable, resolve_uri, without_password
 
 HOST = "127.0.0.1"
 START_SECONDS = 180.0
@@ -54,8 +54,8 @@ def mlflow_service(config: TrackingConfig, root: Path, port: int) -> Service | s
     if uri.startswith(("http://", "https://")):
         return without_password(uri)
     require_reachable(uri)
-    with opened_alone(uri):
-        pass  # a new store has its tables before a server could be killed among them
+    with opened_alone(uri):  # a new store has its tables before a server could be killed among them
+        follow_move(uri, root)
     command = (sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", HOST, "--port", str(port), "--workers", "1")
     return Service("MLflow", command, port, "/health", "--mlflow-port")
 

@@ -31,7 +31,9 @@ def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
     closed, running = [], tracker.running()
     for name in list_runs(runs):
         manifest = _left(runs / name, running)
-        if manifest is None or manifest.process is None or manifest.mlflow_uri != tracker.uri or not is_dead(manifest.process):
+        if manifest is None or manifest.process is None or not is_dead(manifest.process):
+            continue
+        if manifest.mlflow_uri != tracker.uri and manifest.mlflow_run_id not in running:  # a clone that was moved has a new URI
             continue
         try:
             if manifest.status == "finished":

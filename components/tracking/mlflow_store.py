@@ -31,7 +31,15 @@ from components.config import TrackingConfig
 from components.errors import DataError, ServiceUnreachable, TrackingError
 from components.tracking import mlflow_view
 from components.tracking.hashes import tree_hash
-from components.tracking.mlflow_uri import artifact_location, opened_alone, require_reachable, resolve_uri, without_password
+from components.tracking.mlflow_uri import (
+    artifact_location,
+    follow_move,
+    opened_alone,
+    require_artifacts,
+    require_reachable,
+    resolve_uri,
+    without_password,
+)
 from components.tracking.runs import Metrics
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
@@ -59,6 +67,7 @@ class Tracker:
         self.experiment = config.experiment
         require_reachable(self.uri)
         with self._reported("open"), opened_alone(self.uri):
+            follow_move(self.uri, root)
             self.client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
             self.experiment_id = self._experiment_id(root)
 
@@ -262,6 +271,7 @@ class Tracker:
             restore = f"mlflow experiments restore -x {found.experiment_id if found else 'ID'}"
             next_step = f"Restore it (MLFLOW_TRACKING_URI={without_password(self.uri)} {restore}) or set another tracking.experiment."
             raise TrackingError(f"The MLflow experiment {self.experiment} is deleted.", next_step=next_step)
+        require_artifacts(self.uri, root, found.artifact_location, self.experiment)
         return str(found.experiment_id)
 
     def _create_run(self, name: str, tags: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import sqlite3
 import urllib.error
 import urllib.parse
@@ -12,23 +13,74 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sqlalchemy.engine import make_url
+
 from components.config import TrackingConfig
 from components.errors import ServiceUnreachable, TrackingError
+from components.tracking.mlflow_moved import ARTIFACTS, follow_artifacts, local_path
 
 _PROBE_SECONDS = 10
 _SQLITE = "sqlite:///"
 
 
 def resolve_uri(config: TrackingConfig, root: Path) -> str:
-    """`tracking.uri`, else $MLFLOW_TRACKING_URI, else the SQLite store `<root>/mlflow/mlflow.db`."""
-    return config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"{_SQLITE}{(root / 'mlflow' / 'mlflow.db').absolute()}"
+    """`tracking.uri`, else $MLFLOW_TRACKING_URI, else the SQLite store `<root>/mlflow/mlflow.db`.
+
+    Raises:
+        TrackingError: the path of the local store holds a question mark, which begins the options of such a URI.
+    """
+    if given := config.uri or os.environ.get("MLFLOW_TRACKING_URI", ""):
+        return given
+    path = (root / "mlflow" / "mlflow.db").absolute()
+    if "?" in str(path):
+        found = f"The path of the MLflow store {path} holds a question mark."
+        raise TrackingError(found, "Expected a path without one.", "Rename the directory, or set tracking.uri.")
+    return f"{_SQLITE}{path}"
 
 
 def artifact_location(uri: str, root: Path) -> str | None:
-    """`<root>/mlflow/artifacts` for a bare database; None for a server, which knows its own place."""
+    """Where a new experiment's artifacts go.
+
+    The folder `artifacts` beside a database of SQLite; `<root>/mlflow/artifacts` for another database; None for a server, which
+    knows its own place.
+    """
     if urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks"):
         return None
-    return (root / "mlflow" / "artifacts").absolute().as_uri()
+    folder = _file_of(uri).absolute().parent if uri.startswith(_SQLITE) else (root / "mlflow").absolute()
+    return (folder / ARTIFACTS).as_uri()
+
+
+def follow_move(uri: str, root: Path) -> None:
+    """Let the artifact locations of a SQLite store follow it to where it lies now. Call it inside `opened_alone`.
+
+    Raises:
+        TrackingError: the store cannot be written.
+    """
+    if uri.startswith(_SQLITE):
+        try:
+            follow_artifacts(_file_of(uri), root)
+        except sqlite3.Error as error:
+            found = f"The MLflow store {_file_of(uri)} cannot be read or written: {error}."
+            raise TrackingError(found, next_step=f"See that you own it: ls -l {_file_of(uri)}*") from None
+
+
+def require_artifacts(uri: str, root: Path, location: str, experiment: str) -> None:
+    """Make the folder of a database's artifacts, if it is that of this clone.
+
+    Raises:
+        TrackingError: artifacts go to a folder that does not exist on this machine, so that no model could be stored or read.
+    """
+    folder = local_path(location)
+    if urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks") or folder == Path() or folder.is_dir():
+        return
+    if location == artifact_location(uri, root):
+        folder.mkdir(parents=True, exist_ok=True)
+        return
+    found = f"The artifacts of the MLflow experiment {experiment} go to {folder}, which does not exist."
+    expected = "Expected the folder in which its models and reports lie."
+    moved = f"ln -s {shlex.quote(str((root / 'mlflow' / ARTIFACTS).absolute()))} {shlex.quote(str(folder))}"
+    cure = f"If this clone was moved: mkdir -p {shlex.quote(str(folder.parent))} && {moved}. Else set another tracking.experiment."
+    raise TrackingError(found, expected, cure)
 
 
 def require_reachable(uri: str) -> None:
@@ -100,7 +152,8 @@ def _probe_server(uri: str) -> None:
 
 
 def _file_of(uri: str) -> Path:
-    return Path(urllib.parse.urlsplit(uri).path.removeprefix("/"))
+    """The file of a SQLite URI, in which `%` and `#` mean themselves."""
+    return Path(make_url(uri).database or "")
 
 
 def _probe_sqlite(path: Path) -> None:
