@@ -107,7 +107,7 @@ def differing(model: ExperienceModel, prompts: Written, ours: Written, plain: Wr
             raise ExperienceModelError(
                 f"Row {row}: plain generate writes {text[0]!r}, the kept cache {text[1]!r}, {gap:.2g} nats apart at token {place}.",
                 f"Expected the same tokens, but for near ties within {NEAR_TIE} nats.",
-                "This is a fault of the engine (components/language/engine.py): run pytest tests/language.",
+                f"Report the backbone's architecture ({inner.config.model_type}) and its config.json: the two ways of computing it differ.",
             )
     return len(rows)
 

@@ -20,19 +20,36 @@ import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import PeftModel, get_peft_model
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
 from components.config import BackboneConfig, ChatTemplate
 from components.errors import ConfigError, DataError
+from components.language.known_ids import set_unknown_ids
+from components.language.marker_rows import fit_rows
 from components.language.markers import END, MARKERS, PAD
+from components.language.model_size import plausible_size, require_memory
 from components.language.tokenizer import Vocabulary
+from components.language.weight_files import stored_weights
 from components.training_config import LoraConfig
 
 transformers_logging.disable_progress_bar()  # a bar for each of a stage's many small models says nothing
 
-NO_WEIGHTS = "Run dvc pull, make them with dreamgym pretrain, or put a model's safetensors there."
+TOKEN_SETTINGS = {
+    "bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "_from_model_config", "use_cache", "output_attentions",
+    "output_hidden_states",
+}  # fmt: skip
+"""Settings of generation that do not change what is sampled."""
 PROBE_TOLERANCE = 1e-3  # nats between what our ways of computing say of an unknown architecture and what it says itself
 PLAIN_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral"})
 
@@ -82,67 +99,105 @@ def build_backbone(config: BackboneConfig, vocabulary_size: int, seed: int) -> P
 def load_backbone(path: Path | str, device: str = "cpu", *, chat_template: ChatTemplate = "auto") -> tuple[PreTrainedModel, Vocabulary]:
     """The causal language model (fp32, evaluation mode) and the vocabulary in directory `path`, or of that hub name.
 
-    Markers that the tokenizer lacks are added and the embeddings grown to fit, with the same new rows at every load. With
-    `chat_template="off"` the tokenizer's own is taken away, also from what is saved later.
+    Markers that the tokenizer lacks are added and the embeddings grown to fit, with the same new rows at every load. Ids that the
+    model has rows for and the tokenizer does not know are never sampled (`known_ids.py`). With `chat_template="off"` the tokenizer's
+    own is taken away, also from what is saved later.
 
     Raises:
-        DataError: no weights or not all of them, no tokenizer, unreadable files, or a tokenizer with more ids than the model has
-            embeddings.
+        DataError: no weights, not all of them, two sets of them or an adapter, no tokenizer, unreadable files, a tokenizer with more
+            ids than the model has embeddings, or a model that does not fit into the memory.
         ConfigError: a chat template that cannot be used.
     """
     directory = Path(path)
     if not str(path) or (directory.is_absolute() and not directory.is_dir()):
         raise DataError(f"There is no backbone directory {str(path)!r}.", next_step="Make it with dreamgym pretrain, or set backbone.path.")
-    if directory.is_dir() and not any(directory.glob("*.safetensors")):
-        raise DataError(f"{directory} holds no weights{_pickled(directory)}.", "Expected *.safetensors.", NO_WEIGHTS)
+    config = None
+    if directory.is_dir():
+        stored = stored_weights(directory)
+        config = read_config(directory)
+        require_memory(directory, plausible_size(directory, config, stored))
     vocabulary = Vocabulary.load(path, chat_template)
-    model = _load_weights(path)
-    _fit_embeddings(model, vocabulary, path)
+    model = _load_weights(path, config if config is not None else read_config(path))
+    note_untied_head(model)
+    forget_generation_settings(model)
+    fit_rows(model, vocabulary, path)
+    set_unknown_ids(model, vocabulary.unknown_ids(head_rows(model)))
     return model.to(device).eval(), vocabulary
 
 
-def _pickled(directory: Path) -> str:
-    """What to say of weights in another format, which may run code when they are read."""
-    other = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in directory.glob(pattern))
-    return f" in safetensors ({', '.join(other)} cannot be used; convert it first)" if other else ""
+def read_config(path: Path | str) -> Any:
+    """The transformers config of the model in `path`, without dropout.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        config = AutoConfig.from_pretrained(str(path))
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, TypeError, AttributeError) as error:
+        raise _cannot_be_loaded(path, error) from error
+    for name, value in list(vars(config).items()):
+        if ("drop" in name or name.endswith("_pdrop")) and isinstance(value, float):
+            setattr(config, name, 0.0)
+    return config
 
 
-def _load_weights(path: Path | str) -> Any:
-    """The model in `path`, fp32 and without dropout.
+def _cannot_be_loaded(path: Path | str, error: Exception) -> DataError:
+    expected, next_step = "Expected a causal language model with safetensors weights.", "Check backbone.path, or load the model again."
+    return DataError(f"The model in {path} cannot be loaded: {error}", expected, next_step)
+
+
+def _load_weights(path: Path | str, config: Any) -> Any:
+    """The model in `path`, fp32.
 
     Raises:
         DataError: it cannot be read, or the files do not hold all of its weights (transformers would draw the others at random).
     """
-    expected, next_step = "Expected a causal language model with safetensors weights.", "Check backbone.path, or load the model again."
+    options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
     try:
-        config = AutoConfig.from_pretrained(str(path))
-        for name, value in list(vars(config).items()):
-            if ("drop" in name or name.endswith("_pdrop")) and isinstance(value, float):
-                setattr(config, name, 0.0)
-        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
         loaded: Any = AutoModelForCausalLM.from_pretrained(str(path), config=config, **options)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
-        raise DataError(f"The model in {path} cannot be loaded: {error}", expected, next_step) from error
+        raise _cannot_be_loaded(path, error) from error
     model, found = loaded
     lacking = sorted(found["missing_keys"]) + sorted(str(entry[0]) for entry in found["mismatched_keys"])
     if lacking:
         shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        raise DataError(f"The files in {path} lack weights of the model that its config.json describes: {shown}.", expected, next_step)
+        raise DataError(
+            f"The files in {path} lack weights of the model that its config.json describes: {shown}.",
+            "Expected a causal language model with safetensors weights.",
+            "Check backbone.path, or load the model again.",
+        )
     return model
 
 
-def _fit_embeddings(model: Any, vocabulary: Vocabulary, path: Path | str) -> None:
-    rows = model.get_input_embeddings().weight.shape[0]
-    if vocabulary.rows_before > rows:
-        raise DataError(
-            f"The tokenizer in {path} has {vocabulary.rows_before} ids, the model {rows} embeddings.",
-            "Expected a tokenizer and weights of the same model.",
-            "Put both from the same dreamgym pretrain (or download) into one directory.",
-        )
-    if len(vocabulary) > rows:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model.resize_token_embeddings(len(vocabulary))
+def note_untied_head(model: Any) -> None:
+    """Say in the config what the file says: an output head with weights of its own is not tied to the embeddings.
+
+    transformers leaves the two apart where a checkpoint holds both with different values, whatever `tie_word_embeddings` says, but
+    ties them when the embeddings are resized or the model is loaded again.
+    """
+    head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is None or head.weight is embeddings.weight:
+        return
+    for config in (model.config, model.config.get_text_config()):
+        if getattr(config, "tie_word_embeddings", False):
+            config.tie_word_embeddings = False
+
+
+def forget_generation_settings(model: Any) -> None:
+    """Drop what the checkpoint's generation_config.json says of sampling: this model is trained and sampled without any of it.
+
+    Saved with a penalty or a top_p, a policy would be another one in every server that reads that file.
+    """
+    settings = model.generation_config
+    if settings is not None and set(settings.to_diff_dict()) - TOKEN_SETTINGS:
+        tokens = {name: getattr(settings, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        model.generation_config = GenerationConfig(**tokens)
+
+
+def head_rows(model: Any) -> int:
+    """How many logits the model gives for each token."""
+    head = model.get_output_embeddings()
+    return int((model.get_input_embeddings() if head is None else head).weight.shape[0])
 
 
 def save_model(model: PreTrainedModel | PeftModel, vocabulary: Vocabulary, directory: Path | str, dtype: torch.dtype | None = None) -> None:
@@ -253,6 +308,7 @@ def has_plain_head(model: PreTrainedModel) -> bool:
 
 def longest_sequence(config: Any) -> int:
     """Longest sequence in tokens: the positions that the model knows, within a sliding window if it has one."""
+    config = config.get_text_config()
     longest = int(getattr(config, "max_position_embeddings", 0) or 1 << 30)
     window, layers = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
     slides = bool(window) and (layers is None or any("sliding" in layer for layer in layers))

@@ -30,7 +30,7 @@ def copy_examples(vocabulary: Vocabulary, tokens: int, seed: int, *, repeats: fl
     """
     rng = random.Random(f"copying/{seed}")
     markers = {vocabulary.marker_id(marker) for marker in MARKERS}
-    words = [index for index in range(len(vocabulary)) if index not in markers]
+    words = [index for index in vocabulary.ids if index not in markers]
     parts = [index for index in words if vocabulary.decode([index]) == "\N{REPLACEMENT CHARACTER}"] if repeats else []
     turn, examples, made = vocabulary.marker_id(TURN), [], 0
     while made < tokens:

@@ -21,6 +21,7 @@ from components.language.attention import KEPT, attention_of, evaluating
 from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
 from components.language.cache import KeptCache
 from components.language.fused import PASS_TOKENS, FusedDecoder, Span, can_fuse
+from components.language.known_ids import last_known_id, without_unknown
 from components.language.tokenizer import Vocabulary
 
 PREFILL_TOKENS = 8192  # computed in one pass, which bounds the size of its mask
@@ -334,7 +335,8 @@ class _Decoding:
         return ended
 
     def _choose(self, rows: list[int], logits: Tensor) -> tuple[list[int], list[float]]:
-        distribution = torch.log_softmax(logits / self.temperature if self.temperature > 0 else logits, dim=-1)
+        known = without_unknown(self.session.model, logits)
+        distribution = torch.log_softmax(known / self.temperature if self.temperature > 0 else known, dim=-1)
         if self.temperature > 0:
             tokens = self._sample(distribution)
         else:
@@ -350,7 +352,7 @@ class _Decoding:
         cumulated = distribution.exp().cumsum(-1)
         drawn = torch.rand(len(distribution), 1, generator=self.session._random, device=distribution.device)
         tokens = torch.searchsorted(cumulated, drawn * cumulated[:, -1:], right=True)
-        return tokens.clamp(max=distribution.shape[1] - 1)
+        return tokens.clamp(max=last_known_id(self.session.model, distribution.shape[1]))
 
     def _advance(self, rows: list[int], writing: set[int]) -> Tensor:
         """Compute the token just written of every row; rows that have ended ride along and keep theirs pending."""

@@ -25,7 +25,7 @@ def pools(vocabulary: Vocabulary, rng: random.Random, *, taken: frozenset[int] =
     Every second pool is of words alike, where the vocabulary has enough of them.
     """
     barred = taken.union(vocabulary.marker_id(marker) for marker in MARKERS)
-    words = [index for index in range(len(vocabulary)) if index not in barred]
+    words = [index for index in vocabulary.ids if index not in barred]
     things = alike(vocabulary, words)
     while True:
         yield rng.sample(words, min(POOL, len(words)))

@@ -54,6 +54,8 @@ class Vocabulary:
         self._ids = {str(marker): known[marker] for marker in MARKERS}
         self._markers = {known[marker]: marker for marker in MARKERS}
         self.added = [index for index, marker in self._markers.items() if marker not in there]
+        self.ids = sorted(set(known.values()))
+        """All ids that stand for a token."""
         self._rows = max(known.values()) + 1
         self._rows_before = max(there.values(), default=-1) + 1
         self._frames = frames_of(tokenizer)
@@ -113,6 +115,10 @@ class Vocabulary:
     def rows_before(self) -> int:
         """The rows that were needed before markers were added."""
         return self._rows_before
+
+    def unknown_ids(self, rows: int) -> list[int]:
+        """Of the ids 0 to `rows - 1` those that stand for no token: padding of the embeddings, and holes."""
+        return sorted(set(range(rows)) - set(self.ids))
 
     @property
     def has_chat_template(self) -> bool:

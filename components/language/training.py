@@ -26,6 +26,7 @@ from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longes
 from components.language.checkpoints import check_key, read_checkpoint, save_checkpoint
 from components.language.compute import Compute
 from components.language.examples import Batch, Example, Segment, batches, collate
+from components.language.known_ids import entropy_of, without_unknown
 from components.language.last_block import can_narrow, hidden_at
 from components.language.optimizers import OptimizerName, make_optimizers
 from components.language.tree_attention import TREE
@@ -86,10 +87,10 @@ def token_logprobs(
     if with_hidden and hidden is None:
         name = without_adapters(model).config.model_type
         raise ConfigError(f"The hidden states of {name} cannot be read.", next_step="Take algorithm: grpo, or a Llama or Qwen backbone.")
-    logits = found.float()
+    logits = without_unknown(without_adapters(model), found.float())
     distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
     chosen = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
-    entropies = -(distribution.exp() * distribution).sum(-1) if with_entropy else None
+    entropies = entropy_of(without_adapters(model), distribution) if with_entropy else None
     return TokenScores(chosen, rows, columns, entropies, hidden if with_hidden else None)
 
 

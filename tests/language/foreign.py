@@ -28,6 +28,15 @@ SHAPES = {
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
     "mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 512},
     "gemma2": GROUPED,
+    "gemma3_text": {**GROUPED, "sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 8},
+    "gpt_oss": {
+        **GROUPED,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 512,
+        "layer_types": ["full_attention", "full_attention"],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
     "gpt_neox_japanese": {**{name: value for name, value in SHAPE.items() if name != "intermediate_size"}, "intermediate_multiple_size": 2},
 }
 

@@ -1,0 +1,216 @@
+"""Output heads and embedding rows of models from elsewhere: what the file says counts, and ids without a token are never chosen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from builders import make_episode, make_task
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from components.language.backbone import load_backbone, save_model
+from components.language.copying import copy_examples
+from components.language.engine import KeptCacheEngine
+from components.language.examples import Example, Segment, collate
+from components.language.markers import MARKERS
+from components.language.plain import plain_generate
+from components.language.training import supervised_finetune, token_logprobs
+from components.policy.forward import scored
+from components.policy.policy import Policy
+from components.policy.rollout import Rollout
+from components.records import Trajectory
+from language.foreign import make_checkpoint
+
+PROMPT = [5, 6, 7, 8]
+EMBEDDINGS, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+SPARE = 64
+
+
+def rewrite(directory, change):
+    """Let `change` alter the weights in `directory`."""
+    weights = load_file(directory / "model.safetensors")
+    change(weights)
+    save_file(weights, directory / "model.safetensors", {"format": "pt"})
+
+
+def configure(directory, **changes):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def logits_of(model, ids=PROMPT):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).logits[0]
+
+
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("head", ["other", "equal"])
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text"])
+def test_a_head_of_its_own_in_the_file_counts_whatever_the_config_says(kind, head, said, tmp_path):
+    base = make_checkpoint(tmp_path / "base", kind, tie_word_embeddings=True)
+
+    def add_head(weights):
+        weights[HEAD] = weights[EMBEDDINGS].flip(0).contiguous() if head == "other" else weights[EMBEDDINGS].clone()
+
+    rewrite(base, add_head)
+    configure(base, tie_word_embeddings=said)
+    stored = load_file(base / "model.safetensors")
+    model, vocabulary = load_backbone(base)
+    before = len(stored[EMBEDDINGS])
+    assert len(vocabulary) == before + len(MARKERS), "the tokenizer is as large as the embeddings"
+    assert torch.equal(model.get_output_embeddings().weight[:before], stored[HEAD])
+    assert torch.equal(model.get_input_embeddings().weight[:before], stored[EMBEDDINGS])
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    torch.testing.assert_close(logits_of(model)[:, :before], logits_of(plain), atol=1e-5, rtol=0)
+    tied = said and head == "equal"
+    assert model.config.tie_word_embeddings == tied
+    save_model(model, vocabulary, tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["tie_word_embeddings"] == tied
+    assert torch.equal(logits_of(load_backbone(tmp_path / "saved")[0]), logits_of(model))
+
+
+def test_a_tied_model_without_a_head_stays_tied(tmp_path):
+    model, _ = load_backbone(make_checkpoint(tmp_path, "llama", tie_word_embeddings=True))
+    assert model.config.tie_word_embeddings and model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def pad(directory, *, tied, value=0.0):
+    """Add rows beyond the tokenizer."""
+
+    def grow(weights):
+        for name in [EMBEDDINGS] if tied else [EMBEDDINGS, HEAD]:
+            rows = torch.full((SPARE, weights[name].shape[1]), value if name == HEAD else 0.0)
+            weights[name] = torch.cat([weights[name], rows])
+
+    rewrite(directory, grow)
+    configure(directory, vocab_size=json.loads((directory / "config.json").read_text())["vocab_size"] + SPARE)
+    return directory
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_markers_that_a_model_lacks_have_rows_of_their_own_the_same_at_each_load(padded, tied, tmp_path):
+    base = make_checkpoint(tmp_path / "base", "llama", tie_word_embeddings=tied)
+    stored = load_file(base / "model.safetensors")
+    if padded:
+        pad(base, tied=tied)
+    torch.manual_seed(1)
+    first, vocabulary = load_backbone(base)
+    torch.manual_seed(2)
+    second, _ = load_backbone(base)
+    assert len(vocabulary.added) == len(MARKERS)
+    for name in ("get_input_embeddings", "get_output_embeddings"):
+        table = getattr(first, name)().weight
+        rows = table[vocabulary.added]
+        assert torch.equal(rows, getattr(second, name)().weight[vocabulary.added])
+        gaps = torch.cdist(rows, rows) + torch.eye(len(MARKERS)) * 1e9
+        known = stored[EMBEDDINGS if tied or "input" in name else HEAD]
+        assert gaps.min() > 0.1 * known.std(0).norm(), "as far apart as tokens of a trained model"
+        assert torch.equal(table[: len(known)], known), "and what the model knows is left as it is"
+
+
+def test_rows_of_markers_that_the_tokenizer_has_and_nobody_trained_are_told_apart(tmp_path):
+    base = make_checkpoint(tmp_path / "base", "llama", tie_word_embeddings=True)
+    model, vocabulary = load_backbone(base)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[vocabulary.added] = 0.0
+    save_model(model, vocabulary, tmp_path / "saved")
+    loaded, words = load_backbone(tmp_path / "saved")
+    assert not words.added
+    assert len(loaded.get_input_embeddings().weight[vocabulary.added].unique(dim=0)) == len(MARKERS)
+
+
+@pytest.fixture(scope="module")
+def padded(tmp_path_factory):
+    """A model whose head prefers the ids that no token has."""
+    base = make_checkpoint(tmp_path_factory.mktemp("padded"), "llama", tie_word_embeddings=False, scale=1.0)
+    pad(base, tied=False)
+
+    def prefer(weights):
+        state = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        hidden = state.model(input_ids=torch.tensor([PROMPT])).last_hidden_state[0, -1].detach()
+        weights[HEAD][-SPARE:] = 40 * hidden / hidden.norm()
+
+    rewrite(base, prefer)
+    return base
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
+def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation(padded, temperature, fused, monkeypatch):
+    if not fused:
+        monkeypatch.setattr("components.language.engine.can_fuse", lambda model: False)
+    model, vocabulary = load_backbone(padded)
+    raw = logits_of(model)[-1]
+    unknown = vocabulary.unknown_ids(len(raw))
+    assert len(unknown) == SPARE - len(MARKERS) and raw.softmax(-1)[unknown].sum() > 0.9, "plain sampling would choose them"
+    rows = 40
+    session = KeptCacheEngine(model, vocabulary, seed=1).open(rows)
+    out = session.generate(dict.fromkeys(range(rows), PROMPT), stop=set(), max_new_tokens=8, temperature=temperature)
+    assert not {token for row in out.values() for token in row.tokens} & set(unknown)
+    known = [index for index in range(len(raw)) if index not in unknown]
+    for row in (0, 1):
+        tokens = PROMPT + out[row].tokens
+        logits = logits_of(model, tokens)[len(PROMPT) - 1 : -1, known] / (temperature or 1.0)
+        places = torch.tensor([known.index(token) for token in out[row].tokens])
+        expected = logits.log_softmax(-1).gather(1, places[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(out[row].logprobs), expected, atol=1e-4, rtol=0)
+        example = Example([Segment(PROMPT, [False] * 4), Segment(out[row].tokens, [True] * 8)])
+        scores = token_logprobs(model, collate([example], 0), temperature=temperature or 1.0, with_entropy=True)
+        torch.testing.assert_close(scores.logprobs.detach(), expected, atol=1e-4, rtol=0)
+        entropies = torch.distributions.Categorical(logits=logits).entropy()
+        torch.testing.assert_close(scores.entropies.detach(), entropies, atol=1e-4, rtol=1e-4)
+
+
+def test_the_yardstick_writes_what_the_engine_writes(padded):
+    model, vocabulary = load_backbone(padded)
+    out = KeptCacheEngine(model, vocabulary).open(2).generate({0: PROMPT, 1: [9]}, stop={3}, max_new_tokens=6, temperature=0.0)
+    assert plain_generate(model, [PROMPT, [9]], stop={3}, max_new_tokens=6) == [out[0].tokens, out[1].tokens]
+
+
+def test_sampler_and_learner_agree_before_the_first_step_and_gradients_are_finite(padded):
+    policy = Policy.load(padded)
+    session = policy.engine(0).open(1)
+    written = session.generate({0: PROMPT}, stop=set(), max_new_tokens=8, temperature=1.0)[0]
+    example = Example([Segment(PROMPT, [False] * 4), Segment(written.tokens, [True] * 8)])
+    rollout = Rollout(Trajectory(make_task()), example, written.logprobs)
+    for other in (policy, policy.twin()):
+        scores = scored(other, [rollout], temperature=1.0, with_entropy=True)
+        torch.testing.assert_close(scores.logprobs.detach(), torch.tensor(written.logprobs), atol=1e-4, rtol=0)
+    scores = scored(policy, [rollout], temperature=1.0, with_entropy=True)
+    (scores.logprobs.sum() + scores.entropies.sum()).backward()
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in policy.model.parameters())
+    assert not policy.model.get_output_embeddings().weight.grad[policy.vocabulary.unknown_ids(len(logits_of(policy.model)[-1]))].any()
+
+
+def test_cloning_loss_leaves_them_out(padded):
+    model, vocabulary = load_backbone(padded)
+    example = Example([Segment(PROMPT, [False] * 4), Segment([9, 10, 11], [True] * 3)])
+    known = [index for index in range(model.config.vocab_size) if index not in vocabulary.unknown_ids(model.config.vocab_size)]
+    logits = logits_of(model, [*PROMPT, 9, 10])[3:, known].log_softmax(-1)
+    expected = -logits.gather(1, torch.tensor([[known.index(9)], [known.index(10)], [known.index(11)]])).mean()
+    record = supervised_finetune(model, [example], epochs=1, learning_rate=1e-6, batch_tokens=64, seed=0)
+    assert record.losses[0] == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_exercises_are_of_ids_that_have_a_token(padded):
+    _, vocabulary = load_backbone(padded)
+    vocabulary.ids = [index for index in vocabulary.ids if index not in range(20, 40)]  # a tokenizer with a hole
+    ids = {token for example in copy_examples(vocabulary, 3000, 0) for segment in example.segments for token in segment.tokens}
+    assert not ids & set(range(20, 40)) and len(ids) > 100
+
+
+def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
+    from components.policy.cloning import clone
+    from components.training_config import CloningConfig, LoraConfig
+
+    policy = Policy.load(padded)
+    episodes = [make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), won=True)]
+    clone(policy, episodes, lambda history, action: "find mug", CloningConfig(epochs=1, lora=LoraConfig(rank=2)), 0)
+    policy.save(tmp_path / "policy")
+    for one in (policy, policy.twin(), Policy.load(tmp_path / "policy")):
+        out = one.engine(0).open(8).generate(dict.fromkeys(range(8), PROMPT), stop=set(), max_new_tokens=6, temperature=1.0)
+        unknown = one.vocabulary.unknown_ids(len(logits_of(one.model)[-1]))
+        assert unknown and not {token for row in out.values() for token in row.tokens} & set(unknown)
