@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from components.config_file import explained, read_values, set_value
 from components.endpoint_config import EndpointConfig
 from components.environment_config import EnvironmentConfig
+from components.pretrain_phase import PretrainPhase
 from components.section import Section
 from components.training_config import CloningConfig, CurriculumConfig, LoraConfig, RealRLConfig, SimToRealConfig, SyntheticRLConfig
 
@@ -83,7 +84,15 @@ class PretrainConfig(Section):
         min_length=1,
         description="Receptacles, and as many objects, of its generated worlds, in equal parts; a size named twice has two.",
     )
+    types: list[str] = Field(
+        default_factory=list,
+        description="MiniWoB task types that it plays in place of environment.browser.types, every fourth left out; empty: those.",
+    )
     max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
+    phases: list[PretrainPhase] = Field(
+        default_factory=list,
+        description="Trainings one after the other on the same episodes, each a mapping of the keys below that differ in it; empty: one.",
+    )
     copy_tokens: int = Field(
         2_000_000, ge=0, description="Tokens of random sequences that come again, trained on first, to learn to copy; 0: none."
     )
@@ -125,6 +134,26 @@ class PretrainConfig(Section):
         if self.tokens == 0:
             of_text = ["hindsight", "renamed", "rehearsal", "copy_rehearsal", "recall_rehearsal", "text_rate"]
             self._refuse_dead(of_text, "tokens: 0", "tokens")
+        return self
+
+    def trainings(self) -> list[PretrainConfig]:
+        """The settings of each phase, in order; those of `pretrain` itself where it names no phase.
+
+        Seeds count up from `seed`, so that a later phase draws other names, exercises and batches than an earlier one.
+        """
+        if not self.phases:
+            return [self]
+        own = {name: getattr(self, name) for name in self.model_fields_set if name != "phases"}
+        changes = [phase.model_dump(exclude_none=True) for phase in self.phases]
+        return [PretrainConfig(**{**own, **change, "seed": self.seed + number}) for number, change in enumerate(changes)]
+
+    @model_validator(mode="after")
+    def _phases_are_settings(self) -> PretrainConfig:
+        try:
+            self.trainings()
+        except ValidationError as error:
+            problem = "; ".join(str(one["ctx"]["error"] if "ctx" in one else one["msg"]) for one in error.errors())
+            raise ValueError(f"a phase, together with what pretrain itself says, is refused: {problem}") from None
         return self
 
 
@@ -360,6 +389,14 @@ class Config(Section):
         if self.environment.name != "alfworld" and "experiment" not in self.tracking.model_fields_set:
             named = self.tracking.model_copy(update={"experiment": f"{self.tracking.experiment}-{self.environment.name}"})
             object.__setattr__(self, "tracking", named)  # frozen for everyone else
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_browser_has_types(self) -> Config:
+        environment = self.environment
+        if environment.name != "browser" or environment.browser.benchmark != "miniwob":
+            mode = "environment.name: browser and its benchmark: miniwob"
+            self.pretrain._refuse_dead(["types"], f"environment.name: {environment.name}", mode)
         return self
 
     @model_validator(mode="after")

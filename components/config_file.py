@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -75,7 +75,7 @@ def explained(error: ValidationError, path: Path | str | None, config: type[Base
 def _keys_at(place: list[str], config: type[BaseModel]) -> list[str]:
     section: Any = config
     for part in place:
-        section = section.model_fields[part].annotation
+        section = get_args(section)[0] if get_origin(section) is list else section.model_fields[part].annotation
     return list(section.model_fields)
 
 

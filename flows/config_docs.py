@@ -59,6 +59,9 @@ def _values(spec: FieldInfo) -> str:
     kind: Any = spec.annotation
     if get_origin(kind) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(kind))
+    entry = get_args(kind)[0] if get_origin(kind) is list else None
+    if isinstance(entry, type) and issubclass(entry, Section):
+        return f"list of mappings with any of {', '.join(entry.model_fields)}"
     words = {int: "integer", float: "number", bool: "true, false", str: "text"}.get(kind, "list of text")
     phrases: dict[type, str] = {Ge: "at least {}", Gt: "above {}", Le: "at most {}", Lt: "below {}"}
     marks = [mark for mark in spec.metadata if type(mark) in phrases]

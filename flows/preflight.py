@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from components.bounded import read_text
 from components.config import Config
@@ -180,23 +181,26 @@ def require_backbone(config: Config) -> None:
 
 
 def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
-    """`backbone` and `pretrain` must be what the backbone was begun with, whatever followed; one without a card is taken as it is."""
+    """What a config asks of `backbone` and `pretrain` must be what the backbone was begun with, whatever followed.
+
+    A key at its default asks for nothing. A backbone without a card is taken as it is.
+    """
     path = DataLayout.of(root, config.environment.name).backbone / "card.json"
     if config.backbone.path or not path.is_file():
         return
     try:
         card = json.loads(read_text(path))
         first = [*card.get("went_on_from", []), card][0]
-        sections = {section: dict(first[section]) for section in ("backbone", "pretrain")}
+        sections = {"backbone": dict(first["backbone"]), "pretrain": dict(first.get("recipe", first["pretrain"]))}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {error!r}", "Expected the card of pretrain.", "Type `dvc checkout data.dvc`.") from None
     pairs = [(section, name, value) for section, values in sections.items() for name, value in values.items()]
     made = {f"{section}.{name}": value for section, name, value in pairs if name not in OF_EVERY_USE}
-    asked = {f"{section}.{name}": value for section in sections for name, value in getattr(config, section)}
+    asked = {f"{section}.{name}": value for section in sections for name, value in _plain(config, section)}
     if world := first.get("environment", {}).get("name"):
         made["environment.name"], asked["environment.name"] = world, config.environment.name
-    usual = {f"{section}.{name}": value for section in sections for name, value in getattr(Config(), section)}
-    named = [name for name, value in made.items() if asked.get(name, value) != value]
+    usual = {f"{section}.{name}": value for section in sections for name, value in _plain(Config(), section)}
+    named = [name for name, value in made.items() if asked.get(name, value) not in (value, usual.get(name, value))]
     unnamed = [name for name in asked if name not in made and name.split(".")[1] not in OF_EVERY_USE and asked[name] != usual[name]]
     differing = named + unnamed
     if differing:
@@ -207,6 +211,12 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
             "These keys have no effect on a backbone that is there.",
             f"Make it anew: dreamgym pretrain{f' --config {file}' if file else ''}. Or leave them out.",
         )
+
+
+def _plain(config: Config, section: str) -> Iterable[tuple[str, Any]]:
+    """The keys of a section with values as JSON has them, as a card does."""
+    values: dict[str, Any] = config.model_dump(mode="json", include={section})[section]
+    return values.items()
 
 
 def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: Sequence[str]) -> None:

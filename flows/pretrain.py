@@ -7,6 +7,9 @@ their own; those that `data/` holds out (the fidelity set and the test split) ar
 
     dreamgym pretrain --config configs/quick.yaml
 
+With `pretrain.phases` it is trained several times on the same episodes, each phase from the weights of the one before. A phase that has
+ended is kept under `.dreamgym/pretrain/phase-N`, so an interrupted command, typed again, goes on in the phase that was under way.
+
 With `--to DIRECTORY` it is written there and data/ stays as it is; `pretrain.tokens=0` makes one that has seen no trajectory at all
 and knows the exercises alone, for ablations whose variants shall learn everything else from the offline data.
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -30,11 +34,15 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.utilities.annotations import quote
 
+from components.atomic import write_text
+from components.browser_config import BrowserConfig
 from components.config import Config
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.environments.browser.task_lists import unseen_type
 from components.environments.named import look_here
 from components.environments.protocol import Adapter
+from components.errors import ConfigError
 from components.experience.dataset import premise_examples, transition_examples, variation_examples, with_premises
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.attention import evaluating
@@ -74,6 +82,8 @@ ASKED_TOKENS, ASKED_SEED = 20_000, 777
 """Tokens of each of the exercises that tell what a model is able to do, and a seed that no training has."""
 EARLIER_SEED = 100
 """Added to the seed of the earlier exercises that come again in a later one."""
+NOTE, MODEL = "settings.json", "model"
+"""The file that says what the corpus was played with, and the directory of a finished phase's model."""
 POOL_EPISODES = 500
 """Episodes, of all sizes, whose transitions serve as demonstrations in pretraining."""
 
@@ -83,10 +93,75 @@ def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Pat
     """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or the backbone of the data."""
     layout = DataLayout.of(root, config.environment.name)
     work, target = root / ".dreamgym" / "pretrain", to or layout.backbone
+    require_held_out_types(config)
     episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
-    vocabulary = learn_vocabulary(config, _whole(episodes))
-    examples = render(config, vocabulary, _whole(episodes), root) if config.pretrain.tokens else []
-    return train(config, vocabulary, _whole(examples), work, target)
+    phases, before, key = config.pretrain.trainings(), config.backbone.path, corpus_key(config, work)
+    for number, settings in enumerate(phases, start=1):
+        last = number == len(phases)
+        place = work if len(phases) == 1 else work / f"phase-{number}"
+        phase = config.model_copy(update={"pretrain": settings, "backbone": config.backbone.model_copy(update={"path": before})})
+        key = phase_key(phase, key)
+        made = target if last else place / MODEL
+        if last or not is_finished(made, key):
+            get_run_logger().info("phase %d of %d", number, len(phases))
+            vocabulary = learn_vocabulary(phase, _whole(episodes))
+            examples = render(phase, vocabulary, _whole(episodes), root) if settings.tokens else []
+            train(phase, vocabulary, _whole(examples), place, made, of_recipe(config, number, key))
+        else:
+            get_run_logger().info("phase %d of %d was finished before: %s", number, len(phases), made)
+        before = str(made)
+    for number in range(1, len(phases)):
+        shutil.rmtree(work / f"phase-{number}", ignore_errors=True)
+    return target
+
+
+def require_held_out_types(config: Config) -> None:
+    """Raise ConfigError where pretraining would play a task type that `environment.browser.types` keeps for the test split."""
+    if not config.pretrain.types:
+        return
+    played, kept = config.environment.browser, pretraining_environment(config).browser
+    wrong = [name for name in kept.types if not unseen_type(kept, name) and unseen_type(played, name)]
+    if wrong:
+        raise ConfigError(
+            f"pretrain.types would train on {', '.join(wrong)}, which environment.browser.types keeps for the test split.",
+            "Expected every fourth name of pretrain.types to be left out, those of the test split among them.",
+            "Move it to a fourth place of pretrain.types (the 4th, 8th, 12th ...), or take it out.",
+        )
+
+
+def pretraining_environment(config: Config) -> EnvironmentConfig:
+    """The environment that the corpus is played in: the run's, with `pretrain.types` in place of its own task types."""
+    if not config.pretrain.types:
+        return config.environment
+    browser = BrowserConfig.model_validate(config.environment.browser.model_dump() | {"types": config.pretrain.types})
+    return config.environment.model_copy(update={"browser": browser})
+
+
+def corpus_key(config: Config, work: Path) -> str:
+    """Names what the first phase begins with: the episodes, and the model that `backbone.path` names, if any."""
+    begun = Path(config.backbone.path)
+    files = sorted(file for file in begun.iterdir() if file.is_file()) if config.backbone.path and begun.is_dir() else []
+    return text_hash("\n".join([(work / NOTE).read_text(), *(f"{file.name} {file_hash(file)}" for file in files)]))
+
+
+def phase_key(phase: Config, before: str) -> str:
+    """Names a phase by its settings and by the key of what came before it."""
+    parts: list[Any] = [phase.pretrain.model_dump(), phase.backbone.model_dump(exclude={"path"}), phase.device, phase.precision]
+    parts += [phase.experience_model.model_dump(), phase.retrieval.model_dump(), before]
+    return text_hash(json.dumps(parts, sort_keys=True))
+
+
+def is_finished(model: Path, key: str) -> bool:
+    """True if the phase of this key has left its model: the card is written last."""
+    card = model / "card.json"
+    return card.is_file() and bool(json.loads(card.read_text()).get("phase", {}).get("key") == key)
+
+
+def of_recipe(config: Config, number: int, key: str) -> dict[str, Any]:
+    """What a card says of the recipe that its phase belongs to; nothing where there is one phase alone."""
+    count = len(config.pretrain.phases)
+    whole = config.pretrain.model_dump(mode="json")
+    return {"phase": {"number": number, "of": count, "key": key}, "recipe": whole} if count else {}
 
 
 def _whole(value: T) -> T:
@@ -102,10 +177,10 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
     settings |= config.pretrain.model_dump(include={"tasks", "sizes", "max_steps", "seed"})
     settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
     settings |= _own_world(config.environment)
-    note = work / "settings.json"
+    note = work / NOTE
     if note.is_file() and json.loads(note.read_text()) == settings:
         return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
-    adapter = make_adapter(config.environment)
+    adapter = make_adapter(pretraining_environment(config))
     tasks = [task for task in choose_tasks(config) if task.id not in hidden]
     episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.pretrain.max_steps, rows=64, on_batch=_say)
     work.mkdir(parents=True, exist_ok=True)
@@ -118,7 +193,7 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
 def _worlds(config: Config) -> dict[str, Any]:
     """What of the environment decides which tasks there are, but for its seed and the sizes, which pretraining chooses itself."""
     own = ("seed", "max_steps", "receptacles", "objects")
-    return {name: value for name, value in config.environment.decisive().items() if name not in own}
+    return {name: value for name, value in pretraining_environment(config).decisive().items() if name not in own}
 
 
 def _own_world(environment: EnvironmentConfig) -> dict[str, Any]:
@@ -136,11 +211,11 @@ def _own_world(environment: EnvironmentConfig) -> dict[str, Any]:
 
 def choose_tasks(config: Config) -> list[Task]:
     """The pretraining games, an equal part of each size."""
-    settings, chosen = config.pretrain, []
+    settings, environment, chosen = config.pretrain, pretraining_environment(config), []
     for number, size in enumerate(settings.sizes):
-        sized = config.environment.model_dump().get("games") == "generated"
+        sized = environment.model_dump().get("games") == "generated"
         sizes = {"receptacles": size, "objects": size} if sized else {}
-        adapter = make_adapter(config.environment.model_copy(update=sizes))
+        adapter = make_adapter(environment.model_copy(update=sizes))
         part = len(range(number, settings.tasks, len(settings.sizes)))
         chosen += adapter.tasks(TRAIN, part, settings.seed + SEED_OFFSET + number) if part else []
     return list({task.id: task for task in chosen}.values())
@@ -186,7 +261,9 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 
 
 @task(cache_policy=NO_CACHE)
-def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path) -> Path:
+def train(
+    config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path, recipe: dict[str, Any] | None = None
+) -> Path:
     """Train from random weights, on the exercises first, or go on from `backbone.path`; write the backbone with its card."""
     begun = config.backbone.path
     compute = compute_of(config)
@@ -207,8 +284,8 @@ def train(config: Config, vocabulary: Vocabulary, examples: list[Example], work:
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
         skills["text"] = able(model, vocabulary)
     save_model(model, vocabulary, target, dtype=torch.float16)
-    card = {**_card(config, model, examples, record), "able_after": skills, "went_on_from": history}
-    (target / "card.json").write_text(json.dumps(card, indent=2) + "\n")
+    card = {**_card(config, model, examples, record), **(recipe or {}), "able_after": skills, "went_on_from": history}
+    write_text(target / "card.json", json.dumps(card, indent=2) + "\n")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
     return target

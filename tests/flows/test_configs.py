@@ -13,7 +13,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def test_the_configs_are_there():
-    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "quick-browser", "quick-webshop", "quick", "study"]
+    assert [path.stem for path in CONFIGS] == ["cpu", "gpu", "pretrain-browser", "quick-browser", "quick-webshop", "quick", "study"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -113,7 +113,7 @@ def test_a_budget_that_allows_no_iteration_is_refused():
 
 
 def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
-    named = {path.stem: load_config(path).tracking.experiment for path in CONFIGS if path.stem not in ("gpu", "study")}
+    named = {path.stem: load_config(path).tracking.experiment for path in CONFIGS if path.stem not in ("gpu", "study", "pretrain-browser")}
     assert named == {"quick": "dreamgym", "cpu": "dreamgym", "quick-webshop": "dreamgym-webshop", "quick-browser": "dreamgym-browser"}
     shop = load_config(ROOT / "configs" / "quick-webshop.yaml", ["tracking.experiment=mine"])
     assert shop.tracking.experiment == "mine" and load_config(None, ["tracking.experiment=mine"]).tracking.experiment == "mine"

@@ -144,9 +144,10 @@ def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     made = load_config(None, ["pretrain.tokens=5"])
     card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
     check_settings(tmp_path, made)
-    words = r"made with backbone.layers=4, pretrain.tokens=5; this config asks for backbone.layers=8, pretrain.tokens=.*dreamgym pretrain"
+    words = r"made with backbone.layers=4, pretrain.tokens=5; this config asks for backbone.layers=8, pretrain.tokens=6.*dreamgym pretrain"
     with pytest.raises(ConfigError, match=words):
-        check_settings(tmp_path, load_config(None, ["backbone.layers=8"]))
+        check_settings(tmp_path, load_config(None, ["backbone.layers=8", "pretrain.tokens=6"]))
+    check_settings(tmp_path, load_config())  # a key at its default asks for nothing, as the message advises
     check_settings(tmp_path, load_config(None, ["backbone.layers=8"]), training=False)
     older = made.pretrain.model_dump(exclude={"rehearsal"})
     card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": older}))
@@ -156,6 +157,14 @@ def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     went_on = load_config(None, ["pretrain.tokens=7"]).pretrain.model_dump()
     card.write_text(json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [json.loads(card.read_text())]}))
     check_settings(tmp_path, made)
+    phased = load_config(None, ["pretrain.phases=[{tokens: 5}, {tokens: 3}]"])
+    first, recipe = phased.pretrain.trainings()[0], phased.pretrain.model_dump(mode="json")
+    begun = {"backbone": made.backbone.model_dump(), "pretrain": first.model_dump(), "recipe": recipe}
+    card.write_text(json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [begun]}))
+    check_settings(tmp_path, phased)
+    check_settings(tmp_path, load_config())
+    with pytest.raises(ConfigError, match=r"made with pretrain.phases=.*this config asks for pretrain.phases=\[\{"):
+        check_settings(tmp_path, load_config(None, ["pretrain.phases=[{tokens: 4}]"]))
     other = {"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump(), "environment": {"name": "webshop"}}
     card.write_text(json.dumps(other))
     check_settings(tmp_path, load_config(None, ["pretrain.tokens=5", "environment.name=webshop"]))
