@@ -110,8 +110,8 @@ def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Pat
         else:
             get_run_logger().info("phase %d of %d was finished before: %s", number, len(phases), made)
         before = str(made)
-    for number in range(1, len(phases)):
-        shutil.rmtree(work / f"phase-{number}", ignore_errors=True)
+    for place in work.glob("phase-*"):
+        shutil.rmtree(place, ignore_errors=True)
     return target
 
 
