@@ -29,6 +29,7 @@ from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
 from components.experience.side_by_side import compare_states
 from components.language.examples import Example
+from components.language.weight_files import stored_weights
 from components.policy.algorithms import make_algorithm
 from components.policy.cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
@@ -205,7 +206,8 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     config, log_dir = run.config, work / "replay"
     directory = run.results["experience_model"].outputs["model"]
     known = [step for episode in lessons_of(run) for step in episode.steps]
-    dreamed = read_log(log_dir, shards=reached(work / "checkpoint.pt"))  # an iteration cut off is played and remembered again
+    weights = stored_weights(run.results["clone"].outputs["policy"]).count
+    dreamed = read_log(log_dir, shards=reached(work / "checkpoint.pt", weights))  # an iteration cut off is played and remembered again
     open_world = partial(dream_of, directory, config, known, dreamed, held_out(run.data), run.root)
     with Processes(config.synthetic_rl.processes, open_world) as dreams:
         return _learn(run, work, dreams, model_of(config, directory))

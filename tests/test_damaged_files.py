@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from builders import make_model, make_task, make_transition
 from components.config import Config, RetrievalConfig, load_config
 from components.errors import DataError, DreamGymError
 from components.experience.replay_buffer import ReplayBuffer
-from components.language.checkpoints import read_checkpoint
+from components.language.checkpoints import checkpoint_limit, read_checkpoint
 from components.language.examples import Example, Segment
 from components.language.training import supervised_finetune
 from components.tracking.environment import collect_environment
@@ -169,6 +170,7 @@ def test_a_wrong_value_of_a_manifest(number, manifest, tmp_path):
     check(raised.value, tmp_path / MANIFEST)
 
 
+LIMIT = checkpoint_limit(0)
 EXAMPLES = [Example([Segment([1, 2, 3, 4], [False, True, True, True])]) for _ in range(8)]
 
 
@@ -207,12 +209,31 @@ def test_a_checkpoint_of_something_else(tmp_path):
 
 def test_one_bit_of_a_weight_is_noticed(checkpoint, tmp_path):
     path = Path(shutil.copy(checkpoint, tmp_path))
-    weight = next(iter(read_checkpoint(path)["weights"].values())).numpy().tobytes()
+    weight = next(iter(read_checkpoint(path, LIMIT)["weights"].values())).numpy().tobytes()
     content = bytearray(path.read_bytes())
     content[content.index(weight) + 5] ^= 1
     path.write_bytes(content)
     with pytest.raises(DreamGymError, match="cannot be read.*Delete"):
-        read_checkpoint(path)
+        read_checkpoint(path, LIMIT)
+
+
+def test_a_checkpoint_larger_than_its_training_makes_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    """The file is of zeros that take no room on the disk."""
+    path, limit = tmp_path / "checkpoint.pt", checkpoint_limit(sum(weight.numel() for weight in make_model().parameters()))
+    with path.open("wb") as file:
+        file.truncate(limit + 1)
+    monkeypatch.setattr("torch.load", lambda *_, **__: pytest.fail("was read"))
+    with pytest.raises(DreamGymError, match=f"has {limit + 1:,} bytes. Expected at most {limit:,}: 8 times .*Delete {path}"):
+        train(path)
+
+
+def test_a_checkpoint_that_unpacks_to_more_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.load", lambda *_, **__: pytest.fail("was read"))
+    with zipfile.ZipFile(tmp_path / "checkpoint.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/0", bytes(LIMIT + 1))
+    assert (tmp_path / "checkpoint.pt").stat().st_size < LIMIT / 500
+    with pytest.raises(DreamGymError, match=f"has {LIMIT + 1:,} bytes. Expected at most"):
+        read_checkpoint(tmp_path / "checkpoint.pt", LIMIT)
 
 
 LOG = [make_transition(step) for step in range(30)]

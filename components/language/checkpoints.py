@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from components.atomic import cannot_write
 from components.errors import TrainingError
+
+TIMES_MODEL = 8
+"""How often a checkpoint may hold its model: weights, two averages of the optimiser, with DPO two further copies, and room."""
+LEAST_LIMIT = 256 * 2**20
+"""Bytes for what hangs on no model: the curriculum, curves, and the episodes that RFT keeps."""
 
 
 def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
@@ -30,22 +35,46 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
         raise cannot_write(path, error) from error
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def checkpoint_limit(weights: int) -> int:
+    """The largest checkpoint, in bytes, of the training of a model of so many weights."""
+    return LEAST_LIMIT + TIMES_MODEL * 4 * weights
+
+
+def limit_of(model: nn.Module) -> int:
+    """`checkpoint_limit` of `model`."""
+    return checkpoint_limit(sum(weight.numel() for weight in model.parameters()))
+
+
+def read_checkpoint(path: Path, limit: int) -> dict[str, Any]:
     """The state in `path`: plain values and tensors; nothing in it is executed.
 
+    Args:
+        limit: bytes of the largest checkpoint of this training (`checkpoint_limit`), on disk and unpacked.
+
     Raises:
-        TrainingError: it cannot be read, or its checksums say that it is not what was written.
+        TrainingError: it is larger, it cannot be read, or its checksums say that it is not what was written.
     """
     try:
+        _refuse_large(path, path.stat().st_size, limit)
         with zipfile.ZipFile(path) as archive:
+            _refuse_large(path, sum(member.file_size for member in archive.infolist()), limit)
             damaged = archive.testzip()
         if damaged:
             raise zipfile.BadZipFile(f"{damaged} has changed")
         state: dict[str, Any] = torch.load(path, weights_only=True)
+    except TrainingError:
+        raise
     except Exception as error:
         found = f"The checkpoint {path} cannot be read ({type(error).__name__})."
         raise TrainingError(found, "Expected a file that training saved.", _anew(path)) from error
     return state
+
+
+def _refuse_large(path: Path, size: int, limit: int) -> None:
+    if size > limit:
+        found = f"The checkpoint {path} has {size:,} bytes."
+        expected = f"Expected at most {limit:,}: {TIMES_MODEL} times the weights of its model and {LEAST_LIMIT:,} more."
+        raise TrainingError(found, expected, _anew(path))
 
 
 def check_key(path: Path, state: Mapping[str, Any], key: str) -> None:

@@ -23,7 +23,7 @@ from components.errors import ConfigError, DataError, TrainingError
 from components.language import parallel
 from components.language.attention import attention_of, evaluating
 from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
-from components.language.checkpoints import check_key, read_checkpoint, save_checkpoint
+from components.language.checkpoints import check_key, limit_of, read_checkpoint, save_checkpoint
 from components.language.compute import Compute
 from components.language.examples import Batch, Example, Segment, batches, collate
 from components.language.known_ids import entropy_of, without_unknown
@@ -157,7 +157,7 @@ def supervised_finetune(
     state = None
     if checkpoint is not None:
         plan.key = _fingerprint(model, examples, plan)
-        state = _saved(checkpoint, plan.key)
+        state = _saved(checkpoint, plan.key, limit_of(model))
     return parallel.together(_train, model, examples, plan, state, own=(checkpoint, checkpoint_every, on_step))
 
 
@@ -287,11 +287,11 @@ class _Run:
         self.began = time.monotonic() - self.record.seconds
 
 
-def _saved(path: Path, key: str) -> dict[str, Any] | None:
+def _saved(path: Path, key: str, limit: int) -> dict[str, Any] | None:
     """The state at `path`, if there is one; it must be of this very training."""
     if not path.is_file():
         return None
-    state = read_checkpoint(path)
+    state = read_checkpoint(path, limit)
     check_key(path, state, key)
     return state
 

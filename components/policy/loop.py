@@ -20,7 +20,7 @@ import torch
 from components.environments.again import AGAIN
 from components.errors import EnvironmentFailure, TrainingError
 from components.language.backbone import add_lora, merge_lora, merged_copy, save_model
-from components.language.checkpoints import read_checkpoint, save_checkpoint
+from components.language.checkpoints import checkpoint_limit, limit_of, read_checkpoint, save_checkpoint
 from components.language.examples import Example
 from components.policy.algorithm import Algorithm, Lesson
 from components.policy.learner import DEMONSTRATION_LOSS, Learner
@@ -303,7 +303,7 @@ class Loop:
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():
-            self.load_state_dict(_read(self.checkpoint))
+            self.load_state_dict(_read(self.checkpoint, limit_of(self.policy.model)))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the loop depends on."""
@@ -316,13 +316,13 @@ class Loop:
         self.state = LoopState(**state["state"])
 
 
-def reached(checkpoint: Path) -> int:
-    """Iterations that a loop with this checkpoint has behind it."""
-    return int(_read(checkpoint)["state"]["iteration"]) if checkpoint.is_file() else 0
+def reached(checkpoint: Path, weights: int = 0) -> int:
+    """Iterations that a loop with this checkpoint has behind it. Args: weights: of its policy, which bound the file's size."""
+    return int(_read(checkpoint, checkpoint_limit(weights))["state"]["iteration"]) if checkpoint.is_file() else 0
 
 
-def _read(checkpoint: Path) -> dict[str, Any]:
-    state = read_checkpoint(checkpoint)
+def _read(checkpoint: Path, limit: int) -> dict[str, Any]:
+    state = read_checkpoint(checkpoint, limit)
     if not isinstance(state, dict) or state.keys() != PARTS:
         found = f"The checkpoint {checkpoint} is not of an RL loop."
         raise TrainingError(found, f"Expected {', '.join(sorted(PARTS))} in it.", f"Delete {checkpoint} to train from the start.")
