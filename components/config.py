@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from components.config_file import explained, read_values, set_value
+from components.config_file import explained, read_values, set_values
+from components.config_values import Seed
 from components.endpoint_config import EndpointConfig
 from components.environment_config import EnvironmentConfig
 from components.pretrain_phase import PretrainPhase
@@ -37,7 +38,7 @@ class DataConfig(Section):
     noisy: int = Field(1, ge=0, description="Episodes a task of an expert that errs.")
     near_miss: int = Field(2, ge=0, description="Episodes a task full of near misses: what teaches the dream to refuse.")
     random: int = Field(1, ge=0, description="Episodes a task of a random policy, impossible and malformed actions included.")
-    seed: int = Field(0, description="Seed of the behaviours; regenerated data has the same DVC hash.")
+    seed: Seed = Field(0, description="Seed of the behaviours; regenerated data has the same DVC hash.")
     families: list[str] = Field(
         default_factory=list, description="Families of tasks that models and policies learn from (transfer to the others); empty: all."
     )
@@ -127,7 +128,7 @@ class PretrainConfig(Section):
     learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
     text_rate: float = Field(1.0, gt=0, le=1, description="Share of that rate for the text; below 1 it undoes less of the exercises.")
     batch_tokens: int = Field(3072, ge=64, description="Tokens an update; many small updates learn copying sooner.")
-    seed: int = Field(0, description="Seed of games, initial weights and batches.")
+    seed: Seed = Field(0, description="Seed of games, initial weights and batches.")
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> PretrainConfig:
@@ -339,7 +340,7 @@ class TimeoutConfig(Section):
 class Config(Section):
     """One run's whole configuration."""
 
-    seed: int = Field(0, description="Seed of everything trained or sampled in the run.")
+    seed: Seed = Field(0, description="Seed of everything trained or sampled in the run.")
     threads: int = Field(2, ge=1, description="torch threads; more than there are cores is slower.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where models train and decode; auto is cuda where there is one, else cpu. Each gives numbers of its own."
@@ -421,13 +422,12 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
     """The config of `path` (YAML or the resolved JSON) with `key=value` overrides on top, such as `synthetic_rl.group=4`.
 
     Raises:
-        ConfigError: the file is missing or no mapping, or a key or value is refused; the nearest valid key is named.
+        ConfigError: the file is missing or no mapping, a key stands twice, or a key or value is refused; the nearest valid key is named.
     """
     values: dict[str, Any] = {}
     if path is not None:
         values = read_values(Path(path))
-    for override in overrides:
-        set_value(values, override)
+    set_values(values, overrides)
     try:
         return Config.model_validate(values)
     except ValidationError as error:

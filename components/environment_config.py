@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from components.browser_config import BrowserConfig
+from components.config_values import Seed
 from components.section import Section
 from components.webshop_config import WebshopConfig
 from components.world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
@@ -50,7 +51,7 @@ class EnvironmentConfig(Section):
         ge=1,
         description="Processes that run ALFWorld's engine, slow and not thread-safe; browsers; sessions of OpenEnv asked at once.",
     )
-    seed: int = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+    seed: Seed = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
     browser: BrowserConfig = Field(default_factory=BrowserConfig)
     gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)

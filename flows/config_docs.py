@@ -22,6 +22,15 @@ A config file is a sparse YAML over these defaults: write only what differs. On 
 `dreamgym retrain synthetic_rl.iterations=10`. An unknown key is refused with the nearest valid one, and so is an option that would
 have no effect in the chosen mode. `dreamgym config` prints the resolved config; every run saves its own as `runs/<id>/config.json`,
 which `--config` takes back.
+
+A value means what a reader sees, and the key's type decides what that is:
+
+- An integer is decimal, without leading zeros. Groups of three digits may be separated (`8_000_000`), and a whole `2.0e6` is one too.
+- A number may have a fraction and an exponent (`1e-3`). YAML's other spellings are refused: `010`, `0x1F`, `1:30`.
+- A seed has decimal digits alone: no quotes, separator, sign or fraction.
+- A truth value is true, false, yes, no, on or off.
+- A text is the text as written: `off`, `010`, `2026-11-26`. What stands in quotes is always text.
+- A key stands once in its section. On the command line a key is given once, or each time with the same value.
 """
 
 

@@ -5,6 +5,7 @@ Libraries are imported inside the verbs, so that `--help` is quick.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -243,11 +244,15 @@ def transfer(
 
 
 def _numbers(text: str, option: str) -> list[int]:
+    from components.config_values import LARGEST_INTEGER
     from components.errors import ConfigError
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() for part in parts):
-        raise ConfigError(f"{option} is {text!r}.", "Expected whole numbers separated by commas.", f"Type {option} 0,1,2.")
+    if not parts or not all(re.fullmatch("0|[1-9][0-9]{0,18}", part) and int(part) <= LARGEST_INTEGER for part in parts):
+        expected = f"Expected integers from 0 to {LARGEST_INTEGER} in decimal digits, separated by commas."
+        raise ConfigError(f"{option} is {text!r}.", expected, f"Type {option} 0,1,2.")
+    if len(set(parts)) < len(parts):
+        raise ConfigError(f"{option} is {text!r}: a number stands there twice.", "Expected each once.", f"Type {option} 0,1,2.")
     return [int(part) for part in parts]
 
 

@@ -15,7 +15,8 @@ from components.bounded import read_text
 from components.config import Config
 from components.errors import ConfigError, DataError
 from components.experience.encoders import encoder_identity
-from components.trajectories.store import DataLayout, read_frame, read_tasks
+from components.trajectories.columns import examine
+from components.trajectories.store import TRANSITION_DEFAULTS, TRANSITION_SCHEMA, DataLayout, read_table, read_tasks
 
 OF_EVERY_USE = ("path", "chat_template", "gradient_checkpointing")
 """Keys of `backbone` that say how one is used, not how it is made."""
@@ -275,9 +276,10 @@ def _tasks(path: Path) -> int:
 def _demonstrations(layout: DataLayout, behaviours: Sequence[str]) -> int:
     """Episodes of these behaviours, an expert's only where it won; no limit where a file or column is missing (validation judges it)."""
     path = layout.trajectories("train")
-    steps = read_frame(path) if path.is_file() else None
-    if steps is None or not {"episode_id", "behaviour", "reward"} <= set(steps.columns):
+    columns, problems = examine(read_table(path), TRANSITION_SCHEMA, TRANSITION_DEFAULTS) if path.is_file() else (None, [])
+    if columns is None or problems:
         return sys.maxsize
+    steps = columns.table.to_pandas(ignore_metadata=True)
     episodes = steps.groupby("episode_id").agg(behaviour=("behaviour", "first"), reward=("reward", "max"))
     wanted = episodes["behaviour"].isin(list(behaviours)) & ((episodes["behaviour"] != "expert") | (episodes["reward"] == 1))
     return int(wanted.sum())

@@ -49,8 +49,14 @@ def environment_of(clone: Path) -> dict[str, str]:
 
 
 def command_of(*arguments: str) -> list[str]:
-    """The `dreamgym` command of whichever code is on the path."""
-    return [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
+    """The `dreamgym` command of whichever code is on the path; of overrides of one key the last."""
+    return [sys.executable, "-c", "from flows.cli import main; main()", *last_of_each(arguments)]
+
+
+def last_of_each(arguments: Sequence[str]) -> list[str]:
+    """The arguments, but of overrides of one key only the last: the command refuses two that differ."""
+    keys = [argument.partition("=")[0] if "=" in argument and not argument.startswith("-") else "" for argument in arguments]
+    return [argument for place, argument in enumerate(arguments) if not keys[place] or keys[place] not in keys[place + 1 :]]
 
 
 def run(
@@ -60,7 +66,7 @@ def run(
     environment = environment_of(clone) | ({} if own_server else {"PREFECT_API_URL": shared_server()})
     began = time.monotonic()
     with tempfile.NamedTemporaryFile() as output:
-        arguments = [*verb, *(SMALL if small else ()), *overrides]
+        arguments = [*verb, *last_of_each([*(SMALL if small else ()), *overrides])]
         code = run_command(arguments, clone, environment, Path(output.name), timeout=560)
         said = output.read().decode()
     return code, said, time.monotonic() - began

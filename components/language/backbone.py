@@ -40,6 +40,7 @@ from components.language.marker_rows import fit_rows
 from components.language.markers import END, MARKERS, PAD
 from components.language.model_size import plausible_size, require_memory
 from components.language.tokenizer import Vocabulary
+from components.language.torch_seeds import torch_seed
 from components.language.weight_files import stored_weights
 from components.training_config import LoraConfig
 
@@ -91,7 +92,7 @@ def build_backbone(config: BackboneConfig, vocabulary_size: int, seed: int) -> P
         "attn_implementation": "sdpa",
     }
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(torch_seed(seed))
         model = Qwen3ForCausalLM(Qwen3Config(**shape)) if config.family == "qwen" else LlamaForCausalLM(LlamaConfig(**shape))
     return model.float()
 
@@ -260,7 +261,7 @@ def add_lora(model: PreTrainedModel, config: LoraConfig, *, added: Sequence[int]
     )  # fmt: skip
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(torch_seed(seed))
             return get_peft_model(model, settings)
     except ValueError as error:
         kinds = (torch.nn.Linear, Conv1D)

@@ -23,6 +23,7 @@ from components.language.cache import KeptCache
 from components.language.fused import PASS_TOKENS, FusedDecoder, Span, can_fuse
 from components.language.known_ids import last_known_id, without_unknown
 from components.language.tokenizer import Vocabulary
+from components.language.torch_seeds import torch_seed
 
 PREFILL_TOKENS = 8192  # computed in one pass, which bounds the size of its mask
 MIN_PREFILL = 32  # columns of a pass: below, its fixed cost outweighs the padding
@@ -86,7 +87,7 @@ class Session:
         self._row = list(range(rows))
         self._active = set(range(rows))
         self._random = torch.Generator(device=self.device)
-        self._random.manual_seed(seed)
+        self._random.manual_seed(torch_seed(seed))
 
     @property
     def lengths(self) -> list[int]:

@@ -22,6 +22,7 @@ from components.language import parallel
 from components.language.checkpoints import check_weights
 from components.language.examples import Example, collate
 from components.language.optimizers import Optimizers, make_optimizers
+from components.language.torch_seeds import torch_seed
 from components.language.training import token_logprobs
 from components.policy.algorithm import Algorithm, Lesson, Written
 from components.policy.forward import packed, scored
@@ -101,7 +102,7 @@ class Learner:
     def update(self, lessons: list[Lesson], seed: int, rate: float, on_policy: bool) -> dict[str, float]:
         """This process's part of `learn`: the mean figures of the steps, but the gap before the first."""
         steps: list[dict[str, float]] = []
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(torch_seed(seed))
         if self.algorithm.anew:
             self._begin_anew()
         passes = self.config.rft.epochs if self.algorithm.anew else self.config.epochs

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from components.atomic import cannot_write
 from components.errors import DataError
 from components.records import Task, Trajectory, Transition
+from components.trajectories.columns import as_record, bytes_of
 
 _RECOVER = "Type `dvc pull` to get the versioned data back, or `dreamgym collect` to record it anew."
 LARGEST_TABLE = 2 << 30
@@ -32,12 +33,18 @@ _TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_()}
 _SHARD = re.compile(r"(\d{5,})-(.+)\.parquet")
 
 
+def _defaults(record: type) -> dict[str, Any]:
+    """What a record's field is where nothing is said: a column without any value means that."""
+    return {field.name: field.default for field in dataclasses.fields(record) if field.default is not dataclasses.MISSING}
+
+
 def _schema(record: type) -> pa.Schema:
     return pa.schema([(field.name, _TYPES.get(field.name, pa.string())) for field in dataclasses.fields(record)])
 
 
 TASK_SCHEMA = _schema(Task)
 TRANSITION_SCHEMA = _schema(Transition)
+TASK_DEFAULTS, TRANSITION_DEFAULTS = _defaults(Task), _defaults(Transition)
 
 
 DATA = "data"
@@ -86,7 +93,7 @@ def write_tasks(path: Path, tasks: Iterable[Task]) -> None:
 
 def read_tasks(path: Path) -> list[Task]:
     """The tasks of `path`. Raises DataError if the file is missing, damaged, empty or has other columns."""
-    return [Task(*row) for row in _rows(path, TASK_SCHEMA)]
+    return [Task(*row) for row in _rows(path, TASK_SCHEMA, TASK_DEFAULTS)]
 
 
 def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
@@ -96,7 +103,7 @@ def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
 
 def read_transitions(path: Path) -> list[Transition]:
     """The transitions of `path`. Raises DataError if the file is missing, damaged, empty or has other columns."""
-    return [Transition(*row) for row in _rows(path, TRANSITION_SCHEMA)]
+    return [Transition(*row) for row in _rows(path, TRANSITION_SCHEMA, TRANSITION_DEFAULTS)]
 
 
 def read_frame(path: Path) -> pd.DataFrame:
@@ -128,7 +135,7 @@ def _bounded(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """The file's rows, as long as they stay within `LARGEST_TABLE`: a few kilobytes may unpack to more than there is memory."""
     size = 0
     for batch in file.iter_batches(_BATCH_ROWS):
-        size += batch.nbytes
+        size += bytes_of(batch)
         if size > LARGEST_TABLE:
             found = f"{path} ({path.stat().st_size:,} bytes) holds more than {LARGEST_TABLE:,} bytes of rows."
             raise DataError(found, "Tables are read whole, so they must fit in memory.", "Split it into files of fewer episodes.")
@@ -138,19 +145,6 @@ def _bounded(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
     """Write a table of any columns, such as rows set aside, replacing `path` in one step. Raises DataError if it cannot be."""
     _write(path, _bytes(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()), os.replace)
-
-
-def kind_of(kind: pa.DataType) -> str:
-    """`text`, `integer`, `number`, or Arrow's own name.
-
-    Types that differ in width alone are one kind: a file written elsewhere may hold large strings or 32-bit numbers.
-    """
-    tests: Sequence[tuple[str, Callable[[pa.DataType], bool]]] = (
-        ("text", lambda t: pa.types.is_string(t) or pa.types.is_large_string(t)),
-        ("integer", pa.types.is_integer),
-        ("number", pa.types.is_floating),
-    )
-    return next((name for name, test in tests if test(kind)), str(kind))
 
 
 def append_transitions(log_dir: Path, transitions: Iterable[Transition], shard_name: str) -> Path:
@@ -182,7 +176,7 @@ def read_log(log_dir: Path, shards: int | None = None) -> list[Transition]:
         DataError: a damaged shard.
     """
     found = sorted(log_dir.glob("*.parquet"))[:shards]
-    return [Transition(*row) for shard in found for row in _rows(shard, TRANSITION_SCHEMA, may_be_empty=True)]
+    return [Transition(*row) for shard in found for row in _rows(shard, TRANSITION_SCHEMA, TRANSITION_DEFAULTS, True)]
 
 
 def held_out(layout: DataLayout) -> set[str]:
@@ -262,22 +256,11 @@ def _shard_exists(shard: Path) -> DataError:
     return DataError(f"The replay log already has {shard}.", "A shard is never rewritten.", "Give the new shard another name.")
 
 
-def _rows(path: Path, schema: pa.Schema, may_be_empty: bool = False) -> Iterable[tuple[Any, ...]]:
+def _rows(path: Path, schema: pa.Schema, defaults: dict[str, Any], may_be_empty: bool = False) -> Iterable[tuple[Any, ...]]:
     """Rows in the order of the schema's columns; every value is present and of its column's type."""
-    table = read_table(path, may_be_empty)
-    _check_columns(path, table.schema, schema)
-    table = table.select(schema.names)
+    table = as_record(path, read_table(path, may_be_empty), schema, defaults).table
     nulls = [f"{name} ({column.null_count})" for name, column in zip(schema.names, table.columns, strict=True) if column.null_count]
     if nulls:
-        raise DataError(f"{path} has missing values in {', '.join(nulls)}.", "Expected a value in every row.", _RECOVER)
-    return zip(*(column.to_pylist() for column in table.cast(schema).columns), strict=True)
-
-
-def _check_columns(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
-    problems = [f"{name} is missing" for name in expected.names if name not in found.names]
-    problems += [f"{name} is unknown" for name in found.names if name not in expected.names]
-    for field in expected:
-        if field.name in found.names and kind_of(found.field(field.name).type) != kind_of(field.type):
-            problems.append(f"{field.name} is {found.field(field.name).type} instead of {field.type}")
-    if problems:
-        raise DataError(f"{path} has other columns: {'; '.join(problems)}.", f"Expected {', '.join(expected.names)}.", _RECOVER)
+        cure = "Fill them, or type `dreamgym validate`, which sets episodes with missing values aside."
+        raise DataError(f"{path} has missing values in {', '.join(nulls)}.", "Expected a value in every row.", cure)
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)

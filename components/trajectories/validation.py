@@ -24,6 +24,7 @@ from components.errors import DataError
 from components.language.markers import MARKERS
 from components.records import REAL, SYNTHETIC, TRAIN, Task, Transition
 from components.trajectories import store
+from components.trajectories.columns import ColumnProblem, Columns, examine, refused
 
 ENVIRONMENTS = get_args(EnvironmentConfig.model_fields["name"].annotation)
 _TEXTS = ("state", "action", "next_state")
@@ -53,7 +54,10 @@ class Check:
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What validation found. `share` is that of rows that break a rule; `quarantined` also has the rest of their episodes."""
+    """What validation found. `share` is that of rows that break a rule; `quarantined` also has the rest of their episodes.
+
+    `columns` says which columns of the file were cast, and which are not read.
+    """
 
     rows: int
     valid_rows: int
@@ -62,6 +66,7 @@ class ValidationReport:
     checks: list[Check]
     data_docs: Path
     clean_path: Path
+    columns: Columns
 
 
 def validate(
@@ -84,10 +89,12 @@ def validate(
     docs, clean_path = out_dir / "data_docs", out_dir / "transitions.parquet"
     shutil.rmtree(docs, ignore_errors=True)
     clean_path.unlink(missing_ok=True)
-    table = store.read_table(transitions_path)
+    raw = store.read_table(transitions_path)
     context = _context(docs)
-    checks = _check_columns(context, transitions_path, table.schema, docs)
-    frame = table.to_pandas(ignore_metadata=True)[store.TRANSITION_SCHEMA.names]
+    columns, problems = examine(raw, store.TRANSITION_SCHEMA, store.TRANSITION_DEFAULTS)
+    checks = _check_columns(context, transitions_path, problems)
+    table = columns.table
+    frame = table.to_pandas(ignore_metadata=True)
     results = _run(context, "transitions", _with_rules(frame, tasks_by_split, split, environments), _row_expectations(config))
     checks += [_check(result) for result in results]
     reasons = _reasons(results, frame)
@@ -98,7 +105,7 @@ def validate(
     if share > config.quarantine_share or clean.empty:
         raise _too_many(transitions_path, frame, reasons, share, config, out_dir)
     store.write_transitions(clean_path, _transitions(table, clean.index))
-    return ValidationReport(len(frame), len(clean), quarantined, share, checks, docs / "index.html", clean_path)
+    return ValidationReport(len(frame), len(clean), quarantined, share, checks, docs / "index.html", clean_path, columns)
 
 
 def _transitions(table: pa.Table, rows: pd.Index) -> list[Transition]:
@@ -161,22 +168,18 @@ def _row_expectations(config: DataConfig) -> list[Any]:
     return rules
 
 
-def _check_columns(context: Any, path: Path, schema: Any, docs: Path) -> list[Check]:
-    """Expect each column's kind; without the right columns no other rule can be asked, so a difference is an error at once."""
+def _check_columns(context: Any, path: Path, problems: list[ColumnProblem]) -> list[Check]:
+    """Expect each column to be readable; without the right columns no other rule can be asked, so a problem is an error at once."""
     from great_expectations import expectations as gxe
 
-    expected = {field.name: store.kind_of(field.type) for field in store.TRANSITION_SCHEMA}
-    found = {field.name: store.kind_of(field.type) for field in schema}
-    names = [*expected, *(name for name in found if name not in expected)]
-    kinds = [(name, found.get(name, "absent"), expected.get(name, "absent")) for name in names]
+    wrong = {problem.column: problem for problem in problems}
+    kinds = [(name, wrong[name].found if name in wrong else "readable", "readable") for name in store.TRANSITION_SCHEMA.names]
     frame = pd.DataFrame(kinds, columns=["row", "found", "expected"])
-    notes, meta = "The columns and their types are those of a transition.", {"check": "columns"}
+    notes, meta = "Each column of a transition is there, and can be read without changing a value.", {"check": "columns"}
     rule = gxe.ExpectColumnPairValuesToBeEqual(column_A="found", column_B="expected", notes=notes, meta=meta)
     checks = [_check(result) for result in _run(context, "columns", frame, [rule])]
-    wrong = [f"{name} is {is_} instead of {should}" for name, is_, should in kinds if is_ != should]
-    if wrong:
-        next_step = f"Record the data anew with `dreamgym collect`; {docs / 'index.html'} shows all columns."
-        raise DataError(f"{path} has other columns: {'; '.join(wrong)}.", f"Expected {', '.join(expected)}.", next_step)
+    if problems:
+        raise refused(path, problems)
     return checks
 
 
@@ -246,5 +249,5 @@ def _quarantined(frame: pd.DataFrame, reasons: dict[int, list[str]]) -> pd.DataF
 def _too_many(path: Path, frame: pd.DataFrame, reasons: dict[int, list[str]], share: float, config: DataConfig, out_dir: Path) -> DataError:
     first = [f"episode {frame['episode_id'][row]} step {frame['step'][row]}: {'; '.join(reasons[row])}" for row in list(reasons)[:5]]
     found = f"{len(reasons)} of {len(frame)} rows of {path} ({share:.1%}) break a rule: {' | '.join(first)}."
-    next_step = f"Mend what {out_dir / 'data_docs' / 'index.html'} shows, or record the data anew with `dreamgym collect`."
+    next_step = f"Correct these rows, or take the clean episodes alone with data.quarantine_share=1. All: {out_dir / 'quarantine.parquet'}"
     return DataError(found, f"Expected at most {config.quarantine_share:.1%} (data.quarantine_share) and one valid episode.", next_step)

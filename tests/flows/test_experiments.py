@@ -10,7 +10,7 @@ import time
 import pytest
 from chat_server import ChatServer, Say
 from prefect_server import shared_server
-from small_job import ANYHOW, SMALL, environment_of, make_clone, run
+from small_job import ANYHOW, SMALL, environment_of, last_of_each, make_clone, run
 from typer.testing import CliRunner
 
 from flows import cli
@@ -134,7 +134,7 @@ files = study_from_file(*json.loads(sys.argv[1]))
 assert files[1:] and all(Path(file).is_relative_to(Path.cwd() / ".dreamgym") and Path(file).stat().st_size for file in files)
 print(json.dumps([json.loads(Path(files[0]).read_text()), Path(".dreamgym/study/clone-0.json").read_text()]))
 """
-    given = json.dumps(["configs/quick.yaml", [*SMALL, *ANYHOW], "clone", [0]])
+    given = json.dumps(["configs/quick.yaml", last_of_each([*SMALL, *ANYHOW]), "clone", [0]])
     before = subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True, check=True).stdout
     environment, made = environment_of(clone) | {"PREFECT_API_URL": shared_server()}, []
     for _ in range(2):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from small_job import SMALL, environment_of, run
+from small_job import SMALL, environment_of, last_of_each, run
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ from flows.resume import unchanged_since
 print(json.dumps([unchanged_since(load_config("configs/quick.yaml", overrides), Path.cwd()) for overrides in json.loads(sys.argv[1])]))
 """
     overrides = (["promotion.threshold=0", "timeout_minutes.stage=7"], ["promotion.threshold=0.9"], ["promotion.threshold=0", "seed=1"])
-    command = [sys.executable, "-c", asked, json.dumps([[*SMALL, *some] for some in overrides])]
+    command = [sys.executable, "-c", asked, json.dumps([last_of_each([*SMALL, *some]) for some in overrides])]
     done = subprocess.run(command, cwd=clone, env=environment_of(clone), capture_output=True, text=True, check=True)
     same, other_gate, other_seed = json.loads(done.stdout.splitlines()[-1])
     runs = sorted(path.name for path in (clone / "runs").iterdir() if not path.is_symlink())
