@@ -249,5 +249,6 @@ def _quarantined(frame: pd.DataFrame, reasons: dict[int, list[str]]) -> pd.DataF
 def _too_many(path: Path, frame: pd.DataFrame, reasons: dict[int, list[str]], share: float, config: DataConfig, out_dir: Path) -> DataError:
     first = [f"episode {frame['episode_id'][row]} step {frame['step'][row]}: {'; '.join(reasons[row])}" for row in list(reasons)[:5]]
     found = f"{len(reasons)} of {len(frame)} rows of {path} ({share:.1%}) break a rule: {' | '.join(first)}."
-    next_step = f"Correct these rows, or take the clean episodes alone with data.quarantine_share=1. All: {out_dir / 'quarantine.parquet'}"
+    cure = "Correct these rows, or take the clean episodes alone with data.quarantine_share=1."
+    next_step = f"{cure} All of them are in {out_dir / 'quarantine.parquet'}, the rules in {out_dir / 'data_docs' / 'index.html'}."
     return DataError(found, f"Expected at most {config.quarantine_share:.1%} (data.quarantine_share) and one valid episode.", next_step)
