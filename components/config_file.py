@@ -176,6 +176,7 @@ def _spec_at(place: list[str], config: type[BaseModel]) -> Any:
     section: Any = config
     for part in place[:-1]:
         section = section.model_fields[part].annotation
+        section = get_args(section)[0] if get_origin(section) is list else section
     return section.model_fields.get(place[-1]) if place else None
 
 
