@@ -14,7 +14,6 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
-from components.atomic import write_json
 from components.config import Config
 from components.errors import ConfigError
 from components.evaluation.ablation import FULL, differences, pooled, variants, varied
@@ -22,7 +21,6 @@ from components.evaluation.ablation_figure import FORMATS, draw_ablation, draw_d
 from components.evaluation.intervals import Estimate
 from components.evaluation.judgements import read_judgements
 from components.evaluation.open_loop import read_rehearsals
-from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_transitions
 from flows.ablation_cells import Cell, read_cell, write_cell
 from flows.cell_origin import Origin, origin_of
@@ -95,18 +93,14 @@ def check_figures(*paths: Path | None) -> None:
 
 
 def write_ablation(
-    found: Mapping[str, Mapping[str, Estimate]], *, json_file: Path | None, figure: Path | None, curve: Path | None, total: int
+    found: Mapping[str, Mapping[str, Estimate]], *, figure: Path | None, curve: Path | None, total: int
 ) -> list[Path]:
     """The files asked for; their paths. Args: total: offline transitions that the full model learns from."""
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        values = {name: checked_metrics({metric: e.to_json() for metric, e in metrics.items()}) for name, metrics in found.items()}
-        write_json(json_file, values)
     if figure is not None:
         draw_ablation(found, figure)
     if curve is not None:
         draw_data_curve(found, curve, total)
-    return [path for path in (json_file, figure, curve) if path is not None]
+    return [path for path in (figure, curve) if path is not None]
 
 
 def _variant(config: Config, root: Path, full: Workspace, name: str) -> Workspace:

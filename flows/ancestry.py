@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.tree import Tree
 
 from components.bounded import read_text
 from components.config import Config
@@ -18,9 +16,12 @@ from components.tracking.lineage import Ancestor, lineage
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run
 from components.tracking.stages import RECORD
+from flows.output import Output
 
 ENDS = ("sim_to_real", "real_rl", "synthetic_rl", "clone")
 """Stages that make a policy, the last one first."""
+KEY_LENGTH = 12
+"""Characters of a stage's key that name its directory."""
 
 
 def ancestors_of(config: Config, root: Path, policy: str) -> Ancestor:
@@ -61,22 +62,22 @@ def _registered(config: Config, root: Path, policy: str) -> str:
     return str(tracker.version("policy", version)["tags"].get("dreamgym.stage_key", ""))
 
 
-def print_ancestors(console: Console, found: Ancestor) -> None:
-    """The tree, the policy at its root."""
-    console.print(_branch(Tree(_label(found)), found), soft_wrap=True)
+def print_ancestors(page: Output, found: Ancestor) -> None:
+    """The tree, the policy at its root. The JSON is the same tree: each ancestor has its `parents`."""
+    page.replace(asdict(found))
+    if not page.prints_json:
+        _print_branch(page, found, "", "")
 
 
-def _label(ancestor: Ancestor) -> str:
-    key = ancestor.key if ancestor.name == "trajectories" else ancestor.key[:12]
-    facts = "".join(f"\n[dim]{name} {value}[/dim]" for name, value in ancestor.facts.items())
-    run = f"  [dim]run {ancestor.run_id}[/dim]" if ancestor.run_id else ""
-    return f"[bold]{ancestor.name}[/bold] {key}{run}{facts}"
-
-
-def _branch(tree: Tree, ancestor: Ancestor) -> Tree:
+def _print_branch(page: Output, ancestor: Ancestor, guide: str, indent: str) -> None:
+    """An ancestor behind `guide`, then its facts and parents behind `indent`."""
+    key = ancestor.key if ancestor.name == "trajectories" else ancestor.key[:KEY_LENGTH]
+    page.text(f"{guide}{ancestor.name} {key}" + (f"  run {ancestor.run_id}" if ancestor.run_id else ""), style="bold")
+    for name, value in ancestor.facts.items():
+        page.text(f"{indent}{'│   ' if ancestor.parents else '    '}{name} {value}", style="dim")
     for parent in ancestor.parents:
-        _branch(tree.add(_label(parent)), parent)
-    return tree
+        is_last = parent is ancestor.parents[-1]
+        _print_branch(page, parent, indent + ("└── " if is_last else "├── "), indent + ("    " if is_last else "│   "))
 
 
 def draw_ancestors(found: Ancestor, path: Path) -> None:

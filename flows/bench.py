@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from components.config import Config
 from components.environments import make_adapter
 from components.environments.protocol import Environment
@@ -30,6 +27,7 @@ from components.experience.replay_buffer import ReplayBuffer
 from components.records import Trajectory
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
 from flows.models import find_model, lessons
+from flows.output import Column, Output, Table
 from flows.summary import level
 from flows.threads import threads as using
 
@@ -147,23 +145,21 @@ def _speedup(work: Mapping[str, Work], other: str) -> float:
     return (ours.steps / ours.seconds) / (theirs.steps / theirs.seconds)
 
 
-def print_dream(console: Console, metrics: Mapping[str, Estimate], confidence: float) -> None:
+def print_dream(page: Output, metrics: Mapping[str, Estimate], confidence: float) -> None:
     """A line for each contestant, and what was measured on."""
-    table = Table(title="The same recorded steps, dreamed and real; ratio: how many times faster the dream is", title_justify="left")
-    for name in ("contestant", "steps/s", level(confidence), "tokens/s", "ratio", level(confidence)):
-        table.add_column(name, justify="left" if name == "contestant" else "right")
+    names = ("steps/s", level(confidence), "tokens/s", "ratio", "interval")
+    columns = [Column("contestant"), *(Column(name, right=True) for name in names)]
+    rows = []
     for name, label in LABELS.items():
         rate, tokens, ratio = metrics[f"{name}/steps_per_second"], metrics.get(f"{name}/tokens_per_second"), metrics.get(f"ratio_vs_{name}")
         written, faster = f"{tokens.value:,.0f}" if tokens else "", f"{ratio.value:.2f}" if ratio else ""
-        table.add_row(label, f"{rate.value:.1f}", _span(rate), written, faster, _span(ratio))
-    console.print(table)
+        rows.append([label, f"{rate.value:.1f}", _span(rate), written, faster, _span(ratio)])
+    page.table("", Table("The same recorded steps, dreamed and real; ratio: how many times faster the dream is", columns, rows))
     threads, episodes, steps, rounds = (int(metrics[name].value) for name in ("threads", "episodes", "steps", "rounds"))
     same = metrics["tokens_identical_share"]
-    console.print(
+    page.text(
         f"Measured on {threads} thread(s) each, {episodes} rows (episodes side by side), {steps:,} steps a round, n = {rounds} rounds "
-        f"(medians). Answers identical to plain generate, token for token: {same.value:.2%} of {same.n:,}.",
-        soft_wrap=True,
-        highlight=False,
+        f"(medians). Answers identical to plain generate, token for token: {same.value:.2%} of {same.n:,}."
     )
 
 

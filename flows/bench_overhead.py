@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from components.errors import DataError
 from components.evaluation.intervals import Estimate, exact
 from components.tracking.manifest import Manifest
 from components.tracking.runs import list_runs
+from flows.output import Column, Output, Table
 
 TARGET = 0.05
 """Largest share that is worth it."""
@@ -46,17 +44,16 @@ def bench_overhead(root: Path) -> tuple[str, dict[str, Estimate]]:
     raise DataError(found, "Where stages are reused there is nothing to compare with.", "Type `dreamgym retrain seed=7`, a new seed.")
 
 
-def print_overhead(console: Console, run: str, metrics: dict[str, Estimate]) -> None:
+def print_overhead(page: Output, run: str, metrics: dict[str, Estimate]) -> None:
     """Stage by stage, and what is left."""
-    table = Table(title=f"Wall time of run {run}", title_justify="left")
-    table.add_column("")
-    table.add_column("seconds", justify="right")
-    table.add_column("share", justify="right")
     whole = metrics["seconds"].value
-    for name, estimate in metrics.items():
-        if name.startswith("seconds/"):
-            table.add_row(name.removeprefix("seconds/"), f"{estimate.value:.1f}", f"{estimate.value / whole:.1%}")
-    table.add_row("orchestration, tracking, versioning", f"{metrics['overhead'].value:.1f}", f"{metrics['overhead_share'].value:.1%}")
-    table.add_row("in all", f"{whole:.1f}", "")
-    console.print(table)
-    console.print(f"Target: at most {TARGET:.0%} outside the stages. One run, so there is no interval.", highlight=False)
+    rows = [
+        [name.removeprefix("seconds/"), f"{estimate.value:.1f}", f"{estimate.value / whole:.1%}"]
+        for name, estimate in metrics.items()
+        if name.startswith("seconds/")
+    ]
+    rows.append(["orchestration, tracking, versioning", f"{metrics['overhead'].value:.1f}", f"{metrics['overhead_share'].value:.1%}"])
+    rows.append(["in all", f"{whole:.1f}", ""])
+    columns = [Column("stage"), Column("seconds", right=True), Column("share", right=True)]
+    page.table("", Table(f"Wall time of run {run}", columns, rows))
+    page.text(f"Target: at most {TARGET:.0%} outside the stages. One run, so there is no interval.")

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from components.config import Config
@@ -28,6 +26,7 @@ from components.records import Task
 from components.trajectories.store import DataLayout, held_out
 from flows.bench_train import Batch, one_step, played_batch
 from flows.models import lessons
+from flows.output import Column, Output, Table
 from flows.synthetic_rl import dream_over
 from flows.threads import threads as using
 
@@ -125,20 +124,18 @@ def kind_of(operation: str) -> str:
     return next((kind for kind, parts in KINDS.items() if any(part in lower for part in parts)), OTHER)
 
 
-def print_profile(console: Console, metrics: Mapping[str, Estimate]) -> None:
+def print_profile(page: Output, metrics: Mapping[str, Estimate]) -> None:
     """What the update and the rollout spend most on, the largest first."""
-    table = Table(title="Shares of the wall time", title_justify="left")
-    for column in ("update", "", "rollout in the dream", ""):
-        table.add_column(column, justify="right" if not column else "left")
     sides = [
         [(key.removeprefix(f"{side}/"), f"{entry.value:.1%}") for key, entry in metrics.items() if key.startswith(f"{side}/")]
         for side in ("update", "rollout")
     ]
     whole = dict(sides[1]).get("dream", "")
     rows = [[entry for entry in side if entry[0] != "dream"] for side in sides]
-    for number in range(max(map(len, rows))):
-        table.add_row(*(cell for side in rows for cell in (side[number] if number < len(side) else ("", ""))))
-    console.print(table)
+    lines = range(max(map(len, rows)))
+    cells = [[cell for side in rows for cell in (side[number] if number < len(side) else ("", ""))] for number in lines]
+    columns = [Column("update"), Column("share", right=True), Column("rollout in the dream"), Column("share", right=True)]
+    page.table("", Table("Shares of the wall time", columns, cells))
     episodes, tokens, steps, threads = (int(metrics[name].value) for name in ("episodes", "tokens", "dreamed_steps", "threads"))
     told = f"{episodes} episodes: an update of {tokens:,} tokens; {steps:,} dreamed steps, {whole} of their time the dream's, the rest the"
-    console.print(f"{told} policy's. {threads} thread(s).", soft_wrap=True, highlight=False)
+    page.text(f"{told} policy's. {threads} thread(s).")

@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from components.config import Config
 from components.environments import make_adapter
 from components.errors import ConfigError, DataError
@@ -32,6 +29,7 @@ from components.policy.rollout import Rollout, evenly, grouped, play
 from components.records import Task
 from components.training_config import RLConfig
 from components.trajectories.store import DataLayout, read_tasks
+from flows.output import Column, Output, Table
 from flows.summary import level
 from flows.threads import threads as using
 
@@ -186,16 +184,15 @@ def _recorded(batch: Batch, count: int) -> dict[str, Any]:
     return found
 
 
-def print_train(console: Console, metrics: Mapping[str, Estimate], confidence: float) -> None:
+def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float) -> None:
     """A line for each contestant, and what was measured on."""
-    table = Table(title="Optimiser steps on the same episodes; ratio: how many times faster ours is", title_justify="left")
-    for name in ("contestant", "tokens/s", level(confidence), "ratio", level(confidence)):
-        table.add_column(name, justify="left" if name == "contestant" else "right")
+    columns = [Column("contestant"), *(Column(name, right=True) for name in ("tokens/s", level(confidence), "ratio", "interval"))]
+    rows = []
     for name, label in ((OURS, "ours"), (TRL, "TRL's GRPOTrainer")):
         rate, ratio = metrics[f"{name}/tokens_per_second"], metrics.get(f"ratio_vs_{name}")
         faster = (f"{ratio.value:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}") if ratio else ("", "")
-        table.add_row(label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *faster)
-    console.print(table)
+        rows.append([label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *faster])
+    page.table("", Table("Optimiser steps on the same episodes; ratio: how many times faster ours is", columns, rows))
     episodes, tokens, steps, rounds, threads = (int(metrics[name].value) for name in ("episodes", "tokens", "steps", "rounds", "threads"))
     told = f"{episodes} episodes of {tokens:,} tokens in all, {steps} steps a round, n = {rounds} rounds (medians), {threads} thread(s)."
-    console.print(told, soft_wrap=True, highlight=False)
+    page.text(told)

@@ -14,12 +14,14 @@ import typer
 
 from flows import measuring, operating, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
+from flows.output import JsonFile, VerbGroup, output
 from flows.settings import MLFLOW_PORT
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
 
 app = typer.Typer(
     name="dreamgym",
+    cls=VerbGroup,
     help="Train an agent by RL inside a learned dream of its environment: from offline trajectories to a promoted policy.",
     epilog=_EPILOG,
     no_args_is_help=True,
@@ -43,7 +45,9 @@ def main() -> None:
 
 
 @app.command()
-def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def retrain(
+    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+) -> None:
     """From offline trajectories to a promoted policy: validate, experience model, dream, refine, evaluate, promote.
 
     What an earlier run made of the same inputs is reused. A fresh clone's data is pulled first.
@@ -54,18 +58,20 @@ def retrain(overrides: Overrides = None, config: ConfigFile = None, root: Root =
 
         dreamgym retrain --config configs/cpu.yaml seed=1 sim_to_real.budget=2000
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         settings, place = prepared(config, overrides, root)
         from flows.retrain import retrain as flow
 
         quiet(debug)
         began = time.monotonic()
         finished = flow(settings, place)
-        finish_retrain(finished, time.monotonic() - began)
+        finish_retrain(page, finished, time.monotonic() - began)
 
 
 @app.command()
-def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def collect(
+    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+) -> None:
     """Record offline trajectories in the real environment, as Parquet under data/, and version them with DVC.
 
     Expert, noisy, near-miss and random episodes of the training tasks, others to measure fidelity on, and the list of
@@ -78,7 +84,7 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
 
         dreamgym collect data.train_tasks=600 data.near_miss=3
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from flows.preflight import complete_data, require_repository, require_room
 
@@ -94,14 +100,18 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, root: Root =
             lines = {name: bar.add_task(f"{name} episodes", total=None) for name in ("train", "fidelity")}
             made = collect_data(settings, place, lambda name, done, count: bar.update(lines[name], completed=done, total=count))
         for name, (tasks, episodes, transitions) in made.counts.items():
-            out.print(f"{name}: {tasks:,} tasks" + (f", {episodes:,} episodes, {transitions:,} transitions" if episodes else ""))
-        out.print(f"DVC hash of data/: {made.version.hash} ({made.version.files} files, {made.version.size / 1e6:.2f} MB)", soft_wrap=True)
-        out.print("The same config and seed give the same files, so the same hash.")
-        out.print("To keep this version in git: git add data.dvc && git commit -m 'New data'")
+            page.text(f"{name}: {tasks:,} tasks" + (f", {episodes:,} episodes, {transitions:,} transitions" if episodes else ""))
+            page.put(**{name: {"tasks": tasks, "episodes": episodes, "transitions": transitions}})
+        page.text(f"DVC hash of data/: {made.version.hash} ({made.version.files} files, {made.version.size / 1e6:.2f} MB)")
+        page.text("The same config and seed give the same files, so the same hash.")
+        page.text("To keep this version in git: git add data.dvc && git commit -m 'New data'")
+        page.put(dvc_hash=made.version.hash, files=made.version.files, bytes=made.version.size)
 
 
 @app.command()
-def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def validate(
+    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+) -> None:
     """Check the offline data with Great Expectations; bad episodes are set aside with their reason.
 
     Nothing under data/ is changed: the clean copy, the quarantine and the Data Docs lie in .dreamgym/validate/.
@@ -112,7 +122,7 @@ def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root 
 
         dreamgym validate data.quarantine_share=0
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from components.trajectories.store import DataLayout, read_tasks
         from flows.preflight import ensure_data
@@ -125,7 +135,7 @@ def validate(overrides: Overrides = None, config: ConfigFile = None, root: Root 
             from components.trajectories.validation import validate as check
 
             folder = place / ".dreamgym" / "validate" / name
-            print_validation(out, name, check(layout.trajectories(name), tasks, settings.data, folder, split=name))
+            print_validation(page, name, check(layout.trajectories(name), tasks, settings.data, folder, split=name))
 
 
 @app.command()
@@ -207,7 +217,9 @@ def ui(
 
 
 @app.command()
-def doctor(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def doctor(
+    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+) -> None:
     """Check the set-up, one rung after the other: each says ok, or what is wrong and what to type.
 
     Exit code 0 if a run can start, 1 if something must be mended first.
@@ -216,11 +228,11 @@ def doctor(overrides: Overrides = None, config: ConfigFile = None, root: Root = 
 
         dreamgym doctor
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from flows.doctor import climb
 
-        if not climb(settings, place, out):
+        if not climb(settings, place, page):
             raise typer.Exit(1)
 
 

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from components.errors import DreamGymError
+from flows.output import Output
 
 if TYPE_CHECKING:
     from components.config import Config
@@ -112,18 +113,18 @@ def prepared(config: Path | None, overrides: list[str] | None, root: Path | None
     return settings, place
 
 
-def finish_retrain(finished: Finished, seconds: float = 0.0) -> None:
+def finish_retrain(page: Output, finished: Finished, seconds: float = 0.0) -> None:
     """Print a run's results; end the command with its own exit code where the promotion was refused."""
     from components.errors import PROMOTION_REFUSED
     from flows.summary import print_run
 
-    print_run(out, finished.directory, finished.decision.promoted, finished.decision.reason, seconds)
+    print_run(page, finished.directory, finished.decision.promoted, finished.decision.reason, seconds)
     if not finished.decision.promoted:
         raise typer.Exit(PROMOTION_REFUSED)
 
 
 def make_study(
-    settings: Config, place: Path, methods: Sequence[str], seeds: Sequence[int], cells: Path, *, finished: bool = False
+    page: Output, settings: Config, place: Path, methods: Sequence[str], seeds: Sequence[int], cells: Path, *, finished: bool = False
 ) -> tuple[dict[str, list[Cell]], dict[str, Any]]:
     """Make or read the cells, and print them: the cells of each method, and their metrics."""
     from components.evaluation.study import summarise
@@ -133,7 +134,7 @@ def make_study(
 
     found = study(settings, place, methods, seeds, cells, finished=finished)
     metrics = summarise(found, BASE, BASES)
-    print_study(out, found, metrics)
+    print_study(page, found, metrics)
     return found, metrics
 
 

@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from components.errors import DataError
 from components.evaluation.metric_changes import Change, changes
 from components.tracking.comparison import Difference, differences
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, read_games, read_metrics
+from flows.output import Column, Output, Table
 
 
 @dataclass(frozen=True)
@@ -57,32 +55,31 @@ def _games(directory: Path) -> dict[str, dict[str, bool]]:
     return {}
 
 
-def print_comparison(console: Console, found: Comparison, *, everything: bool) -> None:
-    """Two tables: what differs in what made the runs, and in their metrics."""
+def print_comparison(page: Output, found: Comparison, *, everything: bool) -> None:
+    """Two tables: what differs in what made the runs, and in their metrics. The JSON has all of both, whatever is printed."""
+    page.replace(to_json(found))
     if found.differences:
-        table = Table(title="What made them", title_justify="left")
-        for name in ("", "", found.first, found.second):
-            table.add_column(name, overflow="fold")
-        for section, entries in found.differences.items():
-            for place, entry in enumerate(entries):
-                table.add_row(section if place == 0 else "", entry.name, entry.first, entry.second)
-        console.print(table)
+        columns = [Column("section"), Column("what"), Column(found.first, prose=True), Column(found.second, prose=True)]
+        rows = [
+            [section if place == 0 else "", entry.name, entry.first, entry.second]
+            for section, entries in found.differences.items()
+            for place, entry in enumerate(entries)
+        ]
+        page.table("", Table("What made them", columns, rows))
     else:
-        console.print("Code, prompts, data, config, seeds, packages and machine are the same.")
-    shown = [change for change in found.changes if everything or change.sure or change.difference is None]
+        page.text("Code, prompts, data, config, seeds, packages and machine are the same.")
     if not found.changes:
-        console.print("All metrics are the same.")
+        page.text("All metrics are the same.")
         return
-    table = Table(title="Metrics", title_justify="left")
-    for name in ("metric", found.first, found.second, "second - first", "95 % interval", "n"):
-        table.add_column(name, justify="left" if name == "metric" else "right")
-    for change in shown:
-        table.add_row(change.name, _number(change.first), _number(change.second), *_difference(change))
+    shown = [change for change in found.changes if everything or change.sure or change.difference is None]
+    names = (found.first, found.second, "second - first", "95 % interval", "n")
+    columns = [Column("metric"), *(Column(name, right=True) for name in names)]
     if shown:
-        console.print(table)
+        rows = [[change.name, _number(change.first), _number(change.second), *_difference(change)] for change in shown]
+        page.table("", Table("Metrics", columns, rows))
     left = len(found.changes) - len(shown)
     if left:
-        console.print(f"{left} more changed by less than their intervals; --all shows them.")
+        page.text(f"{left} more changed by less than their intervals; --all shows them.")
 
 
 def _number(entry: Mapping[str, Any] | None) -> str:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from components.config import Config
 from components.errors import DreamGymError
 from flows.failures import expected_failure
+from flows.output import Output
 from flows.preflight import has_identity, missing_data, not_in_snapshot, require_backbone, require_repository
 from flows.services import port_is_free
 
@@ -54,27 +54,31 @@ def wrong(found: str, next_step: str) -> Rung:
     return Rung("wrong", found, next_step)
 
 
-def climb(config: Config, root: Path, console: Console) -> bool:
+def climb(config: Config, root: Path, page: Output) -> bool:
     """Print all rungs, or those up to git if there is no repository for the others to look into; True if a run can start."""
     broken = 0
     for name, check in LADDER.items():
-        with console.status(name):
+        with page.console.status(name):
             rung = _checked(check, config, root)
         broken += rung.state == "wrong"
-        print_rung(console, name, rung.state, rung.found, rung.next_step)
+        print_rung(page, name, rung.state, rung.found, rung.next_step)
         if name == "git" and rung.state == "wrong":
             break  # the next ones would make directories, and wait minutes for Prefect
     verdict = f"Mend what is wrong ({broken}) from the top down, then ask again." if broken else "A run can start: dreamgym retrain"
-    console.print(verdict)
+    page.text(verdict)
+    page.put(can_start=not broken)
     return not broken
 
 
-def print_rung(console: Console, name: str, state: str, found: str, next_step: str = "") -> None:
-    """A line for what was checked, and one for what to do next."""
-    words = {"ok": "[green]ok   [/green]", "doubt": "[yellow]doubt[/yellow]", "wrong": "[red]wrong[/red]"}
-    console.print(f"{words[state]} {escape(name)}: {escape(found)}", soft_wrap=True, highlight=False)
+def print_rung(page: Output, name: str, state: str, found: str, next_step: str = "") -> None:
+    """A line for what was checked, and one for what to do next; in the JSON an entry of `checks`."""
+    page.add("checks", {"name": name, "state": state, "found": found, "next": next_step})
+    if page.prints_json:
+        return
+    style = {"ok": "green", "doubt": "yellow", "wrong": "red"}[state]
+    page.console.print(Text.assemble((f"{state:<5}", style), f" {name}: {found}"), soft_wrap=True)
     if next_step:
-        console.print(f"      next: {escape(next_step)}", soft_wrap=True, highlight=False)
+        page.text(f"      next: {next_step}")
 
 
 def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) -> Rung:

@@ -26,6 +26,7 @@ from flows.command import (
     reported,
     say,
 )
+from flows.output import Column, JsonFile, Table, output
 
 verbs = typer.Typer()
 
@@ -34,6 +35,7 @@ verbs = typer.Typer()
 def evaluate(
     overrides: Overrides = None,
     policy: Annotated[str, typer.Option(help="A policy's directory, or `champion`: the promoted one in the registry.")] = "champion",
+    json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -46,34 +48,29 @@ def evaluate(
 
         dreamgym evaluate --policy .dreamgym/stages/clone-0123456789ab/policy evaluation.tasks=100
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from flows.preflight import check_settings, ensure_data, require_room
 
         require_room(place)
         ensure_data(place, settings, say, backbone=False)
         check_settings(place, settings, config, training=False)
-        from rich.table import Table
-
         from flows.score import score_policy
-        from flows.summary import interval, level, share
+        from flows.summary import rate_cells, rate_columns
 
         quiet(debug)
         score = score_policy(settings, place, policy)
-        table = Table(title=f"{score.policy} on held-out real games", title_justify="left")
-        for name in ("games", "success", level(settings.evaluation.confidence), "n"):
-            table.add_column(name)
-        for name, estimate in {"all": score.success, **score.families}.items():
-            entry = estimate.to_json()
-            table.add_row(name, share(entry), interval(entry), str(estimate.n))
-        out.print(table)
-        out.print(f"{score.interactions:,} real interactions; MLflow run {score.mlflow_run_id}", soft_wrap=True)
+        rows = [[name, *rate_cells(estimate.to_json())] for name, estimate in {"all": score.success, **score.families}.items()]
+        columns = [Column("games"), *rate_columns("success", settings.evaluation.confidence)]
+        page.table("success", Table(f"{score.policy} on held-out real games", columns, rows))
+        page.text(f"{score.interactions:,} real interactions; MLflow run {score.mlflow_run_id}")
+        page.put(policy=str(score.policy), real_interactions=score.interactions, mlflow_run=score.mlflow_run_id)
 
 
 @verbs.command()
 def pool(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of finished runs, such as those of three seeds.")],
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the pooled numbers there too.")] = None,
+    json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
@@ -83,9 +80,8 @@ def pool(
 
         dreamgym pool 20260131-142530-9f3a 20260131-151200-01bc 20260131-160114-77de
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
-        from components.atomic import write_json
         from components.evaluation.pooling import pool as pool_games
         from components.tracking.runs import find_run, read_games
         from flows.summary import print_pooled
@@ -93,13 +89,13 @@ def pool(
         games = {(found := find_run(place / "runs", run)).name: read_games(found) for run in runs}
         pooled = {name: estimate.to_json() for name, estimate in pool_games(games).items()}
         rates = {name: {policy: sum(won.values()) / len(won) for policy, won in played.items()} for name, played in games.items()}
-        print_pooled(out, rates, pooled)
-        if json_file:
-            write_json(json_file, {"runs": rates, "pooled": pooled})
+        print_pooled(page, rates, pooled)
 
 
 @verbs.command()
-def fidelity(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def fidelity(
+    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+) -> None:
     """Examine an experience model: may its dream be trusted, and where not? What is not there yet is made, the policies too.
 
     Single steps of held-out data and of an untrained, a cloned and a dream-trained policy, and whole dreams replayed in the real engine.
@@ -108,14 +104,14 @@ def fidelity(overrides: Overrides = None, config: ConfigFile = None, root: Root 
 
         dreamgym fidelity --config configs/quick.yaml
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         settings, place = prepared(config, overrides, root)
         from flows.fidelity import examine
         from flows.summary import print_fidelity
 
         quiet(debug)
         run = examine(settings, place)
-        print_fidelity(out, run.directory)
+        print_fidelity(page, run.directory)
 
 
 ablations = typer.Typer(help="What each part is worth: the same measurement of models that lack one thing each.", no_args_is_help=True)
@@ -129,7 +125,7 @@ def ablate(
     variants: Annotated[str, typer.Option(help="Variants, separated by commas; default: all of them.")] = "",
     sizes: Annotated[str, typer.Option(help="Offline transitions of the data-size curve; empty: no curve.")] = "500,2000,5000,10000",
     cells: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished cells are kept and read back from.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Where the metrics go, one object a variant.")] = None,
+    json_file: JsonFile = None,
     figure: Annotated[Path | None, typer.Option(help="Where the figure of the bars goes (.png or .svg).")] = None,
     curve: Annotated[Path | None, typer.Option(help="Where the data-size curve goes (.png or .svg).")] = None,
     config: ConfigFile = None,
@@ -146,7 +142,7 @@ def ablate(
 
         dreamgym ablate fidelity --seeds 0 --variants full,no-reasoning --sizes ""
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         settings, place = prepared(config, overrides, root)
         from flows.ablate import ablate_fidelity, check_figures, chosen_variants, full_size, write_ablation
 
@@ -157,9 +153,9 @@ def ablate(
         found = ablate_fidelity(settings, place, numbers, wanted, place / cells if cells else None)
         from flows.summary import print_ablation
 
-        print_ablation(out, found)
-        for path in write_ablation(found, json_file=json_file, figure=figure, curve=curve, total=full_size(settings, place)):
-            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
+        print_ablation(page, found)
+        for path in write_ablation(found, figure=figure, curve=curve, total=full_size(settings, place)):
+            page.text(f"Written: {path}")
 
 
 @verbs.command()
@@ -169,7 +165,7 @@ def study(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     cells: Annotated[Path, typer.Option(help="Where finished cells are kept and read back from.")] = Path("docs/results/study"),
     finished: Annotated[bool, typer.Option("--finished", help="Read the finished cells alone and make no other.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a method.")] = None,
+    json_file: JsonFile = None,
     figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the figures go.")] = None,
     table: Annotated[
         Path | None,
@@ -192,7 +188,7 @@ def study(
 
         dreamgym study --config configs/quick-browser.yaml --cells docs/results/study-browser --methods clone,grpo-real,s2r-grpo
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         settings, place = prepared(config, overrides, root)
         from components.evaluation.documents import around_table
         from flows.study import write_study
@@ -202,16 +198,16 @@ def study(
         if table:
             around_table(table, cells.name)  # before hours of work
         quiet(debug)
-        found, metrics = make_study(settings, place, wanted, numbers, place / cells, finished=finished)
-        for path in write_study(found, metrics, json_file, figures, table, cells.name):
-            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
+        found, metrics = make_study(page, settings, place, wanted, numbers, place / cells, finished=finished)
+        for path in write_study(found, metrics, None, figures, table, cells.name):
+            page.text(f"Written: {path}")
         fail_on_crash(found)
 
 
 @verbs.command()
 def transfer(
     configs: Annotated[list[str], typer.Argument(metavar="CONFIG... [KEY=VALUE]...", help="A config of each world; overrides of all.")],
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where the metrics go, one object a world.")] = None,
+    json_file: JsonFile = None,
     table: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A Markdown file: the tables go between `<!-- transfer:begin -->` and `end`.")
     ] = None,
@@ -224,7 +220,7 @@ def transfer(
 
         dreamgym transfer configs/quick.yaml configs/quick-webshop.yaml configs/quick-browser.yaml --json docs/results/transfer.json
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         from components.evaluation.documents import around_table
 
         if table:
@@ -238,9 +234,10 @@ def transfer(
         worlds = by_world([config for config, _ in settings])
         quiet(debug)
         found = run_transfer(worlds, settings[0][1])
-        print_transfer(out, found)
-        for path in write_transfer(found, json_file, table):
-            out.print(f"Written: {path}", soft_wrap=True, highlight=False)
+        print_transfer(page, found)
+        if table:
+            write_transfer(found, table)
+            page.text(f"Written: {table}")
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -262,7 +259,7 @@ def bench(
         str, typer.Argument(metavar="NAME", help="`dream`: against generate and reality; `train`: against TRL; `profile`; `overhead`.")
     ],
     overrides: Overrides = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there, as in metrics.json.")] = None,
+    json_file: JsonFile = None,
     model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: of the newest finished stage.")] = None,
     policy: Annotated[Path | None, typer.Option(help="`train`, `profile`: a policy's directory; default: of the newest clone.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="`dream`: recorded episodes, dreamed side by side.")] = 64,
@@ -295,9 +292,8 @@ def bench(
 
         dreamgym bench dream --episodes 16 --rounds 3 --model .dreamgym/stages/experience_model-0123456789ab/model
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(quick_config(env, root) if env else config, overrides, root)
-        from components.atomic import write_json
         from components.tracking.runs import checked_metrics
         from flows.bench import bench_dream, check_name, print_dream
         from flows.models import find_clone, find_model
@@ -309,27 +305,25 @@ def bench(
             from flows.bench_overhead import bench_overhead, print_overhead
 
             run, figures = bench_overhead(place)
-            print_overhead(out, run, figures)
-            if json_file:
-                write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in figures.items()}))
+            print_overhead(page, run, figures)
+            page.replace(checked_metrics({key: estimate.to_json() for key, estimate in figures.items()}))
             return
         directory = find_clone(place, policy, world) if name == "train" else find_model(place, model, world)
         ensure_data(place, settings, say, backbone=False, versioned=False)
         if name == "dream":
             metrics = bench_dream(settings, place, directory, episodes=episodes, rounds=rounds, threads=threads, say=say)
-            print_dream(out, metrics, settings.evaluation.confidence)
+            print_dream(page, metrics, settings.evaluation.confidence)
         elif name == "profile":
             from flows.bench_profile import bench_profile, print_profile
 
             metrics = bench_profile(settings, place, directory, find_clone(place, policy, world), tasks=tasks, threads=threads, say=say)
-            print_profile(out, metrics)
+            print_profile(page, metrics)
         else:
             from flows.bench_train import bench_train, print_train
 
             metrics = bench_train(settings, place, directory, tasks=tasks, rounds=rounds, steps=3, threads=threads, say=say)
-            print_train(out, metrics, settings.evaluation.confidence)
-        if json_file:
-            write_json(json_file, checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
+            print_train(page, metrics, settings.evaluation.confidence)
+        page.replace(checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
 
 
 @verbs.command()
@@ -369,6 +363,7 @@ def play(
 def index_command(
     overrides: Overrides = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it anew from the log, whatever is there.")] = False,
+    json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -383,7 +378,7 @@ def index_command(
 
         dreamgym index --rebuild retrieval.index=chroma retrieval.encoder=minilm
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from flows.preflight import ensure_data
 
@@ -392,4 +387,4 @@ def index_command(
         from flows.index import index_log
         from flows.summary import print_index
 
-        print_index(out, index_log(settings, place, rebuild), settings.retrieval.k)
+        print_index(page, index_log(settings, place, rebuild), settings.retrieval.k)

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, fail_on_crash, finish_retrain, make_study, out, quiet, reported, say
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, fail_on_crash, finish_retrain, make_study, quiet, reported, say
+from flows.output import JsonFile, output
 
 verbs = typer.Typer()
 
@@ -23,7 +24,7 @@ def compare(
     first: RunName,
     second: RunName = "latest",
     everything: Annotated[bool, typer.Option("--all", help="Also the changes of metrics whose interval does not leave out zero.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all of it there too.")] = None,
+    json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
@@ -37,16 +38,11 @@ def compare(
 
         dreamgym compare 20260131-142530-9f3a 20260131-160114-77de --all --json changes.json
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
-        from components.atomic import write_json
-        from flows.comparing import compare_runs, print_comparison, to_json
+        from flows.comparing import compare_runs, print_comparison
 
-        found = compare_runs(place, first, second)
-        print_comparison(out, found, everything=everything)
-        if json_file:
-            write_json(json_file, to_json(found))
-            out.print(f"Written: {json_file}", soft_wrap=True, highlight=False)
+        print_comparison(page, compare_runs(place, first, second), everything=everything)
 
 
 @verbs.command()
@@ -56,6 +52,7 @@ def lineage(
     ] = "champion",
     figure: Annotated[Path | None, typer.Option(help="Draw it there (.png or .svg).")] = None,
     overrides: Overrides = None,
+    json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -68,15 +65,15 @@ def lineage(
 
         dreamgym lineage 20260131-142530-9f3a --figure lineage.png
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from flows.ancestry import ancestors_of, draw_ancestors, print_ancestors
 
         found = ancestors_of(settings, place, policy)
-        print_ancestors(out, found)
+        print_ancestors(page, found)
         if figure:
             draw_ancestors(found, figure)
-            out.print(f"Written: {figure}", soft_wrap=True, highlight=False)
+            page.text(f"Written: {figure}")
 
 
 @verbs.command()
@@ -84,6 +81,7 @@ def rollback(
     to: Annotated[str, typer.Option(metavar="VERSION", help="A version that was champion; default: the one before the present one.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     overrides: Overrides = None,
+    json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -96,7 +94,7 @@ def rollback(
 
         dreamgym rollback --to 3
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from components.tracking.mlflow_store import Tracker
         from flows.rollback import plan_rollback, roll_back
@@ -107,13 +105,16 @@ def rollback(
         verb = "would become" if dry_run else "is"
         if not dry_run:
             roll_back(tracker, move)
-        out.print(f"Version {move.after} of {tracker.model_name('policy')} {verb} the champion (was {move.before}){made}.", soft_wrap=True)
+        model = tracker.model_name("policy")
+        page.text(f"Version {move.after} of {model} {verb} the champion (was {move.before}){made}.")
+        page.put(model=model, champion=move.after, before=move.before, run=move.run_id, done=not dry_run)
 
 
 @verbs.command()
 def resume(
     run: RunName = "latest",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused and what runs.")] = False,
+    json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
@@ -128,7 +129,7 @@ def resume(
 
         dreamgym resume 20260131-142530-9f3a
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         _, place = begin(None, [], root)
         from flows.preflight import check_settings, ensure_data, require_repository, require_room
         from flows.resume import cell_of, plan, resumable
@@ -142,17 +143,17 @@ def resume(
         ensure_data(place, settings, say, backbone=not settings.backbone.path)
         check_settings(place, settings, None)
         cells, method = cell_of(manifest, place) if manifest.cell else (Path(), "")
-        print_plan(out, manifest, plan(settings, place, stages_of(settings, method) if method else STAGES))
+        print_plan(page, manifest, plan(settings, place, stages_of(settings, method) if method else STAGES))
         if dry_run:
             return
         quiet(debug)
         if method:
-            cell, _ = make_study(settings, place, [method], [settings.seed], cells)
+            cell, _ = make_study(page, settings, place, [method], [settings.seed], cells)
             fail_on_crash(cell)
             return
         began = time.monotonic()
         finished = retrain(settings, place)
-        finish_retrain(finished, time.monotonic() - began)
+        finish_retrain(page, finished, time.monotonic() - began)
 
 
 @verbs.command()
@@ -161,6 +162,7 @@ def reproduce(
         str, typer.Argument(metavar="COMMIT|RUN", help="A run's id, `latest`, or the commit of its DVC experiment.")
     ] = "latest",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the worktree with the repetition where it is.")] = False,
+    json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
@@ -176,7 +178,7 @@ def reproduce(
 
         dreamgym reproduce 1f0c9a2b --keep
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
         from components.errors import NOT_REPRODUCED
         from flows.preflight import require_room
@@ -185,10 +187,11 @@ def reproduce(
         from flows.summary import print_reproduction, print_surroundings
 
         require_room(place)
-        found = make_again(place, what, say, lambda surroundings: print_surroundings(out, surroundings))
-        print_reproduction(out, found)
+        found = make_again(place, what, say, lambda surroundings: print_surroundings(page, surroundings))
+        print_reproduction(page, found)
         if keep:
-            out.print(f"Kept: {found.place}", soft_wrap=True, highlight=False)
+            page.text(f"Kept: {found.place}")
+            page.put(kept=str(found.place))
         else:
             discard(place, found)
         if not found.succeeded:
@@ -201,6 +204,7 @@ def deploy(
     off: Annotated[str, typer.Option(metavar="NAMES", help="Those that are switched off.")] = "",
     stale_days: Annotated[float, typer.Option(min=0.01, help="Days without a success of `retrain` after which the server tells.")] = 3.0,
     notify: Annotated[str, typer.Option(metavar="TYPE/NAME", help="The server's block that is told, such as slack-webhook/ops.")] = "",
+    json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
@@ -214,12 +218,12 @@ def deploy(
 
         dreamgym deploy --off retrain --notify slack-webhook/ops
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
         from flows.deploy import deploy as bring
         from flows.summary import print_deployments
 
-        print_deployments(out, bring(place, on=_names(on), off=_names(off), stale_days=stale_days, notify=notify))
+        print_deployments(page, bring(place, on=_names(on), off=_names(off), stale_days=stale_days, notify=notify))
 
 
 def _names(text: str) -> list[str]:

@@ -1,15 +1,14 @@
-"""What a command prints at its end: tables for people, read from what the run wrote."""
+"""What a command prints at its end: tables, read from what the run wrote. Each function puts its results into an `Output`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from flows.output import Cell, Column, Output, Table
 
 if TYPE_CHECKING:
     from components.evaluation.intervals import Estimate
@@ -24,19 +23,21 @@ if TYPE_CHECKING:
 POLICIES = ("cloned", "dreamed", "refined")
 
 
-def print_run(console: Console, directory: Path, promoted: bool, reason: str, wall_seconds: float) -> None:
+def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_seconds: float) -> None:
     """The results of a finished run, how it came to them, and where to look."""
     from components.tracking.manifest import Manifest
     from components.tracking.runs import read_metrics
 
     manifest, metrics = Manifest.load(directory), read_metrics(directory)
-    console.print()
-    console.print(results_table(metrics, manifest.config.get("evaluation", {}).get("confidence", 0.95)))
-    console.print(_costs(manifest, wall_seconds))
-    verdict = "[green]Promoted.[/green]" if promoted else "[yellow]Not promoted.[/yellow]"
-    console.print(verdict, escape(reason), soft_wrap=True)
-    console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
-    console.print("Runs and models side by side: `dreamgym ui` (or `make ui`)", soft_wrap=True, highlight=False)
+    page.table("policies", results_table(metrics, manifest.config.get("evaluation", {}).get("confidence", 0.95)))
+    page.table("", Table("", [Column("cost"), Column("spent", prose=True)], _costs(manifest, wall_seconds), frame=False))
+    page.text(f"{'Promoted.' if promoted else 'Not promoted.'} {reason}", style="green" if promoted else "yellow")
+    page.text(f"Report: {directory / 'report.html'}")
+    page.text("Runs and models side by side: `dreamgym ui` (or `make ui`)")
+    page.put(run=manifest.run_id, directory=str(directory), promoted=promoted, reason=reason, seconds=wall_seconds)
+    page.put(report=str(directory / "report.html"), metrics=str(directory / "metrics.json"), costs=manifest.costs.model_dump(mode="json"))
+    page.put(data={"dvc_in": manifest.data.dvc_in, "dvc_out": manifest.data.dvc_out})
+    page.put(stages=[{"name": stage.name, "seconds": stage.seconds, "reused": stage.reused} for stage in manifest.stages])
 
 
 def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -> Table:
@@ -44,14 +45,33 @@ def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -
 
     `confidence` is the level of the success rates' intervals; that of the confirmed shares is always 95 %.
     """
-    table = Table(title="Held-out real games", title_justify="left")
-    for name in ("policy", "success", level(confidence), "games", f"dreamed successes confirmed ({level(0.95)})"):
-        table.add_column(name, justify="left" if name == "policy" else "right")
+    columns = [
+        Column("policy"),
+        *rate_columns("success", confidence, "games"),
+        Column(f"dreamed successes confirmed ({level(0.95)})", "confirmed", right=True),
+    ]
+    rows = []
     for policy in POLICIES:
         success = metrics.get(f"evaluate/{policy}/success_rate", {})
         agreement = metrics.get(f"fidelity/rollout_agreement/{policy}", {})
-        table.add_row(policy, share(success), interval(success), str(success.get("n", "")), _with_n(agreement))
-    return table
+        rows.append([policy, *rate_cells(success), with_n(agreement)])
+    return Table("Held-out real games", columns, rows)
+
+
+def rate_columns(name: str, confidence: float, n: str = "n") -> list[Column]:
+    """The columns of a rate: its value, its interval, and how many observations it has."""
+    return [Column(name, right=True), Column(level(confidence), "interval", right=True), Column(n, right=True)]
+
+
+def rate_cells(entry: Mapping[str, Any]) -> list[Cell]:
+    """The cells of a rate: its value, its interval, and how many observations it has."""
+    n = entry.get("n")
+    return [Cell(entry.get("value") if n else None, share(entry)), ends(entry), Cell(n, "" if n is None else f"{n:,}")]
+
+
+def ends(entry: Mapping[str, Any]) -> Cell:
+    """Both ends of a rate's interval."""
+    return Cell([entry["low"], entry["high"]] if entry.get("n") and entry.get("low") is not None else None, interval(entry))
 
 
 FIDELITY_ROWS = {
@@ -70,24 +90,18 @@ FIDELITY_ROWS = {
 """What a fidelity table shows -> the metric behind it."""
 
 
-def print_fidelity(console: Console, directory: Path) -> None:
+def print_fidelity(page: Output, directory: Path) -> None:
     """The examination of an experience model in one table, and where the rest is."""
     from components.tracking.runs import read_metrics
 
     metrics = read_metrics(directory)
-    table = Table(title="The experience model on held-out tasks", title_justify="left")
-    for name in ("", "value", level(0.95), "n"):
-        table.add_column(name, justify="left" if not name else "right")
-    for label, entry in _fidelity_rows(metrics):
-        table.add_row(label, share(entry), interval(entry), f"{entry.get('n', 0):,}")
-    console.print(table)
+    rows = [[Cell(label.strip(), label), *rate_cells(entry)] for label, entry in _fidelity_rows(metrics)]
+    columns = [Column("measure"), *rate_columns("value", 0.95)]
+    page.table("fidelity", Table("The experience model on held-out tasks", columns, rows))
     denied = metrics.get("fidelity/denied_successes", {}).get("value", 0)
-    console.print(f"Dreamed successes that the real engine denies: {denied:.0f} (transcripts: denied.json of the stage `fidelity`).")
-    console.print(f"All metrics: {directory / 'metrics.json'}", soft_wrap=True, highlight=False)
-
-
-LABEL_WIDTH, COLUMN_WIDTH = 44, 16
-"""Characters that a row's name and a variant's column take in a table of ablations, its lines included."""
+    page.text(f"Dreamed successes that the real engine denies: {denied:.0f} (transcripts: denied.json of the stage `fidelity`).")
+    page.text(f"All metrics: {directory / 'metrics.json'}")
+    page.put(run=directory.name, denied_successes=denied, metrics=metrics)
 
 
 def _fidelity_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -96,47 +110,41 @@ def _fidelity_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, 
     return [(label, worst if name == "worst" else metrics.get(name, {})) for label, name in FIDELITY_ROWS.items()]
 
 
-def print_ablation(console: Console, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """One row a metric, one column a variant, in as many tables beside the full model as the terminal's width asks for.
+def print_ablation(page: Output, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """One row a metric, one column a variant. The JSON is one object a variant, with all of its metrics.
 
     A star stands where the interval of the paired difference from the full model leaves out zero.
     """
     plain = {name: {metric: entry.to_json() for metric, entry in metrics.items()} for name, metrics in found.items()}
-    first, others = next(iter(plain)), list(plain)[1:]
-    wide = max(1, (console.width - LABEL_WIDTH) // COLUMN_WIDTH - 1)
-    for start in range(0, max(1, len(others)), wide):
-        beside = others[start : start + wide]
-        console.print(_ablation_table({name: plain[name] for name in (first, *beside)}))
-    star = "* the 95 % interval of the paired difference, for further tasks and seeds, leaves out zero"
-    console.print(star, highlight=False)
+    page.table("", _ablation_table(plain))
+    page.text("* the 95 % interval of the paired difference, for further tasks and seeds, leaves out zero")
+    page.replace(plain)
 
 
 def _ablation_table(plain: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title="Ablations of the experience model", title_justify="left")
-    table.add_column("")
-    for name in plain:
-        table.add_column(name, justify="right")
+    rows: list[list[str]] = []
     for label, _ in _fidelity_rows({}):
-        rows = {name: dict(_fidelity_rows(metrics))[label] for name, metrics in plain.items()}
-        table.add_row(label, *(share(entry) for entry in rows.values()))
+        entries = {name: dict(_fidelity_rows(metrics))[label] for name, metrics in plain.items()}
+        rows.append([label, *(share(entry) for entry in entries.values())])
     for score in dict.fromkeys(metric for metrics in plain.values() for metric in metrics if metric.startswith("difference/")):
         name, _, seed = score.removeprefix("difference/").partition("/seed_")
         label = f"  {name}, seed {seed}" if seed else f"{name}, minus full"
-        table.add_row(label, *(_signed(metrics.get(score)) for metrics in plain.values()))
-    return table
+        rows.append([label, *(_signed(metrics.get(score)) for metrics in plain.values())])
+    columns = [Column("measure"), *(Column(name, right=True) for name in plain)]
+    return Table("Ablations of the experience model", columns, rows)
 
 
-def print_transfer(console: Console, found: Mapping[str, Mapping[str, Estimate]]) -> None:
-    """Two tables, rows the worlds that are played, columns those that were trained in: games won, states told word for word."""
+def print_transfer(page: Output, found: Mapping[str, Mapping[str, Estimate]]) -> None:
+    """Two tables, rows the worlds that are played, columns those that were trained in: games won, states told word for word.
+
+    The JSON is one object a world, with all of its metrics.
+    """
     shown = {"Held-out games won by the policy dreamed in": "success_rate/dreamed", "States told by the model of": "next_state_exact"}
     for title, metric in shown.items():
-        table = Table(title=title, title_justify="left")
-        table.add_column("in")
-        for source in found:
-            table.add_column(source, justify="right")
-        for world, own in found.items():
-            table.add_row(world, *(_with_n(own[f"transfer/{source}/{metric}"].to_json()) for source in found))
-        console.print(table)
+        columns = [Column("in"), *(Column(source, right=True) for source in found)]
+        rows = [[world, *(with_n(own[f"transfer/{source}/{metric}"].to_json()) for source in found)] for world, own in found.items()]
+        page.table("", Table(title, columns, rows))
+    page.replace({world: {name: estimate.to_json() for name, estimate in own.items()} for world, own in found.items()})
 
 
 def _signed(entry: Mapping[str, Any] | None) -> str:
@@ -160,12 +168,13 @@ def interval(entry: Mapping[str, Any]) -> str:
     return f"{entry['low']:.1%} to {entry['high']:.1%}" if entry.get("n") and entry.get("low") is not None else ""
 
 
-def _with_n(entry: Mapping[str, Any]) -> str:
-    return f"{share(entry)} ({interval(entry)}, n={entry['n']})" if entry.get("n") else ""
+def with_n(entry: Mapping[str, Any]) -> Cell:
+    """A rate with its interval and its n in one cell."""
+    return Cell(dict(entry), f"{share(entry)} ({interval(entry)}, n={entry['n']})") if entry.get("n") else Cell(None)
 
 
-def _costs(manifest: Manifest, wall_seconds: float) -> Table:
-    table = Table.grid(padding=(0, 2))
+def _costs(manifest: Manifest, wall_seconds: float) -> list[list[str]]:
+    rows: list[list[str]] = []
     reused = [stage for stage in manifest.stages if stage.reused]
     saved = sum(stage.seconds for stage in reused)
     stages = f"{len(manifest.stages) - len(reused)} made, {len(reused)} reused" + (f" (saved {duration(saved)})" if reused else "")
@@ -173,24 +182,23 @@ def _costs(manifest: Manifest, wall_seconds: float) -> Table:
     costs = manifest.costs
     again = f"; {costs.replayed_episodes:,} broken episodes begun again" if costs.replayed_episodes else ""
     spent = f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and evaluation{again}"
-    table.add_row("real interactions", spent)
-    table.add_row("tokens", f"{costs.tokens_trained:,} trained on, {costs.tokens_generated:,} generated")
+    rows.append(["real interactions", spent])
+    rows.append(["tokens", f"{costs.tokens_trained:,} trained on, {costs.tokens_generated:,} generated"])
     if costs.endpoint_calls or costs.endpoint_cached_calls:
         tokens = f"{costs.endpoint_prompt_tokens:,} tokens read and {costs.endpoint_completion_tokens:,} written"
-        table.add_row("endpoint", f"{tokens} in {costs.endpoint_calls:,} answers, {costs.endpoint_cached_calls:,} more from the cache")
-    table.add_row("stages", stages)
-    table.add_row("wall time", duration(wall_seconds))
+        rows.append(["endpoint", f"{tokens} in {costs.endpoint_calls:,} answers, {costs.endpoint_cached_calls:,} more from the cache"])
+    rows.append(["stages", stages])
+    rows.append(["wall time", duration(wall_seconds)])
     if slowest:
-        table.add_row("slowest stages", ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in slowest))
-    table.add_row("data (DVC hash)", f"{manifest.data.dvc_in} -> {manifest.data.dvc_out or manifest.data.dvc_in}")
-    return table
+        rows.append(["slowest stages", ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in slowest)])
+    rows.append(["data (DVC hash)", f"{manifest.data.dvc_in} -> {manifest.data.dvc_out or manifest.data.dvc_in}"])
+    return rows
 
 
-def print_pooled(console: Console, rates: Mapping[str, Mapping[str, float]], pooled: Mapping[str, Mapping[str, Any]]) -> None:
+def print_pooled(page: Output, rates: Mapping[str, Mapping[str, float]], pooled: Mapping[str, Mapping[str, Any]]) -> None:
     """Success of each run (name -> policy -> rate) and of all together, then the differences between policies."""
-    table = Table(title="The same held-out real games, all runs", title_justify="left")
-    for name in ("policy", *rates, "all runs", level(0.95), "games"):
-        table.add_column(name, justify="left" if name == "policy" else "right")
+    columns = [Column("policy"), *(Column(name, right=True) for name in rates), *rate_columns("all runs", 0.95, "games")]
+    rows = []
     for name, entry in pooled.items():
         policy = name.split("/")[1]
         own = [f"{run[policy]:.1%}" if policy in run else "" for run in rates.values()]
@@ -198,37 +206,48 @@ def print_pooled(console: Console, rates: Mapping[str, Mapping[str, float]], poo
             later, earlier = policy.split("_minus_")
             own = [f"{run[later] - run[earlier]:+.1%}" for run in rates.values()]
             policy = f"{later} minus {earlier}"
-        table.add_row(policy, *own, share(entry), interval(entry), str(entry["n"]))
-    console.print(table)
+        rows.append([policy, *own, *rate_cells(entry)])
+    page.table("", Table("The same held-out real games, all runs", columns, rows))
+    page.replace({"runs": rates, "pooled": pooled})
 
 
-def print_validation(console: Console, name: str, report: ValidationReport) -> None:
+def print_validation(page: Output, name: str, report: ValidationReport) -> None:
     """The rules of one file, what was set aside, and where the Data Docs are."""
-    table = Table(title=f"{name}: {report.rows:,} rows, {report.valid_rows:,} valid", title_justify="left")
-    for column in ("rule", "result", "rows"):
-        table.add_column(column, justify="right" if column == "rows" else "left")
-    for check in report.checks:
-        table.add_row(check.name, "[green]kept[/green]" if check.success else "[red]broken[/red]", f"{check.unexpected:,}")
-    console.print(table)
-    for _, row in report.quarantined.head(5).iterrows():
-        console.print(f"set aside: episode {row['episode_id']} step {row['step']}: {row['reason']}", style="yellow", markup=False)
-    if len(report.quarantined):
-        console.print(f"{len(report.quarantined)} rows set aside: {report.clean_path.parent / 'quarantine.parquet'}", soft_wrap=True)
-    console.print(f"Data Docs: {report.data_docs}", soft_wrap=True, highlight=False)
+    columns = [Column("rule"), Column("result"), Column("rows", right=True)]
+    rows = [
+        [check.name, Cell("kept", style="green") if check.success else Cell("broken", style="red"), _count(check.unexpected)]
+        for check in report.checks
+    ]
+    table = Table(f"{name}: {report.rows:,} rows, {report.valid_rows:,} valid", columns, rows)
+    page.table("", table)
+    aside = [{"episode": row["episode_id"], "step": int(row["step"]), "reason": row["reason"]} for _, row in report.quarantined.iterrows()]
+    for row in aside[:5]:
+        page.text(f"set aside: episode {row['episode']} step {row['step']}: {row['reason']}", style="yellow")
+    if aside:
+        page.text(f"{len(aside)} rows set aside: {report.clean_path.parent / 'quarantine.parquet'}")
+    page.text(f"Data Docs: {report.data_docs}")
+    found = {"rows": report.rows, "valid_rows": report.valid_rows, "rules": table.to_json(), "set_aside": aside}
+    page.put(**{name: found | {"data_docs": str(report.data_docs)}})
 
 
-def print_index(console: Console, made: Indexed, k: int) -> None:
+def _count(number: int) -> Cell:
+    return Cell(number, f"{number:,}")
+
+
+def print_index(page: Output, made: Indexed, k: int) -> None:
     """What `dreamgym index` did, and its figures."""
-    console.print(made.done, soft_wrap=True, highlight=False)
-    table = Table.grid(padding=(0, 2))
-    table.add_row("transitions in the log", f"{made.transitions:,} ({made.dreamed:,} dreamed), {made.held:,} held to retrieve from")
-    table.add_row("different steps", f"{made.steps:,}")
-    table.add_row("encoder", made.encoder)
+    page.text(made.done)
     estimate = made.recall.to_json()
-    table.add_row(f"recall@{k} against exact search", f"{share(estimate)} ({interval(estimate)}, n={made.recall.n:,} neighbours)")
-    table.add_row("size on disk", f"{made.size_bytes / 1e6:.1f} MB")
-    table.add_row("time", duration(made.seconds))
-    console.print(table)
+    rows = [
+        ["transitions in the log", f"{made.transitions:,} ({made.dreamed:,} dreamed), {made.held:,} held to retrieve from"],
+        ["different steps", f"{made.steps:,}"],
+        ["encoder", made.encoder],
+        [f"recall@{k} against exact search", f"{share(estimate)} ({interval(estimate)}, n={made.recall.n:,} neighbours)"],
+        ["size on disk", f"{made.size_bytes / 1e6:.1f} MB"],
+        ["time", duration(made.seconds)],
+    ]
+    page.table("", Table("", [Column("figure"), Column("value", prose=True)], rows, frame=False))
+    page.put(**{name: value for name, value in vars(made).items() if name != "recall"}, k=k, recall=estimate)
 
 
 def duration(seconds: float) -> str:
@@ -239,80 +258,81 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def print_study(console: Console, cells: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> None:
-    """One row a method: success, its difference (p: Holm's), real steps and minutes of training; crashed cells below."""
-    table = Table(title="Held-out real games, by method", title_justify="left")
-    for name in ("method", "success", "95 %", "seeds", "minus base", "p", "steps", "min"):
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+def print_study(page: Output, cells: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> None:
+    """One row a method: success, its difference (p: Holm's), real steps and minutes of training; crashed cells below.
+
+    The JSON is one object a method, with all of its metrics.
+    """
+    columns = [Column("method"), *(Column(name, right=True) for name in ("success", "95 %", "seeds", "minus base", "p", "steps", "min"))]
+    rows: list[list[str]] = []
     for name, found in cells.items():
         own = {metric: estimate.to_json() for metric, estimate in metrics[name].items()}
         if "evaluate/success_rate" not in own:
-            table.add_row(name, "-", *[""] * 6)
+            rows.append([name, "-", *[""] * 6])
             continue
         rate, change = own["evaluate/success_rate"], own.get("difference/success_rate")
-        seeds = "\n".join(f"{cell.success:.2f}" for cell in found if not cell.crash)
-        difference = f"{change['value']:+.3f}\n({change['low']:+.3f} to\n{change['high']:+.3f})" if change else ""
+        seeds = " ".join(f"{cell.success:.2f}" for cell in found if not cell.crash)
+        difference = f"{change['value']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else ""
         p_value = f"{own['difference/p_value']['value']:.3f}" if change else ""
         spent, minutes = own["cost/real_interactions"]["value"], own["cost/seconds"]["value"] / 60
-        ends = interval(rate).replace(" to", "\nto")
-        table.add_row(name, share(rate), ends, seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.0f}")
-    console.print(table)
+        rows.append([name, share(rate), interval(rate), seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.0f}"])
+    page.table("", Table("Held-out real games, by method", columns, rows))
     for cell in (cell for found in cells.values() for cell in found if cell.crash):
-        console.print(f"[red]{cell.method}, seed {cell.seed} crashed:[/red] {escape(cell.crash)}", soft_wrap=True)
+        page.text(f"{cell.method}, seed {cell.seed} crashed: {cell.crash}", style="red")
+    page.replace({name: {metric: found.to_json() for metric, found in own.items()} for name, own in metrics.items() if own})
 
 
 FATES = {"reused": "green", "goes on": "yellow", "made": "yellow", "made again": "red", "open": "dim", "stops": "red"}
 
 
-def print_plan(console: Console, manifest: Manifest, steps: Sequence[Planned]) -> None:
+def print_plan(page: Output, manifest: Manifest, steps: Sequence[Planned]) -> None:
     """What will become of each stage, before anything starts."""
-    table = Table(title=f"Run {manifest.run_id} ({manifest.status}), gone on with today", title_justify="left")
-    for name in ("stage", "", ""):
-        table.add_column(name, overflow="fold")
-    for step in steps:
-        table.add_row(step.name, f"[{FATES[step.fate]}]{step.fate}[/]", escape(step.note))
-    console.print(table)
+    columns = [Column("stage"), Column("what happens", "fate"), Column("note", prose=True)]
+    rows = [[step.name, Cell(step.fate, style=FATES[step.fate]), step.note] for step in steps]
+    page.table("stages", Table(f"Run {manifest.run_id} ({manifest.status}), gone on with today", columns, rows))
+    page.put(run=manifest.run_id, status=manifest.status)
 
 
 MOST_ROWS = 100
 """Metrics that a repetition's table has a row for each; of more, those that are equal are counted by the beginning of their names."""
 
 
-def print_surroundings(console: Console, found: Mapping[str, Sequence[Difference]]) -> None:
+def print_surroundings(page: Output, found: Mapping[str, Sequence[Difference]]) -> None:
     """What of the packages and the machine is not as it was, before the run is made again."""
     for section, entries in found.items():
         for change in entries:
-            console.print(f"{section}: {change.name} was {change.first}, is {change.second}", highlight=False, markup=False, soft_wrap=True)
+            page.text(f"{section}: {change.name} was {change.first}, is {change.second}")
     if not found:
-        console.print("Packages and machine are as they were.")
+        page.text("Packages and machine are as they were.")
+    page.put(surroundings={section: [asdict(change) for change in entries] for section, entries in found.items()})
 
 
-def print_reproduction(console: Console, found: Reproduction) -> None:
-    """Every metric then and now, with its verdict, and how many have which."""
+def print_reproduction(page: Output, found: Reproduction) -> None:
+    """Every metric then and now, with its verdict, and how many have which. The JSON has all of the metrics."""
     grouped = len(found.verdicts) > MOST_ROWS
-    table = Table(title=f"Run {found.run_id}, made again", title_justify="left")
-    for name in ("metric", "then", "now", ""):
-        table.add_column(name, justify="left" if name in ("metric", "") else "right", overflow="fold")
-    for entry in found.verdicts:
-        if not grouped or entry.verdict != "equal":
-            then, now = ("-" if value is None else f"{value:.8g}" for value in (entry.first, entry.second))
-            table.add_row(entry.name, then, now, entry.verdict)
+    shown = [entry for entry in found.verdicts if not grouped or entry.verdict != "equal"]
+    rows = [[entry.name, *(_exactly(value) for value in (entry.first, entry.second)), entry.verdict] for entry in shown]
     same = Counter(entry.name.partition("/")[0] for entry in found.verdicts if grouped and entry.verdict == "equal")
-    for name, count in same.items():
-        table.add_row(f"{name}: {count} metric{'s' * (count > 1)}", "", "", "equal")
-    console.print(table)
+    rows += [[f"{name}: {count} metric{'s' * (count > 1)}", "", "", "equal"] for name, count in same.items()]
+    columns = [Column("metric"), Column("then", right=True), Column("now", right=True), Column("verdict")]
+    page.table("", Table(f"Run {found.run_id}, made again", columns, rows))
     counts = Counter(entry.verdict for entry in found.verdicts)
-    console.print(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
+    page.text(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
+    verdicts = [{"metric": entry.name, "then": entry.first, "now": entry.second, "verdict": entry.verdict} for entry in found.verdicts]
+    page.put(run=found.run_id, succeeded=found.succeeded, metrics=verdicts)
 
 
-def print_deployments(console: Console, found: Sequence[Deployed]) -> None:
+def _exactly(value: float | None) -> str:
+    return "-" if value is None else f"{value:.8g}"
+
+
+def print_deployments(page: Output, found: Sequence[Deployed]) -> None:
     """What the server runs and when, and what is still to be typed."""
-    table = Table(title="Deployments on the server", title_justify="left")
-    for name in ("deployment", "schedule", ""):
-        table.add_column(name)
-    for deployed in found:
-        table.add_row(deployed.name, ", ".join(deployed.schedules), "[green]on[/]" if deployed.active else "off")
-    console.print(table)
-    console.print("On the machine that shall run them, from this directory: prefect worker start --pool dreamgym", soft_wrap=True)
-    if not any(deployed.active for deployed in found):
-        console.print("No schedule is on. Switch one on: dreamgym deploy --on retrain", soft_wrap=True)
+    columns = [Column("deployment"), Column("schedule", "schedules"), Column("is on", "active")]
+    rows = [
+        [one.name, Cell(list(one.schedules), ", ".join(one.schedules)), Cell(one.active, "on" if one.active else "off")] for one in found
+    ]
+    page.table("deployments", Table("Deployments on the server", columns, rows))
+    page.text("On the machine that shall run them, from this directory: prefect worker start --pool dreamgym")
+    if not any(one.active for one in found):
+        page.text("No schedule is on. Switch one on: dreamgym deploy --on retrain")

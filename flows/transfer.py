@@ -14,7 +14,6 @@ from pathlib import Path
 
 from prefect import flow
 
-from components.atomic import write_json
 from components.config import Config
 from components.environments import make_adapter
 from components.errors import ConfigError
@@ -26,7 +25,6 @@ from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.records import Trajectory
 from components.tracking.hashes import file_hash
-from components.tracking.runs import checked_metrics
 from flows.evaluate import held_out_tasks, play_games
 from flows.experience_model import (
     buffer_of,
@@ -156,10 +154,6 @@ def by_world(configs: list[Config]) -> dict[str, Config]:
     return named
 
 
-def write_transfer(found: Found, json_file: Path | None, table: Path | None) -> list[Path]:
-    """The files asked for; their paths."""
-    if json_file is not None:
-        write_json(json_file, {world: checked_metrics({name: e.to_json() for name, e in own.items()}) for world, own in found.items()})
-    if table is not None:
-        insert_table(table, transfer_table(found), "transfer")
-    return [path for path in (json_file, table) if path is not None]
+def write_transfer(found: Found, table: Path) -> None:
+    """The tables, between their marks in a document."""
+    insert_table(table, transfer_table(found), "transfer")

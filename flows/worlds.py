@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, out, reported, say
+from flows.output import JsonFile, output
 
 verbs = typer.Typer()
 
@@ -58,7 +59,9 @@ def serve(
 
 
 @verbs.command("check-environment")
-def check_environment(overrides: Overrides = None, config: ConfigFile = None, root: Root = None, debug: Debug = False) -> None:
+def check_environment(
+    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+) -> None:
     """Put an environment's adapter to the test: every promise that the stages rely on, on a few tasks of its own.
 
     Exit code 0 if every promise is kept, 1 if one is not. `doubt` names a part that the world does without, and what to set then.
@@ -69,16 +72,17 @@ def check_environment(overrides: Overrides = None, config: ConfigFile = None, ro
 
         dreamgym check-environment environment.name=own environment.own.adapter=my_world:MyAdapter
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, _ = begin(config, overrides, root)
         from components.environments import make_adapter
         from components.environments.contract import Finding, check
         from flows.doctor import print_rung
 
         def told(finding: Finding) -> None:
-            print_rung(out, finding.promise, finding.state, finding.found, finding.next_step)
+            print_rung(page, finding.promise, finding.state, finding.found, finding.next_step)
 
         kept = check(settings, make_adapter(settings.environment), told)
-        out.print("Every promise is kept." if kept else "Mend what is wrong from the top down, then ask again.")
+        page.text("Every promise is kept." if kept else "Mend what is wrong from the top down, then ask again.")
+        page.put(kept=kept)
         if not kept:
             raise typer.Exit(1)

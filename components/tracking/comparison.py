@@ -80,7 +80,7 @@ def _machine(first: Manifest, second: Manifest) -> list[Difference]:
 
 def _code(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
     one, other = first.environment.git, second.environment.git
-    found = changed_fields({"commit": one.commit[:12]}, {"commit": other.commit[:12]})
+    found = changed_fields({"commit": one.commit}, {"commit": other.commit})
     found += changed_fields({"beside the commit": _beside(one)}, {"beside the commit": _beside(other)})
     changed = changed_files(one.commit, other.commit, root)
     if changed:

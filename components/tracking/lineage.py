@@ -89,7 +89,7 @@ def _facts(maker: Manifest, run: Manifest, stage: str) -> dict[str, str]:
 
 def _commit(run: Manifest) -> str:
     git = run.environment.git
-    return git.commit[:12] + (f" with changes ({git.diff_path or 'not kept'})" if git.dirty else "")
+    return git.commit + (f" with changes ({git.diff_path or 'not kept'})" if git.dirty else "")
 
 
 def _ground(maker: Manifest) -> tuple[Ancestor, ...]:

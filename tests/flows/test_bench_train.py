@@ -19,6 +19,7 @@ from components.policy.rollout import grouped, play
 from flows import bench_profile, bench_train
 from flows.bench_profile import kind_of, print_profile
 from flows.bench_train import Batch
+from flows.output import Output
 
 
 class EveryOther:
@@ -86,7 +87,7 @@ def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(batch, a
         assert sum(shares.values()) == pytest.approx(1.0) and shares[f"{side}/matrix products"] > 0.01
     assert found["update/attention, backward"].value > 0 and "rollout/attention, backward" not in found
     assert 0 < found["rollout/dream"].value < 1 and found["dreamed_steps"].value > 0
-    print_profile(Console(width=120), found)
+    print_profile(Output(Console(width=120)), found)
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     from components.tracking.environment import Environment, Git
     from components.tracking.manifest import Manifest, StageEntry
     from components.tracking.runs import write_metrics
+    from flows.output import Output
     from flows.summary import print_run
 
     metrics = {f"evaluate/{name}/success_rate": proportion(won, 64).to_json() for name, won in (("cloned", 16), ("dreamed", 32))}
@@ -269,7 +270,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     manifest.costs.real_interactions, manifest.costs.tokens_trained = 3210, 6_100_000
     manifest.save(tmp_path)
     console = Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
-    print_run(console, tmp_path, False, "It won [4] of 64 games.", 79.0)
+    print_run(Output(console), tmp_path, False, "It won [4] of 64 games.", 79.0)
     text = console.export_text()
     assert "25.0%" in text and "50.0%" in text and "64" in text and "not measured" in text
     assert "90.0%" in text and "n=10" in text

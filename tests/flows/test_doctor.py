@@ -12,6 +12,7 @@ from rich.console import Console
 
 from components.config import load_config
 from flows import doctor
+from flows.output import Output
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(("name", "words"), [("", "is not the top of a git repository"), ("typo", "there is no directory")])
 def test_without_a_repository_it_ends_at_git_and_makes_nothing(tmp_path, name, words):
     printed = io.StringIO()
-    assert not doctor.climb(load_config(), tmp_path / name, Console(file=printed, width=400))
+    assert not doctor.climb(load_config(), tmp_path / name, Output(Console(file=printed, width=400)))
     lines = [line for line in printed.getvalue().splitlines() if re.match("ok|doubt|wrong", line)]
     assert "wrong git: " in lines[-1] and "not the top of a git repository" in lines[-1]
     assert any(words in line for line in lines)
@@ -41,5 +42,5 @@ def test_the_device_and_its_precision_are_told():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_wrong_and_said(tmp_path):
     printed = io.StringIO()
-    doctor.climb(load_config(None, ["device=cuda"]), tmp_path, Console(file=printed, width=400))
+    doctor.climb(load_config(None, ["device=cuda"]), tmp_path, Output(Console(file=printed, width=400)))
     assert re.search(r"wrong device: device is cuda, and torch .* finds no CUDA device.*\n +next: Set device=auto", printed.getvalue())

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 from builders import make_transition
-from rich.console import Console
 from typer.testing import CliRunner
 
 from components.config import load_config
@@ -27,7 +26,7 @@ from components.trajectories.store import (
     write_tasks,
     write_transitions,
 )
-from flows import cli, measuring
+from flows import cli
 from flows.collect import choose_tasks
 from flows.experience_model import kept_below
 from flows.index import index_log, whole_log
@@ -153,8 +152,7 @@ def test_recall_is_a_metric_where_the_index_is_approximate(root):
 
 
 @pytest.fixture
-def run(monkeypatch, quiet_process, root):
-    monkeypatch.setattr(measuring, "out", Console(width=400))
+def run(quiet_process, root):
     return lambda *arguments: CliRunner().invoke(cli.app, ["index", "--root", str(root), *arguments])
 
 

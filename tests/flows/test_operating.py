@@ -7,7 +7,6 @@ import shutil
 from datetime import UTC, datetime
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from components.config import load_config
@@ -24,10 +23,8 @@ def clone(finished, tmp_path_factory):
 
 
 @pytest.fixture
-def dreamgym(clone, quiet_process, monkeypatch):
+def dreamgym(clone, quiet_process):
     """Run a verb there, in this process: (exit code, what it said)."""
-    monkeypatch.setattr("flows.operating.out", Console(width=200))
-
     def run(*arguments):
         done = CliRunner().invoke(cli.app, [*map(str, arguments), "--root", str(clone)])
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -91,13 +88,13 @@ def test_lineage_goes_back_to_the_trajectories_in_text_and_in_a_picture(dreamgym
     figure = tmp_path / "lineage.svg"
     code, said = dreamgym("lineage", "--figure", figure, policy)
     assert code == 0, said
-    commit, keys = first.environment.git.commit[:12], {stage.name: stage.key[:12] for stage in first.stages}
+    commit, keys = first.environment.git.commit, {stage.name: stage.key[:12] for stage in first.stages}
     told = [f"{name} {keys[stage]}" for stage, name in (("sim_to_real", "refined policy"), ("experience_model", "experience model"))]
     for words in (*told, f"replay buffer data {first.data.dvc_out}", f"trajectories {first.data.dvc_in}", f"commit {commit}", first.run_id):
         assert words in said, words
     drawn = figure.read_text()
     for words in (*(keys[stage] for stage in ("sim_to_real", "synthetic_rl", "experience_model", "clone", "validate")),
-                  f"replay {first.data.dvc_out[:12]}", first.data.dvc_in[:12], f"commit {commit}", "experience model"):  # fmt: skip
+                  f"replay {first.data.dvc_out[:12]}", first.data.dvc_in[:12], f"commit {commit[:12]}", "experience model"):  # fmt: skip
         assert words in drawn, words
 
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from components.errors import NOT_REPRODUCED
 from components.evaluation.reproduction import Verdict
 from flows import cli
+from flows.output import Output
 from flows.reproduce import Reproduction
 from flows.summary import MOST_ROWS, print_reproduction
 
@@ -56,7 +57,6 @@ def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(clo
     metrics = json.loads((first / "metrics.json").read_text())
     metrics["evaluate/refined/success_rate"]["value"] += 0.25
     (first / "metrics.json").write_text(json.dumps(metrics))
-    monkeypatch.setattr("flows.operating.out", Console(width=200))
     done = CliRunner().invoke(cli.app, ["reproduce", "--keep", "--root", str(clone)])
     assert done.exit_code == NOT_REPRODUCED, done.output
     row = next(line for line in done.output.splitlines() if "evaluate/refined/success_rate " in line)
@@ -73,7 +73,6 @@ def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone,
     other = tmp_path / "other"
     subprocess.run(["git", "clone", "-q", "--no-local", str(clone), str(other)], check=True)
     shutil.copytree(clone / ".dvc" / "cache", other / ".dvc" / "cache")
-    monkeypatch.setattr("flows.operating.out", Console(width=200))
     shutil.copytree(first, tmp_path / "again")
     given = []
     monkeypatch.setattr("flows.reproduce._run", lambda place, config: given.append(config) or tmp_path / "again")
@@ -97,7 +96,7 @@ def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_pa
     told = {}
     for name, found in (("few", few), ("many", many)):
         console = Console(file=io.StringIO(), width=120)
-        print_reproduction(console, Reproduction("r1", tmp_path, found))
+        print_reproduction(Output(console), Reproduction("r1", tmp_path, found))
         told[name] = [[cell.strip() for cell in line.split("│")[1:5]] for line in console.file.getvalue().splitlines() if "│" in line]
     rows = [["loss/last", "0.5", "0.5", "within tolerance"], ["kl", "0.1", "-", "missing"]]
     assert told["few"] == [["reward", "0.25", "0.25", "equal"], *rows]
