@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from flows import measuring, operating, worlds
+from flows import data_verbs, measuring, operating, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
 from flows.output import JsonFile, VerbGroup, output
 from flows.settings import MLFLOW_PORT
@@ -104,7 +104,7 @@ def collect(
             page.put(**{name: {"tasks": tasks, "episodes": episodes, "transitions": transitions}})
         page.text(f"DVC hash of data/: {made.version.hash} ({made.version.files} files, {made.version.size / 1e6:.2f} MB)")
         page.text("The same config and seed give the same files, so the same hash.")
-        page.text("To keep this version in git: git add data.dvc && git commit -m 'New data'")
+        page.text(data_verbs.COMMIT)
         page.put(dvc_hash=made.version.hash, files=made.version.files, bytes=made.version.size)
 
 
@@ -175,6 +175,7 @@ def pretrain(
         version = snapshot(place)
         push(place)
         out.print(f"Backbone: {target} (how it was made: card.json). DVC hash of data/: {version.hash}", soft_wrap=True)
+        out.print(data_verbs.COMMIT)
 
 
 @app.command()
@@ -263,6 +264,7 @@ def show_config(
 app.add_typer(measuring.verbs)
 app.add_typer(operating.verbs)
 app.add_typer(worlds.verbs)
+app.add_typer(data_verbs.verbs)
 
 
 if __name__ == "__main__":

@@ -209,9 +209,9 @@ def check_git(_config: Config, root: Path) -> Rung:
 
 def check_data(config: Config, root: Path) -> Rung:
     """data.dvc is there, the data is pulled, and every file has its hash."""
-    from components.trajectories.snapshots import data_hash, drift, missing_files, verify
+    from components.trajectories.snapshots import data_hash, data_parts, drift, missing_files, verify
 
-    version = data_hash(root)
+    data_parts(root)  # a data.dvc that cannot be read is said first
     missing = missing_data(root, config, backbone=not config.backbone.path)
     if missing and not missing_files(root):
         return _as_rung(not_in_snapshot(missing))
@@ -219,13 +219,13 @@ def check_data(config: Config, root: Path) -> Rung:
         return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain or collect (both pull by themselves), or dvc pull")
     moved = drift(root)
     if (moved.changed or moved.added) and not moved.unsaved:
-        held = f"data/ holds another version than the one that data.dvc names, {version}"
+        held = "data/ holds another version than the one that data.dvc names"
         return doubt(held, "nothing to do: the next run brings data/ there, as `dvc checkout data.dvc` or `dvc pull` do")
     try:
         verify(root)
     except DreamGymError as error:
-        return doubt(str(error), "dvc checkout data.dvc (back to the version), or dvc add data (keep what is there)")
-    return ok(f"{version}, every file verified")
+        return doubt(str(error), "dvc checkout data.dvc (back to the version), or dreamgym data save (keep what is there)")
+    return ok(f"{data_hash(root)}, every file verified")
 
 
 def check_backbone(config: Config, root: Path) -> Rung:
@@ -268,7 +268,7 @@ def check_room(_config: Config, root: Path) -> Rung:
     disk, memory = shutil.disk_usage(root).free, psutil.virtual_memory().available
     found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free"
     if disk < _FREE_DISK_BYTES:
-        return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace, or rm -r .dreamgym/stages")
+        return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace --all-experiments, or rm -r .dreamgym/stages")
     if memory < _FREE_MEMORY_BYTES:
         return doubt(f"{found}; configs/quick.yaml takes up to 5 GB of memory", "close what else runs, or set environment.workers=1")
     return ok(found)

@@ -48,7 +48,7 @@ def require_room(root: Path) -> None:
     for place in (root, Path(os.environ.get("PREFECT_HOME", root))):
         if place.is_dir() and (free := shutil.disk_usage(place).free) < LEAST_FREE_BYTES:
             found = f"The disk is full: {free:,} bytes are free where {place} lies."
-            next_step = "Free some space (`dvc gc --workspace` drops unused versions of data/) and type the same again."
+            next_step = "Free some space (`dvc gc --workspace --all-experiments` drops versions that no run made) and type the same again."
             raise DataError(found, f"Expected at least {LEAST_FREE_BYTES:,} for Prefect's database and the run's records.", next_step)
 
 
@@ -94,29 +94,22 @@ def complete_data(root: Path, say: Callable[[str], None]) -> None:
 
 
 def _follow_pointer(root: Path, say: Callable[[str], None]) -> list[str]:
-    """Bring data/ to the version that data.dvc names, if all that it holds is in some version; else what is in none, and nothing is done.
-
-    What a run has added to the replay log and not versioned yet, because it goes on or was killed, is no other version: the next snapshot
-    takes it in.
-    """
-    from components.trajectories.snapshots import data_hash, drift, pull
+    """Bring data/ to the version that data.dvc names, if all that it holds is saved; else what is not saved, and nothing is done."""
+    from components.trajectories.snapshots import drift, pull
 
     found = drift(root)
-    replay = all(f"/{DataLayout(root).replay.name}/" in name for name in found.added)
-    if not (found.changed or found.added) or (not found.changed and found.added == found.unsaved and replay):
-        return []
-    if found.unsaved:
+    if found.unsaved or not (found.changed or found.added):
         return found.unsaved
-    say(f"data.dvc names the version {data_hash(root)}; data/ holds another one, which stays in DVC's cache. Checking it out ...")
+    say("data.dvc names another version than the one in data/, which stays in DVC's cache. Checking it out ...")
     made = pull(root)
-    say(f"data/ is that version now: {made.files} files, {made.size / 1e6:.1f} MB.")
+    say(f"data/ is the version {made.hash} now: {made.files} files, {made.size / 1e6:.1f} MB.")
     return []
 
 
 def _in_no_version(unsaved: Sequence[str]) -> DataError:
     found = f"data/ is not what data.dvc names, and what it holds is in no version: {_named(unsaved)}."
-    keep = "To keep it, type `dvc add data` (or `dreamgym collect` to record anew)"
-    take = "to take the version, `dvc checkout --force data.dvc`, or `dvc pull --force` where its files were never pulled."
+    keep = "To keep it, type `dreamgym data save` (or `dreamgym collect` to record anew)"
+    take = "to take the version that data.dvc names, `dreamgym data pull --force`."
     return DataError(found, "A run records the version that it reads.", f"{keep}; {take}")
 
 

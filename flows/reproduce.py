@@ -135,7 +135,7 @@ def reproduce(
     say(f"Checking out {manifest.data.experiment_commit[:12]} in {place} ...")
     _worktree(root, place, manifest.data.experiment_commit)
     say(f"Restoring data {manifest.data.dvc_in} ...")
-    restore(place, manifest.data.dvc_in, root)
+    restore(place, manifest.data.version_in(), root)
     say("Running (everything anew: it takes as long as the first time) ...")
     again = _run(place, directory / "config.json")
     return Reproduction(manifest.run_id, place, verdicts(read_metrics(directory), read_metrics(again)))

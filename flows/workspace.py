@@ -36,7 +36,7 @@ from components.tracking.process import this_process
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
 from components.tracking.stages import StageResult, StageStore
 from components.tracking.stopwatch import Stopwatch
-from components.trajectories.snapshots import data_hash
+from components.trajectories.snapshots import data_hash, data_parts
 from components.trajectories.store import DataLayout
 
 BOOKKEEPING = ["components.tracking", "components.atomic", "components.bounded", "components.config", "components.errors"]
@@ -102,7 +102,7 @@ class Workspace:
         self.manifest = Manifest(run_id=run_id, flow=flow, process=process, environment=environment, config=config)
         self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
-        self.manifest.data.dvc_in = version
+        self.manifest.data.dvc_in, self.manifest.data.parts_in = version, data_parts(self.root)
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
         short = name.removeprefix("study ")  # a list of runs shows some twenty letters
         self.label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"

@@ -36,7 +36,15 @@ class DataLineage(Closed):
     """The data before and after, as DVC knows it."""
 
     dvc_in: str = Field("", description="DVC hash of data/ when the run started.")
-    dvc_out: str = Field("", description="DVC hash of data/ at its end.")
+    dvc_out: str = Field("", description="DVC hash of the version with the run's own transitions.")
+    parts_in: dict[str, str] = Field(
+        default_factory=dict, description="Path -> hash of each part that data.dvc named when the run started; empty: data/ was one part."
+    )
+    parts_out: dict[str, str] = Field(default_factory=dict, description="The same of the version with the run's own transitions.")
+
+    def version_in(self) -> dict[str, str]:
+        """Path -> hash of each part of the data that the run started from."""
+        return self.parts_in or {"data": self.dvc_in}
     experiment_commit: str = Field(
         "", pattern=r"^([0-9a-f]{40,64})?$", description="Commit of the DVC experiment that holds the whole workspace."
     )

@@ -120,7 +120,8 @@ def failed(root: Path, command: str, stderr: str, size: int = 0) -> DreamGymErro
     no_room = _CHECKOUT_FAILED in stderr and free < size  # all that a checkout says of a full disk
     if no_room or disk_is_full(stderr):
         found = f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as it was."
-        return DataError(found, next_step="Free some space (`dvc gc --workspace` drops unused versions) and type the same again.")
+        cure = "Free some space (`dvc gc --workspace --all-experiments` drops versions that no run made) and type the same again."
+        return DataError(found, next_step=cure)
     kind = ServiceUnreachable if is_silence(stderr) else DataError
     return kind(f"`dvc {command}` failed: {reason_of(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
 

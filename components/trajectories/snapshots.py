@@ -1,8 +1,8 @@
-"""Versions of `data/` under DVC: one `data.dvc` for the whole directory, its bytes in the cache and in two remotes.
+"""Versions of `data/` under DVC: `data.dvc` names the parts, their bytes lie in the cache and in remotes.
 
-`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first snapshot: it is DVC's default, so that a plain
-`dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one and is this
-clone's default from the first on, unless `core.remote` names another remote, such as an object store.
+`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first version: it is DVC's default, so that a plain
+`dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one, unless
+`core.remote` names another remote, such as an object store. A default that the user sets is never changed or shadowed.
 
 DVC fails quietly in four ways that are closed here: a fetch of a missing object succeeds, also where an HTTP remote does not answer, a
 checkout writes damaged cache bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes
@@ -14,32 +14,60 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import yaml
-
+from components.atomic import write_text
 from components.bounded import read_text
 from components.errors import DataError, ServiceUnreachable
-from components.trajectories.dvc_command import alone, disk_is_full, failed, is_silence, reason_of, run_dvc
+from components.trajectories.data_state import (
+    Drift,
+    data_hash,
+    data_parts,
+    drift,
+    hash_data,
+    left_over_files,
+    missing_files,
+    part_hash,
+    parts_lying,
+    version_hash,
+)
+from components.trajectories.dvc_cache import (
+    LOCAL,
+    SEED,
+    cache_directory,
+    dvc_config,
+    file_digest,
+    files_of,
+    missing_objects,
+    object_path,
+    remote_names,
+    remote_to_push_to,
+    size_in_cache,
+)
+from components.trajectories.dvc_command import disk_is_full, failed, is_silence, reason_of, run_dvc
+from components.trajectories.pointer import DATA, POINTER, Out, read_pointer, write_pointer
 
-LOCAL, SEED = "local", "seed"
+__all__ = ["LOCAL", "SEED", "Drift", "Snapshot", "data_hash", "data_parts", "drift", "missing_files", "part_hash"]
+
 SEED_LIMIT_BYTES = 20_000_000
+KEEP = "Type `dreamgym data save` to keep it as a new version"
+UNDO = "`dvc checkout --force data.dvc` to undo it"
 _IGNORED = "# What DVC never needs to look at.\n.venv\n/runs\n/mlflow\n/seed\n*.tmp\n"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A version of `data/`: DVC's hash of it, the number of its files, and their size in bytes."""
+    """A version of `data/`: DVC's hash of all its files, the number of files, their bytes, and its parts."""
 
     hash: str
     files: int
     size: int
+    parts: tuple[Out, ...] = ()
 
 
 def init_if_needed(root: Path) -> None:
@@ -55,7 +83,7 @@ def init_if_needed(root: Path) -> None:
     if not (root / ".dvc" / "config").exists():
         _dvc(root, "init")
         (root / ".dvcignore").write_text(_IGNORED, encoding="utf-8")
-    if not set(_remotes(root)) - {SEED}:
+    if not set(remote_names(root)) - {SEED}:
         configure_remotes(root)
 
 
@@ -75,324 +103,119 @@ def snapshot(root: Path) -> Snapshot:
     """Version `data/` as it is now: update `data.dvc` and the cache. The same data gives the same hash.
 
     Raises:
-        DataError: there is no data or no git repository, the disk is full, or DVC stays locked.
+        DataError: there is no data or no git repository, the disk is full, or DVC stays locked; `data.dvc` is then as it was.
     """
     init_if_needed(root)
-    if not any(path.is_file() for path in (root / "data").rglob("*")):
-        raise DataError(f"{root / 'data'} holds no files.", "Expected data to take a snapshot of.", "Type `dreamgym collect` first.")
-    _dvc(root, "add", "data")
-    return _pointer(root)
+    lying = hash_data(root)
+    if not lying:
+        raise DataError(f"{root / DATA} holds no files.", "Expected data to take a snapshot of.", "Type `dreamgym collect` first.")
+    path = root / POINTER
+    before = read_pointer(path) if path.is_file() else ()
+    outs = parts_lying(root, lying, {out.path: out.options for out in before})
+    if outs != before or missing_objects(cache_directory(root), outs):
+        _commit_pointer(root, outs)
+    return _snapshot_of(root)
 
 
-def data_hash(root: Path) -> str:
-    """DVC's hash of the snapshot that `data.dvc` names. Raises DataError if the file is missing or unreadable."""
-    return _pointer(root).hash
-
-
-def part_hash(root: Path, folder: str, without: str = "") -> str:
-    """The hash that DVC would give to `folder` of the snapshot if it were versioned by itself, and had no folder `without`.
-
-    Where neither `data/` nor the cache tells the snapshot's files it is the snapshot's own. Raises DataError as `data_hash`.
-    """
-    digest = data_hash(root)
-    if _object(root, digest).is_file():
-        files = _listing(root)
-    elif _hash_of(files := _lying(root)) != digest:
-        return digest
-    below = {relative.removeprefix(f"{folder}/"): md5 for relative, md5 in files.items() if relative.startswith(f"{folder}/")}
-    return _hash_of({relative: md5 for relative, md5 in below.items() if not (without and relative.startswith(f"{without}/"))})
-
-
-@dataclass(frozen=True)
-class Drift:
-    """How `data/` differs from the version that data.dvc names, relative to `data/`.
-
-    `changed`: the version has them, and data/ has others or none; `added`: data/ alone has them; `unsaved`: those of data/ that are in no
-    version in the cache, so that a checkout would lose them.
-    """
-
-    changed: list[str]
-    added: list[str]
-    unsaved: list[str]
-
-
-def drift(root: Path) -> Drift:
-    """Hold `data/` against data.dvc, byte by byte; what another DVC command changes at that moment is waited for.
-
-    Raises DataError as `data_hash`, or if that command takes too long.
-    """
+def _commit_pointer(root: Path, outs: Sequence[Out]) -> None:
+    """Write `data.dvc` and let DVC put what it names into the cache; after a failure the old one is back."""
+    path = root / POINTER
+    before = read_text(path) if path.is_file() else None
+    _ignore_data(root)
+    write_pointer(path, outs)
     try:
-        if _hash_of(_lying(root)) == data_hash(root):
-            return Drift([], [], [])
-    except FileNotFoundError:
-        pass  # a command that goes on at this moment replaces files
-    with alone(root):
-        digest, lying = data_hash(root), _lying(root)
-        if _hash_of(lying) == digest:
-            return Drift([], [], [])
-        named = _listing(root) if _object(root, digest).is_file() else {}
-        changed = [relative for relative, md5 in named.items() if lying.get(relative) != md5]
-        added = [relative for relative in lying if relative not in named]
-        saved = set(_versioned(root))
-        unsaved = [relative for relative in lying if (relative, lying[relative]) not in saved]
-        return Drift(changed, added, [relative for relative in unsaved if lying[relative] != named.get(relative)])
+        _dvc(root, "commit", "--force", POINTER)
+    except BaseException:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_text(path, before)
+        raise
 
 
-def _versioned(root: Path) -> Iterator[tuple[str, str]]:
-    """(path, MD5) of every file of every version in the cache whose bytes are there too."""
-    for listing in _cache(root).glob("??/*.dir"):
-        try:
-            entries = [(str(entry["relpath"]), str(entry["md5"])) for entry in json.loads(listing.read_bytes())]
-        except (ValueError, KeyError, TypeError):
-            continue  # a damaged listing keeps nothing
-        yield from ((relative, md5) for relative, md5 in entries if _object(root, md5).is_file())
+def _ignore_data(root: Path) -> None:
+    """Have git ignore `data/` as a whole; DVC would else write a `.gitignore` into each world's folder."""
+    if not git_output(root, "check-ignore", f"{DATA}/"):
+        path = root / ".gitignore"
+        before = read_text(path) if path.is_file() else ""
+        write_text(path, before + "\n" * bool(before and not before.endswith("\n")) + f"/{DATA}/\n")
 
 
-def _lying(root: Path) -> dict[str, str]:
-    """Relative path -> MD5 of every file in `data/` that DVC would version, in the order of its listings."""
-    from dvc.fs import LocalFileSystem
-    from dvc.ignore import DvcIgnoreFilter
-
-    data, ignored = root.absolute() / "data", DvcIgnoreFilter(LocalFileSystem(), str(root.absolute()))
-    found = [Path(folder) / name for folder, _, names in ignored.walk(ignored.fs, str(data)) for name in names]
-    return {relative: _digest(data / relative, "md5") for relative in sorted(path.relative_to(data).as_posix() for path in found)}
-
-
-def _hash_of(files: dict[str, str]) -> str:
-    """The hash that DVC gives to a directory with these files."""
-    entries = [{"md5": md5, "relpath": relative} for relative, md5 in sorted(files.items())]
-    return hashlib.md5(json.dumps(entries, sort_keys=True).encode()).hexdigest() + ".dir"
+def _remove_left_over(root: Path) -> None:
+    lying = hash_data(root)
+    for relative in left_over_files(root, read_pointer(root / POINTER), lying):
+        path = root / DATA / relative
+        path.unlink(missing_ok=True)
+        for folder in path.relative_to(root / DATA).parents:
+            if folder.name and not any((root / DATA / folder).iterdir()):
+                (root / DATA / folder).rmdir()
 
 
-def missing_files(root: Path) -> list[str]:
-    """What `data.dvc` names and `data/` lacks, relative to `root`; `data` alone if this clone never pulled the list of its files."""
-    if not _object(root, _pointer(root).hash).is_file():
-        return ["data"]
-    return [f"data/{relative}" for relative in _listing(root) if not (root / "data" / relative).is_file()]
-
-
-def push(root: Path, remote: str = "") -> None:
-    """Copy the snapshot to `remote`, by default the configured one (`local` where that is `seed`).
+def push(root: Path, remote: str = "") -> str:
+    """Copy the version that data.dvc names to `remote`, by default the configured one (`local` where that is `seed`); its name.
 
     Raises:
         DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20 MB.
         ServiceUnreachable: the remote is a server that does not answer.
     """
-    remote = remote or next((name for name in _remotes(root) if name != SEED), LOCAL)
-    size = _pointer(root).size
+    remote, outs = remote or remote_to_push_to(root), read_pointer(root / POINTER)
+    size = sum(out.size for out in outs)
     if remote == SEED and size > SEED_LIMIT_BYTES:
         found = f"The snapshot has {size:,} bytes: too many for the seed remote, which is part of the git repository."
         raise DataError(found, f"Expected at most {SEED_LIMIT_BYTES:,}.", f"Push it to {LOCAL}, or to an object store.")
-    missing = _missing_objects(root)
-    if missing:
-        raise DataError(f"The cache lacks {len(missing)} objects of data.dvc: {', '.join(missing[:3])}.", next_step="Type `dvc add data`.")
-    _dvc(root, "push", "--remote", remote, "data.dvc")
-    if remote == LOCAL:
-        _prefer_local(root)
+    if missing := missing_objects(cache_directory(root), outs):
+        found = f"The cache lacks {len(missing)} objects of data.dvc: {', '.join(missing[:3])}."
+        raise DataError(found, next_step="Type `dreamgym data pull`, or `dreamgym data save` to version data/ as it is.")
+    _dvc(root, "push", "--remote", remote, POINTER)
+    return remote
 
 
-def _prefer_local(root: Path) -> None:
-    """Make `local` the default of this clone (in its uncommitted config), so that a plain `dvc pull` finds the new snapshot too."""
-    from dvc.config import Config
+def pull(root: Path, *, force: bool = False) -> Snapshot:
+    """Bring `data/` to the snapshot that `data.dvc` names, from every remote that DVC knows here, the default first; verified.
 
-    if _remotes(root)[0] == SEED:
-        with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
-            config.setdefault("core", {})["remote"] = LOCAL
-
-
-def pull(root: Path) -> Snapshot:
-    """Bring `data/` to the snapshot that `data.dvc` names, from the default remote, `local` and `seed` in turn; verified.
+    Args: force: replace files that are in no version, too.
 
     Raises:
         DataError: an object is in none of them, a file arrived damaged, or `data/` holds changes that were never versioned.
         ServiceUnreachable: an object is in none of those that answer, and one does not.
     """
-    pointer, remotes = _pointer(root), _remotes(root)
-    reasons = []
-    for remote in remotes:
-        reasons.append(_fetch(root, remote))
-        missing = _missing_objects(root)
+    fetch(root, root, read_pointer(root / POINTER))
+    _remove_left_over(root)
+    _dvc(root, "checkout", *["--force"] * force, POINTER)
+    verify(root)
+    return _snapshot_of(root)
+
+
+def fetch(root: Path, place: Path, outs: Sequence[Out]) -> None:
+    """Bring the objects of `outs` into the cache of `place`, whose data.dvc names them, from the remotes that `root` knows.
+
+    Raises DataError or ServiceUnreachable as `pull`.
+    """
+    cache, remotes, reasons = cache_directory(place), remote_names(root), []
+    missing = missing_objects(cache, outs)
+    for remote in remotes if missing else ():
+        reasons.append(_fetch(place, remote))
+        missing = missing_objects(cache, outs)
         if not missing:
             break
-    else:
-        tried = "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True))
-        found = f"{len(missing)} objects of the snapshot {pointer.hash} are missing: {', '.join(missing[:3])}. Tried {tried}."
-        if any(is_silence(reason) for reason in reasons):
-            raise ServiceUnreachable(found, next_step="See that the remote's server runs and can be reached, then type the same again.")
-        next_step = "Check out a commit whose data was pushed, or give it up: type `rm data.dvc`, then `dreamgym collect`."
-        raise DataError(found, next_step=next_step)
-    _dvc(root, "checkout", "data.dvc")
-    verify(root)
-    return pointer
+    if not missing:
+        return
+    tried = "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True)) or "no remote: none is configured"
+    found = f"{len(missing)} objects of the version that data.dvc names are missing: {', '.join(missing[:3])}. Tried {tried}."
+    if any(is_silence(reason) for reason in reasons):
+        raise ServiceUnreachable(found, next_step="See that the remote's server runs and can be reached, then type the same again.")
+    next_step = "Ask who made the version to type `dvc push`, and add that remote here: dvc remote add -d team PATH_OR_URL"
+    raise DataError(found, "Expected them in the cache or in a remote that DVC knows here (`dvc remote list`).", next_step)
 
 
-def restore(root: Path, digest: str, origin: Path) -> Snapshot:
-    """Bring `data/` of `root`, a checkout beside the clone `origin`, to the version `digest`, from the cache and the remotes of `origin`.
-
-    Raises:
-        DataError: an object is nowhere, or damaged; what is damaged is named and not used.
-    """
-    from dvc.config import Config
-
-    with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
-        config.setdefault("cache", {})["dir"] = str(_cache(origin.absolute()).parents[1])
-        for name, remote in _config(origin).get("remote", {}).items():
-            config.setdefault("remote", {})[name] = {"url": str(remote["url"])}
-    _point(root, digest, 0, 0)
-    for remote in _remotes(root) if _missing_objects(root) else ():
-        _fetch(root, remote)
-    if not _missing_objects(root):
-        files = _listing(root).values()
-        _point(root, digest, sum(_object(root, entry).stat().st_size for entry in files), len(files))
-    return pull(root)
-
-
-def _point(root: Path, digest: str, size: int, files: int) -> None:
-    out = {"md5": digest, "size": size, "nfiles": files, "hash": "md5", "path": "data"}
-    (root / "data.dvc").write_text(yaml.safe_dump({"outs": [out]}, sort_keys=False), encoding="utf-8")
-
-
-def verify(root: Path) -> None:
-    """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the first that differs."""
-    for relative, digest in _listing(root).items():
-        path = root / "data" / relative
-        if not path.is_file():
-            raise DataError(f"{path} is missing.", f"data.dvc names it ({digest}).", "Type `dvc checkout data.dvc`.")
-        if _digest(path, "md5") != digest:
-            raise _differs(root, path, digest)
-    status = json.loads(_dvc(root, "status", "--json", "data.dvc") or "{}")
-    if status:
-        raise DataError(f"data/ differs from data.dvc: {json.dumps(status)}.", next_step="Type `dvc add data` to keep it as a new version.")
-
-
-def save_experiment(root: Path, name: str, record: Sequence[Path] = ()) -> str:
-    """Save the workspace, `data.dvc` and the files of `record` included, as the DVC experiment `name` and return its commit.
-
-    Branch and index stay. One of the same name on the same commit is replaced. Raises DataError without a git commit to base it on.
-    """
-    init_if_needed(root)
-    head = _git(root, "rev-parse", "--verify", "HEAD")
-    if not head:
-        found = f"{root.absolute()} has no git commit to base an experiment on."
-        raise DataError(found, next_step='Type `git add -A && git commit -m "Start"`, then the same again.')
-    wanted = [str(path.resolve().relative_to(root.resolve())) for path in record]
-    if not _git(root, "ls-files", "data.dvc") and (root / "data.dvc").exists():
-        wanted.append("data.dvc")
-    _dvc(root, "exp", "save", "--name", name, "--force", *(f"--include-untracked={path}" for path in wanted))
-    commit = _git(root, "rev-parse", "--verify", f"refs/exps/{head[:2]}/{head[2:]}/{name}")
-    if not commit:
-        raise DataError(f"DVC left no experiment {name!r} on {head}.", next_step=f"Type `dvc exp save -n {name} --force` to see why.")
-    return commit
-
-
-def tree_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes, or of a directory's sorted relative paths and their contents (`__pycache__` left out).
-
-    Neither time stamps nor the place matter. Raises DataError if `path` does not exist.
-    """
-    if path.is_file():
-        return _digest(path, "sha256")
-    if not path.is_dir():
-        raise DataError(f"There is no {path} to hash.", next_step="Type `dvc pull`, or run the stage that makes it again.")
-    files = {str(file.relative_to(path).as_posix()): file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
-    total = hashlib.sha256()
-    for relative in sorted(files):
-        total.update(f"{relative}\0{_digest(files[relative], 'sha256')}\n".encode())
-    return total.hexdigest()
-
-
-def _digest(path: Path, algorithm: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def _differs(root: Path, path: Path, digest: str) -> DataError:
-    cached = _object(root, digest)
-    if cached.is_file() and _digest(cached, "md5") != digest:
-        found = f"{path} is damaged, because its cache object {cached} is."
-        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dvc pull`.")
-    found = f"{path} was changed after its snapshot."
-    return DataError(found, f"Expected the MD5 {digest}.", "Type `dvc checkout --force data.dvc` to undo it, or `dvc add data` to keep it.")
-
-
-def _pointer(root: Path) -> Snapshot:
-    path = root / "data.dvc"
-    if not path.is_file():
-        raise DataError(f"There is no {path}.", "It names the version of data/.", "Type `git checkout data.dvc`, or `dreamgym collect`.")
-    try:
-        out = yaml.safe_load(read_text(path))["outs"][0]
-        found = Snapshot(out["md5"], out["nfiles"], out["size"])
-        if not re.fullmatch(r"[0-9a-f]{32}\.dir", found.hash) or not all(type(n) is int and n >= 0 for n in (found.files, found.size)):
-            raise ValueError(out)
-        return found
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
-        problem = f"{path} is no pointer to a directory's version ({type(error).__name__})."
-        raise DataError(problem, next_step="Type `git checkout data.dvc`.") from None
-
-
-def _listing(root: Path) -> dict[str, str]:
-    """Relative path -> MD5 of every file of the snapshot, from the cached listing, whose own bytes are checked."""
-    digest = _pointer(root).hash
-    path = _object(root, digest)
-    if not path.is_file() or _digest(path, "md5") + ".dir" != digest:
-        found = f"The listing {path} of the snapshot {digest} is {'damaged' if path.is_file() else 'missing'}."
-        raise DataError(found, next_step=f"Type `rm -f {path}`, then `dvc pull`.")
-    found_files = {str(entry["relpath"]): str(entry["md5"]) for entry in json.loads(read_text(path))}
-    for relative, md5 in found_files.items():
-        _require_inside(digest, relative, md5)
-    return found_files
-
-
-def _require_inside(digest: str, relative: str, md5: str) -> None:
-    """DVC writes a file wherever the listing says: one of a stranger's must not lead out of data/ or of the cache."""
-    parts = relative.split("/")
-    if not all(parts) or {".", ".."} & set(parts) or not re.fullmatch(r"[0-9a-f]{32}", md5):
-        found = f"The snapshot {digest} names the file {relative!r} with the hash {md5!r}."
-        raise DataError(found, "Expected a path below data/ and an MD5.", "Type `git checkout data.dvc` to go back.")
-
-
-def _missing_objects(root: Path) -> list[str]:
-    digest = _pointer(root).hash
-    if not _object(root, digest).is_file():
-        return [digest]
-    cache = _cache(root)
-    return sorted({entry for entry in _listing(root).values() if not (cache / entry[:2] / entry[2:]).is_file()})
-
-
-def _object(root: Path, digest: str) -> Path:
-    return _cache(root) / digest[:2] / digest[2:]
-
-
-def _config(root: Path) -> dict[str, dict]:
-    from dvc.config import Config
-
-    if not (root / ".dvc" / "config").is_file():
-        next_step = "Type `git checkout .dvc`, or `rm -f data.dvc` and then `dreamgym collect`, which sets DVC up."
-        raise DataError(f"{root.absolute()} is not under DVC.", next_step=next_step)
-    return dict(Config(dvc_dir=str(root.absolute() / ".dvc")))
-
-
-def _cache(root: Path) -> Path:
-    """Directory of the cached objects, named by their MD5."""
-    folder = _config(root).get("cache", {}).get("dir") or root.absolute() / ".dvc" / "cache"
-    return Path(folder) / "files" / "md5"
-
-
-def _remotes(root: Path) -> list[str]:
-    """The default remote, `local` and `seed`, each once."""
-    config = _config(root)
-    names = dict.fromkeys([config.get("core", {}).get("remote", SEED), LOCAL, SEED])
-    return [name for name in names if name in config.get("remote", {})]
-
-
-def _fetch(root: Path, remote: str) -> str:
-    """Fetch what `remote` has of the snapshot; the reason if DVC refuses. What counts is what then lies in the cache."""
-    done = run_dvc(root, "fetch", "--remote", remote, "data.dvc")
+def _fetch(place: Path, remote: str) -> str:
+    """Fetch what `remote` has of the version; the reason if DVC refuses. What counts is what then lies in the cache."""
+    done = run_dvc(place, "fetch", "--remote", remote, POINTER)
     if disk_is_full(done.stderr):
-        raise failed(root, "fetch", done.stderr)
+        raise failed(place, "fetch", done.stderr)
     if done.returncode:
         return reason_of(done.stderr)
-    return _silence(str(_config(root).get("remote", {})[remote]["url"])) or "not there"
+    return _silence(str(dvc_config(place).get("remote", {})[remote]["url"])) or "not there"
 
 
 def _silence(url: str) -> str:
@@ -407,7 +230,93 @@ def _silence(url: str) -> str:
     return ""
 
 
-def _git(root: Path, *arguments: str) -> str:
+def restore(root: Path, parts: Mapping[str, str], origin: Path) -> Snapshot:
+    """Bring `data/` of `root`, a checkout beside the clone `origin`, to a version, from the cache and the remotes of `origin`.
+
+    Args: parts: path -> DVC's hash of each part, as `hashes_of` gives them.
+
+    Raises:
+        DataError: an object is nowhere, or damaged; what is damaged is named and not used.
+    """
+    from dvc.config import Config
+
+    cache = cache_directory(origin.absolute())
+    with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
+        config.setdefault("cache", {})["dir"] = str(cache.parents[1])
+        for name, remote in dvc_config(origin).get("remote", {}).items():
+            config.setdefault("remote", {})[name] = {"url": str(remote["url"])}
+    outs = [Out(path, md5) for path, md5 in parts.items()]
+    write_pointer(root / POINTER, outs)
+    if missing_objects(cache, outs):
+        fetch(origin, root, outs)
+    sizes = {out.path: size_in_cache(cache, out) for out in outs}
+    write_pointer(root / POINTER, [Out(out.path, out.md5, *sizes[out.path]) for out in outs])
+    return pull(root)
+
+
+def verify(root: Path) -> None:
+    """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the first that differs."""
+    for relative, digest in files_of(cache_directory(root), read_pointer(root / POINTER)).items():
+        path = root / DATA / relative
+        if not path.is_file():
+            raise DataError(f"{path} is missing.", f"data.dvc names it ({digest}).", "Type `dvc checkout data.dvc`.")
+        if file_digest(path) != digest:
+            raise _differs(root, path, digest)
+    status = json.loads(_dvc(root, "status", "--json", POINTER) or "{}")
+    if status:
+        raise DataError(f"data/ differs from data.dvc: {json.dumps(status)}.", next_step=f"{KEEP}.")
+
+
+def save_experiment(root: Path, name: str, record: Sequence[Path] = ()) -> str:
+    """Save the workspace, `data.dvc` and the files of `record` included, as the DVC experiment `name` and return its commit.
+
+    Branch and index stay. One of the same name on the same commit is replaced. Raises DataError without a git commit to base it on.
+    """
+    init_if_needed(root)
+    head = git_output(root, "rev-parse", "--verify", "HEAD")
+    if not head:
+        found = f"{root.absolute()} has no git commit to base an experiment on."
+        raise DataError(found, next_step='Type `git add -A && git commit -m "Start"`, then the same again.')
+    wanted = [str(path.resolve().relative_to(root.resolve())) for path in record]
+    if not git_output(root, "ls-files", "data.dvc") and (root / "data.dvc").exists():
+        wanted.append("data.dvc")
+    _dvc(root, "exp", "save", "--name", name, "--force", *(f"--include-untracked={path}" for path in wanted))
+    commit = git_output(root, "rev-parse", "--verify", f"refs/exps/{head[:2]}/{head[2:]}/{name}")
+    if not commit:
+        raise DataError(f"DVC left no experiment {name!r} on {head}.", next_step=f"Type `dvc exp save -n {name} --force` to see why.")
+    return commit
+
+
+def tree_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, or of a directory's sorted relative paths and their contents (`__pycache__` left out).
+
+    Neither time stamps nor the place matter. Raises DataError if `path` does not exist.
+    """
+    if path.is_file():
+        return file_digest(path, "sha256")
+    if not path.is_dir():
+        raise DataError(f"There is no {path} to hash.", next_step="Type `dreamgym data pull`, or run the stage that makes it again.")
+    files = {str(file.relative_to(path).as_posix()): file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+    total = hashlib.sha256()
+    for relative in sorted(files):
+        total.update(f"{relative}\0{file_digest(files[relative], 'sha256')}\n".encode())
+    return total.hexdigest()
+
+
+def _differs(root: Path, path: Path, digest: str) -> DataError:
+    cached = object_path(cache_directory(root), digest)
+    if cached.is_file() and file_digest(cached) != digest:
+        found = f"{path} is damaged, because its cache object {cached} is."
+        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dreamgym data pull`.")
+    return DataError(f"{path} was changed after its snapshot.", f"Expected the MD5 {digest}.", f"{KEEP}, or {UNDO}.")
+
+
+def _snapshot_of(root: Path) -> Snapshot:
+    outs = read_pointer(root / POINTER)
+    return Snapshot(version_hash(root, outs), sum(out.files for out in outs), sum(out.size for out in outs), outs)
+
+
+def git_output(root: Path, *arguments: str) -> str:
     """What git prints; empty if it refuses."""
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True).stdout.strip()
 
@@ -416,5 +325,6 @@ def _dvc(root: Path, *arguments: str) -> str:
     """What one DVC command prints on stdout. Raises DataError with DVC's reason if it fails."""
     done = run_dvc(root, *arguments)
     if done.returncode:
-        raise failed(root, " ".join(arguments), done.stderr, _pointer(root).size if arguments[0] == "checkout" else 0)
+        needed = sum(out.size for out in read_pointer(root / POINTER)) if arguments[0] == "checkout" else 0
+        raise failed(root, " ".join(arguments), done.stderr, needed)
     return done.stdout

@@ -266,7 +266,7 @@ def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh)
 
 
 def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
-    assert snapshots.missing_files(fresh) == ["data"]
+    assert snapshots.missing_files(fresh) == [f"data/alfworld/{part}" for part in ("backbone", "tasks", "trajectories")]
     assert "dreamgym retrain or collect" in check_data(load_config(), fresh).next_step
     complete_data(fresh, lambda _: None)
     _fill(fresh, "data/alfworld/tasks/train.parquet", "data/alfworld/tasks/another.parquet")
@@ -330,12 +330,12 @@ def test_a_version_that_git_pull_brought_is_checked_out_and_the_own_one_is_kept(
     shutil.copy(root / "data.dvc", root.parent / "own.dvc")
     git_pull()
     rung = check_data(load_config(), root)
-    assert rung.state == "doubt" and f"another version than the one that data.dvc names, {snapshots.data_hash(root)}" in rung.found
+    assert rung.state == "doubt" and "another version than the one that data.dvc names" in rung.found
     said = []
     ensure_data(root, load_config(), said.append, versioned=False)
     assert not said and (root / TRAIN).read_text() == TRAIN, "what records no version reads what lies there"
     ensure_data(root, load_config(), said.append)
-    assert snapshots.data_hash(root) in said[0] and "holds another one, which stays in DVC's cache" in said[0] and "6 files" in said[1]
+    assert "which stays in DVC's cache" in said[0] and snapshots.data_hash(root) in said[1] and "6 files" in said[1]
     assert (root / TRAIN).read_text() == "recorded anew" and not (root / DREAMT).exists()
     assert snapshots.part_hash(root, "alfworld/trajectories") != trajectories, "what `watch-data` looks at"
     shutil.copy(root.parent / "own.dvc", root / "data.dvc")
@@ -347,29 +347,34 @@ def test_changes_in_no_version_are_refused_with_what_to_type(pulled):
     root, git_pull = pulled
     ensure_data(root, load_config(), pytest.fail)
     _replace(root, TRAIN, "mine")
-    words = r"in no version: alfworld/trajectories/train.parquet.*dvc add data.*dvc checkout --force data.dvc.*dvc pull --force"
+    words = r"in no version: alfworld/trajectories/train.parquet.*dreamgym data save.*dreamgym data pull --force"
     with pytest.raises(DataError, match=words):
         ensure_data(root, load_config(), pytest.fail)
-    _dvc(root, "add", "data")
+    _dvc(root, "add", "data")  # one part again: DVC's own way to keep it is as good
     ensure_data(root, load_config(), pytest.fail)
     _replace(root, TRAIN, "mine again")
     git_pull()
     with pytest.raises(DataError, match=words):
         ensure_data(root, load_config(), pytest.fail)
     assert (root / TRAIN).read_text() == "mine again"
-    _dvc(root, "pull", "--force")
+    snapshots.pull(root, force=True)
     ensure_data(root, load_config(), pytest.fail)
     assert (root / TRAIN).read_text() == "recorded anew"
 
 
-def test_dreams_that_a_killed_run_left_are_no_other_version_and_join_the_next(pulled):
-    root, _ = pulled
-    _fill(root, "data/alfworld/replay/00001-synthetic.parquet", "data/alfworld/.new.tmp/tasks.parquet")
+def test_what_lies_in_no_part_of_the_version_is_left_alone_and_saved_when_asked(pulled):
+    """A run writes nothing into data/; an earlier version of this project left its dreams there, and people leave files of their own."""
+    root, git_pull = pulled
+    _fill(root, "data/webshop/replay/00001-synthetic.parquet", "data/alfworld/.new.tmp/tasks.parquet", "data/notes.txt")
     before = snapshots.data_hash(root)
     ensure_data(root, load_config(), pytest.fail)
     complete_data(root, pytest.fail)
-    assert snapshots.data_hash(root) == before and (root / "data/alfworld/replay/00001-synthetic.parquet").is_file()
-    assert snapshots.snapshot(root).files == 8
+    git_pull()
+    ensure_data(root, load_config(), lambda _: None)
+    assert (root / "data/notes.txt").is_file() and (root / "data/webshop/replay/00001-synthetic.parquet").is_file()
+    saved = snapshots.snapshot(root)
+    assert saved.hash != before and {"data/notes.txt", "data/webshop/replay"} < {out.path for out in saved.parts}
+    assert not any("new.tmp" in out.path for out in saved.parts)
 
 
 def test_a_collection_begins_with_the_version_that_git_pull_brought_and_keeps_what_is_in_none(pulled):
@@ -393,8 +398,11 @@ def test_the_version_of_a_part_is_told_without_the_cache_too(pulled):
     (root / "whole").rename(root / "data")
     assert [snapshots.part_hash(root, *part) for part in parts] == told
     ensure_data(root, load_config(), pytest.fail)
-    _fill(root, "data/alfworld/replay/00001-synthetic.parquet")
-    assert snapshots.part_hash(root, *parts[0]) == snapshots.data_hash(root), "data/ no longer tells the version's files"
+    (root / TRAIN).unlink()
+    assert snapshots.part_hash(root, *parts[0]) == told[0], "data.dvc names it"
+    assert snapshots.part_hash(root, *parts[1]) not in told, "data/ no longer tells the version's files"
+    with pytest.raises(DataError, match="data/alfworld/trajectories .* not in this clone.*dreamgym data pull"):
+        snapshots.data_hash(root)
 
 
 def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):

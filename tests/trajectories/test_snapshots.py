@@ -18,6 +18,8 @@ import pytest
 from components.errors import DataError, StageTimeout
 from components.trajectories import dvc_command, snapshots
 
+TRAIN, STEPS = "data/world/tasks/train.txt", "data/world/trajectories/b.txt"
+
 
 def _git(root: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
@@ -30,9 +32,10 @@ def pushed(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("pushed")
     _git(root, "init", "-q")
     (root / ".gitignore").write_text("/data/\n/.dreamgym/\n")
-    (root / "data" / "tasks").mkdir(parents=True)
-    (root / "data" / "tasks" / "train.txt").write_text("tasks")
-    (root / "data" / "b.txt").write_text("transitions")
+    (root / TRAIN).parent.mkdir(parents=True)
+    (root / TRAIN).write_text("tasks")
+    (root / STEPS).parent.mkdir(parents=True)
+    (root / STEPS).write_text("transitions")
     snapshots.snapshot(root)
     snapshots.push(root)
     _git(root, "add", "-A")
@@ -67,7 +70,7 @@ def test_snapshot_counts_and_the_same_data_has_the_same_hash(repository, tmp_pat
     assert first.hash == snapshots.data_hash(repository)
     again = snapshots.snapshot(repository)
     assert again == first
-    (repository / "data" / "b.txt").write_text("other")
+    (repository / STEPS).write_text("other")
     assert snapshots.snapshot(repository).hash != first.hash
 
 
@@ -88,6 +91,7 @@ def test_who_has_put_the_folder_under_dvc_alone_can_push_too(tmp_path, theirs):
     (tmp_path / "data" / "a.txt").write_text("a transition")
     snapshots.snapshot(tmp_path)
     snapshots.push(tmp_path)
+    assert "/data/" in (tmp_path / ".gitignore").read_text() and not list((tmp_path / "data").rglob(".gitignore"))
     held = [place for place in (tmp_path / "store", tmp_path / ".dreamgym" / "dvc-remote") if place.is_dir()]
     assert held == [tmp_path / "store" if theirs else tmp_path / ".dreamgym" / "dvc-remote"]
     assert _object(held[0], "a transition").is_file()
@@ -103,7 +107,7 @@ def test_configure_remotes_keeps_another_default(repository):
 def test_pull_restores_from_the_local_remote(repository):
     _drop_workspace(repository)
     assert snapshots.pull(repository).files == 2
-    assert (repository / "data" / "tasks" / "train.txt").read_text() == "tasks"
+    assert (repository / TRAIN).read_text() == "tasks"
 
 
 def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
@@ -112,7 +116,7 @@ def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
     _git(repository, "commit", "-qm", "seed")
     _git(repository, "clone", "-q", str(repository), str(tmp_path / "clone"))
     subprocess.run([sys.executable, "-m", "dvc", "pull", "-q"], cwd=tmp_path / "clone", check=True)  # as a person types it
-    assert (tmp_path / "clone" / "data" / "b.txt").read_text() == "transitions"
+    assert (tmp_path / "clone" / STEPS).read_text() == "transitions"
     _drop_workspace(tmp_path / "clone")
     assert snapshots.pull(tmp_path / "clone").files == 2
 
@@ -126,13 +130,13 @@ def test_the_seed_refuses_more_than_its_limit(repository, monkeypatch):
 def test_a_damaged_cache_object_is_named_where_dvc_is_silent(repository):
     shutil.rmtree(repository / "data")
     _overwrite(_object(repository / ".dvc" / "cache", "transitions"), "transitionz")
-    with pytest.raises(DataError, match=r"data/b.txt is damaged, because its cache object .* Type `rm -f") as caught:
+    with pytest.raises(DataError, match=r"data/world/trajectories/b.txt is damaged, because its cache object .* Type `rm -f") as caught:
         snapshots.pull(repository)
     remedy = caught.value.next_step.split("`")
     subprocess.run(remedy[1], shell=True, check=True)
-    assert remedy[3] == "dvc pull"
-    subprocess.run([sys.executable, "-m", *remedy[3].split(), "-q"], cwd=repository, check=True)
-    assert (repository / "data" / "b.txt").read_text() == "transitions"
+    assert remedy[3] == "dreamgym data pull"
+    snapshots.pull(repository)
+    assert (repository / STEPS).read_text() == "transitions"
 
 
 def test_a_damaged_listing_is_named(repository):
@@ -151,7 +155,8 @@ def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_writ
     (cache / digest[:2]).mkdir(exist_ok=True)
     (cache / digest[:2] / f"{digest[2:]}.dir").write_bytes(listing)
     pointer = (repository / "data.dvc").read_text()
-    (repository / "data.dvc").write_text(pointer.replace(snapshots.data_hash(repository), f"{digest}.dir"))
+    tasks = snapshots.part_hash(repository, "world/tasks")
+    (repository / "data.dvc").write_text(pointer.replace(tasks, f"{digest}.dir"))
     shutil.rmtree(repository / "data")
     with pytest.raises(DataError, match=f"names the file '{relative}'.*Expected a path below data/.*git checkout data.dvc"):
         snapshots.pull(repository)
@@ -163,39 +168,46 @@ def test_a_damaged_remote_object_is_not_taken(repository):
     _overwrite(_object(repository / ".dreamgym", "transitions"), "transitionz")
     with pytest.raises(DataError, match="missing"):
         snapshots.pull(repository)
-    assert not (repository / "data" / "b.txt").exists()
+    assert not (repository / STEPS).exists()
 
 
 def test_a_missing_remote_object_is_an_error_where_dvc_is_silent(repository):
     _drop_workspace(repository)
     shutil.rmtree(repository / ".dreamgym")
-    with pytest.raises(DataError, match=r"1 objects of the snapshot \w+\.dir are missing.*local.*seed"):
+    words = r"2 objects of the version that data.dvc names are missing: \w+.*Tried seed .*local.*dvc remote add -d"
+    with pytest.raises(DataError, match=words):
         snapshots.pull(repository)
 
 
 def test_a_changed_and_a_missing_file_are_named(repository):
     snapshots.verify(repository)
-    (repository / "data" / "b.txt").write_text("edited")
-    with pytest.raises(DataError, match=r"data/b.txt was changed after its snapshot.*dvc checkout"):
+    (repository / STEPS).write_text("edited")
+    with pytest.raises(DataError, match=r"trajectories/b.txt was changed after its snapshot.*dreamgym data save.*dvc checkout --force"):
         snapshots.verify(repository)
-    (repository / "data" / "b.txt").unlink()
-    with pytest.raises(DataError, match=r"data/b.txt is missing"):
+    (repository / STEPS).unlink()
+    with pytest.raises(DataError, match=r"trajectories/b.txt is missing"):
         snapshots.verify(repository)
 
 
 def test_pull_does_not_destroy_unversioned_changes(repository):
-    (repository / "data" / "new.txt").write_text("mine")
-    (repository / "data" / "b.txt").unlink()
-    with pytest.raises(DataError, match="checkout data.dvc. failed: Can't remove .* unsaved files .*/data/new.txt"):
+    beside, within = repository / "data" / "mine" / "new.txt", repository / STEPS.replace("b.txt", "new.txt")
+    beside.parent.mkdir()
+    beside.write_text("mine")
+    (repository / STEPS).unlink()
+    snapshots.pull(repository)
+    assert beside.read_text() == "mine" and (repository / STEPS).read_text() == "transitions", "what is in no part is left alone"
+    within.write_text("mine too")
+    (repository / STEPS).unlink()
+    with pytest.raises(DataError, match="checkout data.dvc. failed: Can't remove .* unsaved files .*/trajectories/new.txt"):
         snapshots.pull(repository)
-    assert (repository / "data" / "new.txt").read_text() == "mine"
+    assert within.read_text() == "mine too"
 
 
 @pytest.fixture
 def moved_on(repository):
-    """The repository with a newer snapshot, a worktree of its first commit beside it, and the hash of the first snapshot."""
-    first = snapshots.data_hash(repository)
-    (repository / "data" / "b.txt").write_text("more transitions")
+    """The repository with a newer snapshot, a worktree of its first commit beside it, and the parts of the first snapshot."""
+    first = snapshots.data_parts(repository)
+    (repository / STEPS).write_text("more transitions")
     snapshots.snapshot(repository)
     snapshots.push(repository)
     beside = repository / ".dreamgym" / "beside"
@@ -209,9 +221,10 @@ def test_an_earlier_version_comes_back_beside_the_clone_which_stays_as_it_is(mov
     if emptied:
         shutil.rmtree(repository / ".dvc" / "cache")
     found = snapshots.restore(beside, first, repository)
-    assert (found.hash, found.files, found.size) == (first, 2, len("tasks") + len("transitions"))
-    assert (beside / "data" / "b.txt").read_text() == "transitions"
-    assert (repository / "data" / "b.txt").read_text() == "more transitions" and snapshots.data_hash(repository) != first
+    assert {out.path: out.md5 for out in found.parts} == first
+    assert (found.files, found.size) == (2, len("tasks") + len("transitions"))
+    assert (beside / STEPS).read_text() == "transitions"
+    assert (repository / STEPS).read_text() == "more transitions" and snapshots.data_parts(repository) != first
 
 
 def test_a_damaged_object_of_an_earlier_version_is_named_and_not_used(moved_on):
@@ -225,7 +238,7 @@ def test_a_damaged_object_of_an_earlier_version_is_named_and_not_used(moved_on):
 def test_a_version_that_is_nowhere_is_told(moved_on):
     repository, beside, first = moved_on
     with pytest.raises(DataError, match="missing: 0{32}"):
-        snapshots.restore(beside, "0" * 32 + ".dir", repository)
+        snapshots.restore(beside, first | {"data/other": "0" * 32 + ".dir"}, repository)
 
 
 def test_no_git_repository_no_data_and_no_pointer(tmp_path):
@@ -236,7 +249,8 @@ def test_no_git_repository_no_data_and_no_pointer(tmp_path):
         snapshots.snapshot(tmp_path)
     with pytest.raises(DataError, match="There is no .*data.dvc"):
         snapshots.data_hash(tmp_path)
-    for text in ("<<<<<<< HEAD\nouts:\n", "outs:\n- {md5: null, nfiles: 1, size: 1}\n", "outs:\n- {md5: 12, nfiles: 1, size: 1}\n"):
+    entries = ("[]", "\n- {md5: %s, size: 1, path: ../x}" % ("0" * 32), "\n- {md5: null, nfiles: 1, size: 1}", "\n- {md5: 12, nfiles: 1}")
+    for text in (f"outs: {entry}\n" for entry in entries):
         (tmp_path / "data.dvc").write_text(text)
         with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
             snapshots.data_hash(tmp_path)
@@ -245,15 +259,15 @@ def test_no_git_repository_no_data_and_no_pointer(tmp_path):
 
 
 def test_an_experiment_commit_holds_data_dvc_and_leaves_the_branch(repository):
-    (repository / "data" / "b.txt").write_text("newer")
+    (repository / STEPS).write_text("newer")
     new = snapshots.snapshot(repository)
     head, status = _git(repository, "rev-parse", "HEAD"), _git(repository, "status", "--short")
     commit = snapshots.save_experiment(repository, "run-1")
-    assert new.hash in _git(repository, "show", f"{commit}:data.dvc")
+    assert new.parts[1].md5 in _git(repository, "show", f"{commit}:data.dvc")
     assert (_git(repository, "rev-parse", "HEAD"), _git(repository, "status", "--short")) == (head, status)
     _git(repository, "rm", "-q", "--cached", "data.dvc")
     _git(repository, "commit", "-qm", "pointer untracked")
-    assert new.hash in _git(repository, "show", f"{snapshots.save_experiment(repository, 'run-2')}:data.dvc")
+    assert new.parts[1].md5 in _git(repository, "show", f"{snapshots.save_experiment(repository, 'run-2')}:data.dvc")
 
 
 def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
@@ -261,6 +275,7 @@ def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
     (repository / ".dvc" / "tmp").mkdir(exist_ok=True)
     with (repository / ".dvc" / "tmp" / "dreamgym.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        (repository / STEPS).write_text("more")
         with pytest.raises(DataError, match="held DVC's lock .* for 0.3 s"):
             snapshots.snapshot(repository)
 
@@ -303,8 +318,12 @@ def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
     program.write_text("#!/bin/sh\necho 'ERROR: unexpected error - [Errno 28] No space left on device' >&2; exit 255\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))  # stands in for DVC: filling the disk would hit everybody
-    with pytest.raises(DataError, match="The disk is full: `dvc add .* bytes are free"):
+    (repository / STEPS).write_text("more")
+    pointer = (repository / "data.dvc").read_text()
+    with pytest.raises(DataError, match="The disk is full: `dvc commit .* bytes are free.*data.dvc is as it was"):
         snapshots.snapshot(repository)
+    assert (repository / "data.dvc").read_text() == pointer
+    shutil.rmtree(repository / ".dvc" / "cache")
     with pytest.raises(DataError, match="The disk is full: `dvc fetch"):
         snapshots.pull(repository)
 
@@ -318,7 +337,7 @@ def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(re
     with pytest.raises(DataError, match="dvc checkout data.dvc` failed: Checkout failed"):
         snapshots.pull(repository)
     pointer = repository / "data.dvc"
-    pointer.write_text(pointer.read_text().replace("size: 16", f"size: {10**18}"))
+    pointer.write_text(pointer.read_text().replace("size: 11", f"size: {10**18}"))
     with pytest.raises(DataError, match="The disk is full: `dvc checkout data.dvc` found no space, .* bytes are free"):
         snapshots.pull(repository)
 
