@@ -5,25 +5,30 @@ Runs never move data.dvc or data/. These verbs do, because a person types them.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.command import Debug, Root, begin, out, reported, say
+from flows.command import Debug, Root, begin, reported, say
+from flows.output import Cell, Column, JsonFile, Output, Table, output
+
+if TYPE_CHECKING:
+    from components.trajectories.pointer import Out
 
 verbs = typer.Typer(name="data", help="Save, pull or switch the version of data/ that this clone uses.", no_args_is_help=True)
 COMMIT = "To keep this version in git: git commit data.dvc -m 'New data'"
 
 
 @verbs.command()
-def save(root: Root = None, debug: Debug = False) -> None:
-    """Version data/ as it lies: data.dvc names it afterwards. `dvc commit data.dvc` does the same for parts that data.dvc has already.
+def save(json_file: JsonFile = None, root: Root = None, debug: Debug = False) -> None:
+    """Version data/ as it lies: data.dvc names it afterwards.
 
     Example:
 
         dreamgym data save
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
         from components.trajectories.snapshots import push, snapshot
         from flows.preflight import require_repository
@@ -31,14 +36,16 @@ def save(root: Root = None, debug: Debug = False) -> None:
         require_repository(place)
         made = snapshot(place)
         remote = push(place)
-        size = f"{made.files} files, {made.size / 1e6:.2f} MB"
-        out.print(f"data.dvc names the version {made.hash} ({size}), pushed to {remote}.", soft_wrap=True)
-        out.print(COMMIT)
+        _show_parts(page, made.parts)
+        page.text(f"data.dvc names the version {made.hash}, pushed to the remote {remote}.")
+        page.text(COMMIT)
+        page.put(dvc_hash=made.hash, remote=remote)
 
 
 @verbs.command()
 def pull(
     force: Annotated[bool, typer.Option("--force", help="Replace files of data/ that are in no version, too.")] = False,
+    json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
@@ -48,10 +55,18 @@ def pull(
 
         dreamgym data pull
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
         from components.trajectories.snapshots import pull as bring
 
         say("Looking for the version that data.dvc names ...")
         made = bring(place, force=force)
-        out.print(f"data/ is the version {made.hash} ({made.files} files, {made.size / 1e6:.2f} MB).", soft_wrap=True)
+        _show_parts(page, made.parts)
+        page.text(f"data/ is the version {made.hash}.")
+        page.put(dvc_hash=made.hash)
+
+
+def _show_parts(page: Output, parts: Sequence[Out]) -> None:
+    columns = [Column("part"), Column("DVC hash", "md5"), Column("files", right=True), Column("size", "bytes", right=True)]
+    rows = [[part.path, part.md5, part.files, Cell(part.size, f"{part.size / 1e6:.2f} MB")] for part in parts]
+    page.table("parts", Table("Parts of data/", columns, rows))
