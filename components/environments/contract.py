@@ -9,19 +9,19 @@ that costs and what to set. The tests of the shipped adapters hold them to the s
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
-from components.environments.protocol import NO_ACTION, Adapter, Environment, Grounding
+from components.environments.protocol import NO_ACTION, Adapter, Environment, Grounding, side_by_side
 from components.environments.replayed import BEHAVIOURS
+from components.environments.users_code import place_of, users_call
 from components.errors import DreamGymError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory, Transition
 
 NONSENSE = ("?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé")
-TASKS, LISTED = 4, 12
+TASKS, LISTED, COMPARED = 4, 12, 24
 PACE_SECONDS, PACE_ROUNDS = 2.0, 50
 """The pace is measured for so long, or for so many rounds of the tasks, whichever ends first."""
 
@@ -87,9 +87,12 @@ def check(config: Config, adapter: Adapter, told: Callable[[Finding], None]) -> 
     Raises:
         DreamGymError: there are no tasks, or no environment: nothing could be tested.
     """
-    begun = time.perf_counter()
-    tasks = adapter.tasks(TRAIN, min(TASKS, config.data.train_tasks), 5)
-    subject = Subject(adapter, adapter.open(), tasks, config, time.perf_counter() - begun)
+    begun, count = time.perf_counter(), min(TASKS, config.data.train_tasks)
+    with users_call(f"The adapter's tasks({TRAIN!r}, {count}, 5)"):
+        tasks = adapter.tasks(TRAIN, count, 5)
+    with users_call("The adapter's open()"):
+        world = adapter.open()
+    subject = Subject(adapter, world, tasks, config, time.perf_counter() - begun)
     kept = True
     try:
         for promise in PROMISES:
@@ -110,8 +113,7 @@ def _tested(promise: Callable[[Subject], str], subject: Subject) -> Finding:
     except DreamGymError as error:
         return Finding(name, "wrong", str(error))
     except Exception as error:  # a bug in the adapter is what this is there to show
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return Finding(name, "wrong", f"{type(error).__name__}: {error} (line {where.lineno} of {where.filename})")
+        return Finding(name, "wrong", f"{type(error).__name__}: {error} ({place_of(error)})")
 
 
 def _require(kept: object, found: str, *next_step: str) -> None:
@@ -183,6 +185,51 @@ def _behaviours(it: Subject) -> str:
         off = " ".join(f"data.{name}=0" for name, _ in lacking)
         raise Doubtful(f"{', '.join(name for name, _ in lacking)} cannot be played: {lacking[0][1]}", f"Set {off}, or record solutions.")
     return ", ".join(f"{name} won {sum(e.success for e in played)} of {len(played)}" for name, played in it.played.items())
+
+
+def _differ(it: Subject) -> str:
+    """Training tasks are different ones by what they show."""
+    count = min(COMPARED, it.config.data.train_tasks)
+    tasks = it.adapter.tasks(TRAIN, count, 1)
+    groups: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.instruction, task.initial_state), []).append(task)
+    different = sum(len(_streams(it, group)) for group in groups.values())
+    if different == count:
+        return f"{count} of {count}" + (f", {count - len(groups)} only after the first step" if len(groups) < count else "")
+    example = next(group for group in groups.values() if len(_streams(it, group)) < len(group))
+    found = f"{count} tasks are {different} different by their instructions and states; {example[0].id} and {example[1].id} show the same."
+    if different == 1 < count:
+        raise Broken(found, "Let a task's seed, or whatever names it, decide what the episode is about.")
+    raise Doubtful(found, "Training sees fewer tasks than data.train_tasks says: add tasks, or lower data.train_tasks.")
+
+
+def _streams(it: Subject, tasks: Sequence[Task]) -> set[tuple[tuple[str, float], ...]]:
+    """What tasks that open alike answer to the same actions: one entry for each that differs."""
+    if len(tasks) == 1:
+        return {()}
+    longest = max(it.episodes(), key=lambda episode: len(episode.steps), default=None)
+    actions = [step.action for step in longest.steps] if longest and longest.steps else [NO_ACTION]
+    rows = side_by_side(it.world, len(tasks))
+    return {stream for start in range(0, len(tasks), rows) for stream in _answers(it.world, tasks[start : start + rows], actions)}
+
+
+def _answers(world: Environment, tasks: Sequence[Task], actions: Sequence[str]) -> list[tuple[tuple[str, float], ...]]:
+    """For each task the states and rewards that `actions` lead to. Raises Broken if a step failed."""
+    world.reset(tasks)
+    found: list[tuple[tuple[str, float], ...]] = [()] * len(tasks)
+    alive = set(range(len(tasks)))
+    for action in actions:
+        for row, answer in enumerate(world.step([action if row in alive else None for row in range(len(tasks))])):
+            if answer is None:
+                continue
+            if "failed" in answer.info:
+                raise Broken(f"{action!r} was done in {tasks[row].id}, and the world failed: {answer.info['failed']}")
+            found[row] = (*found[row], (answer.state, answer.reward))
+            alive -= {row} if answer.done else set()
+        if not alive:
+            break
+    return found
 
 
 def _expert(it: Subject) -> str:
@@ -342,6 +389,6 @@ def _pace(it: Subject) -> str:
 
 
 PROMISES: Sequence[Callable[[Subject], str]] = (
-    _protocol, _tasks, _reset, _behaviours, _expert, _repeatable, _nonsense, _budget, _words, _believed, _embodied, _feasible, _premises,
-    _progress, _strange, _short, _pace,
+    _protocol, _tasks, _reset, _behaviours, _differ, _expert, _repeatable, _nonsense, _budget, _words, _believed, _embodied, _feasible,
+    _premises, _progress, _strange, _short, _pace,
 )  # fmt: skip

@@ -51,11 +51,10 @@ class Outcome:
         """What the world answered as a step. Raises EnvironmentFailure if that is no text, no number, or no truth value."""
         if not is_text(state):
             raise EnvironmentFailure(f"The world answered {_shown(state)}.", "Expected a state of words.")
-        if reward is None:
-            reward = 0.0
+        reward, done = plain_value(0.0 if reward is None else reward), plain_value(done)
         if not isinstance(reward, Real) or not math.isfinite(reward):
             raise EnvironmentFailure(f"The world gave the reward {_shown(reward)}.", "Expected a number.")
-        if done not in (True, False):
+        if not isinstance(done, (bool, int, float)) or done not in (True, False):
             raise EnvironmentFailure(f"The world answered {_shown(done)} to whether the episode is over.", "Expected true or false.")
         self.total += float(reward)
         won = bool(done) and self.total >= self._success - 1e-9
@@ -65,9 +64,7 @@ class Outcome:
 class RowsEnvironment:
     """`components.environments.protocol.Environment` over worlds; `admissible` holds what each row may do now, as its world says."""
 
-    def __init__(
-        self, make: Callable[[], World], budget: int | None = None, *, parallel: int = 1, most_rows: int | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[], World], budget: int | None = None, *, parallel: int = 1, most_rows: int | None = None) -> None:
         """Args:
         make: makes a world for one row.
         budget: interactions that may not be exceeded; None: any number.
@@ -166,6 +163,11 @@ class RowsEnvironment:
         if world is not None:
             with suppress(Exception):
                 world.close()
+
+
+def plain_value(value: object) -> object:
+    """Python's own number or truth value in place of an array or tensor that holds one alone, as NumPy and torch give them."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _told(error: Exception) -> str:

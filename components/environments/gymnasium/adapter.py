@@ -18,8 +18,9 @@ from components.environments.named import load_named
 from components.environments.plain import PlainAdapter, task_of
 from components.environments.protocol import Behaviour, Environment, Step
 from components.environments.replayed import make_behaviour, read_demonstrations
-from components.environments.rows import Outcome, RowsEnvironment
+from components.environments.rows import Outcome, RowsEnvironment, plain_value
 from components.environments.seeds import draw_seeds
+from components.environments.users_code import require_seed, users_call
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, is_text
 
@@ -60,7 +61,9 @@ class GymnasiumAdapter(PlainAdapter):
         return make_behaviour(name, task, seed, self._solutions, self.settings.actions)
 
     def _make(self) -> GymnasiumWorld:
-        return GymnasiumWorld(self._factory(), self.settings.success, self.settings.instruction)
+        with users_call(f"The factory {self.settings.factory}"):
+            made = self._factory()
+        return GymnasiumWorld(made, self.settings.success, self.settings.instruction)
 
 
 class GymnasiumWorld:
@@ -96,7 +99,8 @@ class GymnasiumWorld:
             raise EnvironmentFailure(f"The world's step gave {found}.", "Expected observation, reward, terminated, truncated, info.")
         state, reward, terminated, truncated, info = answer
         self._note(info)
-        return self._outcome.step(state, reward, bool(terminated or truncated))
+        done = _truth("terminated", terminated) | _truth("truncated", truncated)
+        return self._outcome.step(state, reward, done)
 
     def close(self) -> None:
         """The world's own `close`, if it has one."""
@@ -104,7 +108,9 @@ class GymnasiumWorld:
             self._made.close()
 
     def _reset(self, number: int) -> tuple[str, dict[str, Any]]:
-        answer = self._made.reset(seed=number)
+        require_seed(self._made)
+        with users_call(f"The world's reset(seed={number})"):
+            answer = self._made.reset(seed=number)
         if not isinstance(answer, tuple) or len(answer) != 2 or not is_text(answer[0]):
             raise EnvironmentFailure(f"The world's reset gave {answer!r:.200}.", "Expected a text and a dict.")
         self._outcome = Outcome(self._success)
@@ -116,3 +122,11 @@ class GymnasiumWorld:
         if not isinstance(told, (list, tuple)):
             raise EnvironmentFailure(f"The world's info['admissible'] is {told!r:.200}.", "Expected a list of actions.")
         self.admissible = tuple(action for action in told if isinstance(action, str))
+
+
+def _truth(name: str, value: object) -> bool:
+    """What a world's step says of its end. Raises EnvironmentFailure if that is no truth value; None is false."""
+    plain = plain_value(value)
+    if plain is not None and (not isinstance(plain, (bool, int)) or plain not in (0, 1)):
+        raise EnvironmentFailure(f"The world's step gave {name}={value!r:.200}.", "Expected true or false.")
+    return bool(plain)
