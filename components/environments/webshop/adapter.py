@@ -45,9 +45,12 @@ class WebshopAdapter:
         """What must be said wherever a score is shown."""
         if self.source == GENERATED:
             return "Products and goals are generated: scores are not WebShop benchmark scores."
+        unpriced = self.catalogue.unpriced
+        left_out = f" Left out: {unpriced} products without a price in dollars." if unpriced else ""
         return (
             "WebShop's own products and goals, but another search engine and noun tagger: scores are near the benchmark's, not equal. "
             "Fewer than its 500 test goals (evaluation.tasks) are no fair sample of them: categories come in turn, and new kinds first."
+            + left_out
         )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:

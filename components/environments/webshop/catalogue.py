@@ -28,10 +28,11 @@ _HELD_OUT = 8
 
 
 class Catalogue:
-    """Products and goals. `splits` maps a split to its goals in the benchmark's order."""
+    """Products and goals. `splits` maps a split to its goals in the benchmark's order; `unpriced` products were left out."""
 
-    def __init__(self, products: Sequence[Product], splits: dict[str, list[Goal]]) -> None:
+    def __init__(self, products: Sequence[Product], splits: dict[str, list[Goal]], unpriced: int = 0) -> None:
         self.products = list(products)
+        self.unpriced = unpriced
         self.splits = splits
         self._engine = SearchEngine([product.indexed for product in products])
 
@@ -71,6 +72,6 @@ def _generated(products: int, seed: int) -> Catalogue:
 
 @functools.lru_cache(maxsize=2)
 def _official(root: Path | None, chosen: Literal["human", "synthetic"]) -> Catalogue:
-    products, goals = official.read(root, chosen)
+    products, goals, unpriced = official.read(root, chosen)
     random.Random(_SHUFFLE_SEED).shuffle(goals)
-    return Catalogue(products, {TEST: goals[:_TEST_END], TRAIN: goals[_TRAIN_BEGIN:]})
+    return Catalogue(products, {TEST: goals[:_TEST_END], TRAIN: goals[_TRAIN_BEGIN:]}, unpriced)

@@ -173,5 +173,5 @@ def _described(item: Item, goal: Goal, won: bool, exact: bool) -> Product:
         asin="", name=f"{item.title}, {goal.name}" if won and not exact else item.title, category=goal.category if same_kind else "",
         query=goal.query if same_kind else "", product_category=goal.product_category if same_kind else "", description=item.description,
         bullets=features, options=dict(item.groups or ()), attributes=(*features, *hidden), prices=prices,
-        price=prices[0] if won else prices[-1],
+        price=min(prices),
     )  # fmt: skip

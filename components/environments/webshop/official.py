@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from components.environments.webshop.prices import read_prices
 from components.environments.webshop.products import Goal, Product, human_goals, read_product, synthetic_goals
 from components.errors import EnvironmentFailure
 from components.webshop_config import VARIABLE
@@ -25,8 +26,8 @@ def folder() -> Path | None:
     return Path(named) if named else None
 
 
-def read(root: Path | None, goals: Literal["human", "synthetic"]) -> tuple[list[Product], list[Goal]]:
-    """Products and goals of the files in `root`.
+def read(root: Path | None, goals: Literal["human", "synthetic"]) -> tuple[list[Product], list[Goal], int]:
+    """Products and goals of the files in `root`, and how many products were left out because they tell no price in dollars.
 
     Raises:
         EnvironmentFailure: the variable names no folder, a file is not there or no JSON, or a product or goal lacks a field.
@@ -40,22 +41,39 @@ def read(root: Path | None, goals: Literal["human", "synthetic"]) -> tuple[list[
     size = next((size for size in _SIZES if (root / f"items_shuffle{size}.json").is_file()), _SIZES[0])
     sold, said = root / f"items_shuffle{size}.json", root / f"items_ins_v2{size}.json"
     attributes = _load(said, dict)
-    products = _products(_load(sold, list), attributes, str(sold))
+    products, unpriced = _products(_load(sold, list), attributes, str(sold))
     if goals == "synthetic":
-        return products, [goal for product in products for goal in synthetic_goals(product, attributes.get(product.asin), str(said))]
+        made = [goal for product in products for goal in synthetic_goals(product, attributes.get(product.asin), str(said))]
+        return products, made, unpriced
     written = root / "items_human_ins.json"
     entries = _load(written, dict)
-    return products, [goal for product in products for goal in human_goals(product, entries.get(product.asin, ()), str(written))]
+    told = [goal for product in products for goal in human_goals(product, entries.get(product.asin, ()), str(written))]
+    return products, told, unpriced
 
 
-def _products(records: list[Any], attributes: dict[str, Any], source: str) -> list[Product]:
-    """The products in the order of the file; of equal asins the first, and none that is no asin, as in the original."""
+def _products(records: list[Any], attributes: dict[str, Any], source: str) -> tuple[list[Product], int]:
+    """The products in the order of the file, and how many tell no price and are left out.
+
+    Of equal asins the first counts, and none that is no asin, as in the original. A product without a price, which costs $100 there, has no
+    limit that a shopper could hold it against.
+
+    Raises:
+        EnvironmentFailure: no product of the file tells a price.
+    """
     products: dict[str, Product] = {}
+    unpriced: set[str] = set()
     for record in records:
         asin = str(record.get("asin", "")) if isinstance(record, dict) else ""
-        if asin != "nan" and asin not in products and len(asin) <= _LONGEST_ASIN:
+        if asin == "nan" or asin in products or asin in unpriced or len(asin) > _LONGEST_ASIN:
+            continue
+        if isinstance(record, dict) and not read_prices(record.get("pricing")):
+            unpriced.add(asin)
+        else:
             products[asin] = read_product(record, attributes, source)
-    return list(products.values())
+    if unpriced and not products:
+        found = f"{source}: none of its {len(unpriced)} products tells a price in dollars."
+        raise EnvironmentFailure(found, "Expected a field pricing such as '$12.99'.", "Mend the file, or fetch it again.")
+    return list(products.values()), len(unpriced)
 
 
 def _load(path: Path, kind: type) -> Any:

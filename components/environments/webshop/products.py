@@ -8,26 +8,23 @@ the draw hangs on the goal alone, so that a task is the same everywhere.
 from __future__ import annotations
 
 import itertools
-import random
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.environments.webshop.prices import read_prices
 from components.errors import EnvironmentFailure
 
 NO_LIMIT = 1_000_000.0
 """The maximum price of a goal that names none."""
-UNPRICED = 100.0
-"""What a product without a price costs."""
 _NEEDED = ("asin", "name", "category", "query", "product_category", "full_description", "small_description", "customization_options")
 _UNKNOWN_ATTRIBUTES = ("DUMMY_ATTR",)
 
 
 @dataclass(frozen=True)
 class Product:
-    """One product. `prices` are one or two dollar amounts as the shop shows them, `price` is what it costs.
+    """One product. `prices` are one or two dollar amounts as the shop shows them, `price` is what it costs: the lower of the two.
 
     `options` maps a lower-case name (`color`) to lower-case values; `attributes` are hidden from the shopper.
     """
@@ -85,13 +82,15 @@ def read_product(record: Any, attributes: Mapping[str, Any], source: str) -> Pro
     for field in ("name", "category", "query", "product_category"):
         if not isinstance(record[field], str):
             raise _unreadable(source, asin, field, f"is {record[field]!r}, not a text")
-    bullets, prices = record["small_description"], _prices(record.get("pricing"), asin, source)
+    bullets, prices = record["small_description"], read_prices(record.get("pricing"))
+    if not prices:
+        raise _unreadable(source, asin, "pricing", f"is {record.get('pricing')!r}, which tells no price in dollars")
     known = _entry(attributes.get(asin), asin, source)
     return Product(
         asin, record["name"], record["category"], record["query"].lower().strip(), record["product_category"],
         str(record["full_description"] or ""), tuple(map(str, bullets)) if isinstance(bullets, list) else (str(bullets or ""),),
         _options(record["customization_options"], asin, source), tuple(known.get("attributes") or _UNKNOWN_ATTRIBUTES), prices,
-        prices[0] if len(prices) == 1 else random.Random(f"price/{asin}").uniform(*prices),
+        prices[0],
     )  # fmt: skip
 
 
@@ -108,15 +107,6 @@ def _unreadable(source: str, asin: str, field: str, what: str) -> EnvironmentFai
         f"Expected WebShop's product files, whose products have {', '.join(_NEEDED)}.",
         "Mend the file, or set environment.webshop.catalogue=generated.",
     )
-
-
-def _prices(text: Any, asin: str, source: str) -> tuple[float, ...]:
-    """`$12.99` or `$12.99 - $20.00`; what costs nothing that is said costs UNPRICED."""
-    try:
-        found = [float(re.sub(r"[^\d.]", "", part)) for part in str(text or "").split("$")[1:]]
-    except ValueError:
-        raise _unreadable(source, asin, "pricing", f"is {text!r}") from None
-    return tuple(found[:2]) or (UNPRICED,)
 
 
 def _options(groups: Any, asin: str, source: str) -> dict[str, tuple[str, ...]]:
