@@ -18,10 +18,10 @@ from components.policy.policy import Policy
 from components.policy.rollout import play_whole
 from components.records import Task
 from components.tracking.hashes import file_hash, text_hash
-from components.tracking.manifest import RegisteredModel
 from components.tracking.mlflow_store import Tracker
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
+from flows.registration import register
 from flows.synthetic_rl import SNAPSHOTS
 from flows.threads import decoding
 from flows.workspace import OF_RUN, Outcome, Workspace
@@ -169,8 +169,8 @@ def _promote(run: Workspace) -> Decision:
     confidence = run.config.evaluation.confidence
     decision = decide(challenger, champion, run.config.promotion, confidence, families=families, agreement=agreement)
     tags = {"dreamgym.run_id": run.manifest.run_id, "dreamgym.stage_key": refined.key, "dreamgym.promoted": str(decision.promoted)}
-    policy = _register(run, "policy", "sim_to_real", "policy", tags)
-    _register(run, "experience-model", "experience_model", "model", tags)
+    policy = register(run, "policy", "sim_to_real", "policy", tags)
+    register(run, "experience-model", "experience_model", "model", tags)
     if decision.promoted:
         tracker.set_alias("policy", "champion", policy.version)
         tracker.tag_version("policy", policy.version, {PROMOTED_AT: datetime.now(UTC).isoformat(timespec="microseconds")})
@@ -184,20 +184,6 @@ def _agreement(run: Workspace) -> tuple[Estimate, float]:
     """How the dream stood to reality for the policy that it had trained, and the floor of that."""
     found = run.results["check_dreamed"].metrics["fidelity/rollout_agreement/dreamed"]
     return Estimate.from_json(found), run.config.fidelity.min_rollout_agreement
-
-
-def _register(run: Workspace, name: str, stage: str, output: str, tags: dict[str, str]) -> RegisteredModel:
-    """A version of the model that `stage` made; the newest one, if it holds the very same files."""
-    result, child = run.results[stage], run.child(stage)
-    known = run.tracker.alias(name, f"stage-{result.key[:12]}")
-    version = known or run.tracker.register_model(child, name, result.outputs[output], tags)
-    if known is None:
-        run.tracker.set_alias(name, f"stage-{result.key[:12]}", version)
-    for linked in (child, run.parent):
-        run.tracker.link_model(linked, name, version)
-    model = RegisteredModel(name=run.tracker.model_name(name), version=version, mlflow_run_id=child)
-    run.manifest.models.append(model)
-    return model
 
 
 def _champion_games(run: Workspace, version: str | None, challenger: dict[str, bool], key: str) -> dict[str, bool] | None:

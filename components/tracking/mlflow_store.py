@@ -40,6 +40,7 @@ from components.tracking.mlflow_uri import (
     resolve_uri,
     without_password,
 )
+from components.tracking.pyfunc_files import ServedModel, weights_of, write_model
 from components.tracking.runs import Metrics
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
@@ -173,23 +174,30 @@ class Tracker:
         """What the model called `name` here is called in the registry."""
         return f"{self.experiment}-{name}"
 
-    def register_model(self, run_id: str, name: str, model_directory: Path, tags: Mapping[str, str] | None = None) -> str:
+    def register_model(
+        self, run_id: str, name: str, model_directory: Path, tags: Mapping[str, str] | None = None, served: ServedModel | None = None
+    ) -> str:
         """Upload a directory as a model of the run and make it the next version in the registry; returns that version.
 
         The content's hash becomes the tag `content_sha256`, which `download` checks.
+
+        Args: served: how `mlflow.pyfunc.load_model` loads it, and what its page says; None: MLflow stores the files alone.
 
         Raises:
             DataError: the directory is missing.
         """
         full = self.model_name(name)
         labels = {**(tags or {}), CONTENT_TAG: tree_hash(model_directory)}
+        described, params = (served.description, served.params) if served else (None, None)
         with self._reported(f"register the model {full}"):
-            logged = self.client.create_logged_model(self.experiment_id, re.sub(r"[/:.%\"']", "-", full), run_id, tags=labels)
-            self.client.log_model_artifacts(logged.model_id, str(model_directory))
+            plain = re.sub(r"[/:.%\"']", "-", full)
+            logged = self.client.create_logged_model(self.experiment_id, plain, run_id, tags=labels, params=params, model_type=name)
+            with _files_to_upload(model_directory, served, run_id, logged.model_id) as files:
+                self.client.log_model_artifacts(logged.model_id, str(files))
             self.client.finalize_logged_model(logged.model_id, "READY")
-            self._create_registered_model(full)
+            self._create_registered_model(full, served.title if served else "")
             location = logged.artifact_location
-            made = self.client.create_model_version(full, location, run_id, tags=labels, model_id=logged.model_id)
+            made = self.client.create_model_version(full, location, run_id, tags=labels, model_id=logged.model_id, description=described)
             return str(made.version)
 
     def link_model(self, run_id: str, name: str, version: str) -> None:
@@ -251,11 +259,12 @@ class Tracker:
             with tempfile.TemporaryDirectory(dir=destination.parent) as folder:
                 source = self.client.get_model_version_download_uri(self.model_name(name), version)
                 files = Path(mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=self.uri))
-                _require_content(files, expected, label, "The artifact store is damaged: restore it or use another version.")
-                if files == Path(folder):
-                    shutil.copytree(files, destination, dirs_exist_ok=True)
+                weights = weights_of(files)
+                _require_content(weights, expected, label, "The artifact store is damaged: restore it or use another version.")
+                if weights == Path(folder):
+                    shutil.copytree(weights, destination, dirs_exist_ok=True)
                 else:
-                    files.replace(destination)
+                    weights.replace(destination)
         return destination
 
     def _experiment_id(self, root: Path) -> str:
@@ -289,12 +298,15 @@ class Tracker:
             while batch := list(islice(metrics, _METRICS_A_BATCH)):
                 self.client.log_batch(run_id, metrics=batch)
 
-    def _create_registered_model(self, name: str) -> None:
+    def _create_registered_model(self, name: str, description: str) -> None:
+        """Make the model unless it is there; one without a description gets it."""
         try:
-            self.client.create_registered_model(name)
+            self.client.create_registered_model(name, description=description)
         except MlflowException as error:
             if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
                 raise
+            if description and not self.client.get_registered_model(name).description:
+                self.client.update_registered_model(name, description)
 
     @contextmanager
     def _reported(self, action: str) -> Iterator[None]:
@@ -305,6 +317,17 @@ class Tracker:
             found = f"MLflow at {without_password(self.uri)} could not {action}: {lines[0]}"
             kind = ServiceUnreachable if any(words in str(error) for words in _SILENT) else TrackingError
             raise kind(found, next_step=_HOSTS if "Host header" in found else _AGAIN) from error
+
+
+@contextmanager
+def _files_to_upload(directory: Path, served: ServedModel | None, run_id: str, model_id: str) -> Iterator[Path]:
+    """The directory itself, or one beside it with the files of an MLflow model, which is removed afterwards."""
+    if served is None:
+        yield directory
+        return
+    with tempfile.TemporaryDirectory(prefix=".registering-", dir=directory.parent) as folder:
+        write_model(Path(folder) / "model", directory, served, run_id, model_id)
+        yield Path(folder) / "model"
 
 
 def _require_content(files: Path, expected: str, label: str, next_step: str) -> None:

@@ -1,0 +1,129 @@
+"""Rows of a pyfunc model's input as tasks and histories, for the policy and the experience model alike.
+
+A row is one episode under way: `task` (the instruction), `initial_state`, and `history`, a list of what was done and seen since:
+`[{"action": "go to desk 1", "state": "At desk 1: mug 1."}, ...]`, the oldest step first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec
+from mlflow.types.schema import Array, Object, Property
+
+from components.records import Task
+
+STEP = 'Expected an object such as {"action": "go to desk 1", "state": "At desk 1: mug 1."} for each step, the oldest first.'
+
+
+@dataclass(frozen=True)
+class Step:
+    """One past step: what was done, what was seen then, and the thought that the policy had written before, if it is known."""
+
+    action: str
+    state: str
+    thought: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One episode under way; `values` holds the row's other columns."""
+
+    number: int
+    task: Task
+    history: tuple[Step, ...]
+    values: Mapping[str, Any]
+
+    @property
+    def states(self) -> list[str]:
+        """The initial state, then the state behind each step."""
+        return [self.task.initial_state, *(step.state for step in self.history)]
+
+    def text(self, column: str, example: str) -> str:
+        """The text in `column`. Raises MlflowException if there is none."""
+        return _text(self.values.get(column), self.number, column, example)
+
+
+def columns(with_thoughts: bool) -> list[ColSpec]:
+    """The columns that both models read."""
+    properties = [Property("action", DataType.string), Property("state", DataType.string)]
+    if with_thoughts:
+        properties.append(Property("thought", DataType.string, required=False))
+    return [
+        ColSpec(DataType.string, "task"),
+        ColSpec(DataType.string, "initial_state"),
+        ColSpec(Array(Object(properties)), "history", required=False),
+    ]
+
+
+def parameters(**defaults: float | int) -> ParamSchema:
+    """What a call may set beside its rows, with these defaults."""
+    types = {int: DataType.long, float: DataType.double}
+    return ParamSchema([ParamSpec(name, types[type(value)], value) for name, value in defaults.items()])
+
+
+def read_rows(given: Any) -> list[Row]:
+    """The rows of a data frame, a list of objects, or one object.
+
+    Raises:
+        MlflowException: a value is missing or of another kind; the message names the row and what was expected.
+    """
+    if isinstance(given, Mapping):
+        given = [given]
+    records = given.to_dict("records") if isinstance(given, pd.DataFrame) else given
+    if not isinstance(records, Sequence) or isinstance(records, str) or not all(isinstance(record, Mapping) for record in records):
+        raise refusal(f"The input is a {type(given).__name__}.", "Expected rows with the columns task, initial_state and history.")
+    return [_row(number, record) for number, record in enumerate(records)]
+
+
+def refusal(found: str, expected: str) -> MlflowException:
+    """The error of an input that cannot be used: a server answers it with the code 400."""
+    return MlflowException.invalid_parameter_value(f"{found} {expected}")
+
+
+def items(value: Any, number: int, column: str, expected: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(name for a message, object) of each entry of a list column; none where the column is empty. Raises MlflowException otherwise."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return
+    entries = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(entries, list | tuple):
+        raise refusal(f"Row {number}: `{column}` is {_shown(value)}.", expected)
+    for place, entry in enumerate(entries):
+        name = f"Row {number}, {column} {place}"
+        if not isinstance(entry, Mapping):
+            raise refusal(f"{name} is {_shown(entry)}.", expected)
+        yield name, entry
+
+
+def part(entry: Mapping[str, Any], key: str, name: str, expected: str) -> str:
+    """The text at `key` of an entry. Raises MlflowException if there is none."""
+    value = entry.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise refusal(f"{name}: `{key}` is {_shown(value)}.", expected)
+    return value
+
+
+def _row(number: int, record: Mapping[str, Any]) -> Row:
+    task = _text(record.get("task"), number, "task", "put a hot mug in desk")
+    state = _text(record.get("initial_state"), number, "initial_state", "Room: desk 1, fridge 1. Holding nothing.")
+    steps = tuple(
+        Step(part(entry, "action", name, STEP), part(entry, "state", name, STEP), str(entry.get("thought") or ""))
+        for name, entry in items(record.get("history"), number, "history", STEP)
+    )
+    return Row(number, Task("", "", "", task, state), steps, record)
+
+
+def _text(value: Any, number: int, column: str, example: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise refusal(f"Row {number}: `{column}` is {_shown(value)}.", f"Expected a text such as {example!r}.")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:99] + "…"
