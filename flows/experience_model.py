@@ -42,7 +42,7 @@ from components.tracking.stages import StageResult
 from components.trajectories.hindsight import hindsight
 from components.trajectories.renaming import retold, told_of
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
-from flows.progress import telling
+from flows.progress import drawing, telling
 from flows.teaching import teach
 from flows.threads import decoding, training
 from flows.workspace import OF_RUN, Outcome, Workspace
@@ -147,6 +147,7 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
         record = supervised_finetune(
             model, examples, epochs=1, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=seed,
             optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt", on_step=telling(sum(map(len, examples))), compute=run.compute,
+            on_figures=drawing("experience_model", run.log_curves),
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
     note_form(work / "model", settings)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 
 from prefect import get_run_logger
 
-from components.language.training import OnStep
+from components.language.training import OnFigures, OnStep
 
 SECONDS = 20.0
 
@@ -22,3 +23,8 @@ def telling(total: float) -> OnStep:
             log.info("update %d, %.0f %% of %.1f M tokens, loss %.3f", step, 100 * tokens / total, total / 1e6, loss)
 
     return tell
+
+
+def drawing(name: str, log_curves: Callable[[int, Mapping[str, float]], None]) -> OnFigures:
+    """A callback for `supervised_finetune` that draws the curves `name/loss` and `name/learning_rate`."""
+    return lambda step, figures: log_curves(step, {f"{name}/{figure}": value for figure, value in figures.items()})

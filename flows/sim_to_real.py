@@ -56,7 +56,7 @@ def _learn(run: Workspace, work: Path, name: str, start: str, settings: SimToRea
         demonstrations=demonstrations_of(run, policy, settings), snapshots=snapshots_in(run, work), tokens=lambda: policy.tokens,
     )  # fmt: skip
     try:
-        state = run_loop(config, loop, lambda number, rollouts: told(adapter, rollouts), budget=settings.budget)
+        state = run_loop(run, name, loop, lambda number, rollouts: told(adapter, rollouts), budget=settings.budget)
     finally:
         world.close()
     policy.save(work / "policy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
@@ -54,6 +55,7 @@ from flows.experience_model import (
     taught_episodes,
     taught_tasks,
 )
+from flows.progress import drawing
 from flows.threads import decoding, training
 from flows.workspace import OF_RUN, Outcome, Workspace
 
@@ -77,7 +79,8 @@ def _clone(run: Workspace, work: Path) -> Outcome:
     policy = Policy.load(backbone_of(run), compute=run.compute, chat_template=config.backbone.chat_template)
     warmth, spent = _early_experience(config, adapter, policy, shown)
     with training(config):
-        record = clone(policy, shown, adapter.think, config.cloning, config.seed, work / "checkpoint.pt", **warmth)
+        record = clone(policy, shown, adapter.think, config.cloning, config.seed, work / "checkpoint.pt", **warmth,
+                       on_figures=drawing("clone", run.log_curves), on_world_figures=drawing("clone/world", run.log_curves))  # fmt: skip
     policy.save(work / "policy")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
@@ -240,13 +243,15 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
     every = min(settings.check_every, settings.iterations)  # a training shorter than the default is looked at once, in its end
     watch = DreamWatch(adapter, every=every, most=settings.check_replays, floor=config.fidelity.min_rollout_agreement)
 
+    rejected = _RejectedAnswers(dreams)
+
     def keep(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]
         _keep_shard(work / "replay", iteration, fresh)
         dreams.remember(fresh)
-        return told(adapter, rollouts) | watch.look(iteration, rollouts, loop.state.series)
+        return told(adapter, rollouts) | rejected.figures() | watch.look(iteration, rollouts, loop.state.series)
 
-    state = run_loop(config, loop, keep)
+    state = run_loop(run, "synthetic_rl", loop, keep)
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
     generated = list(getattr(source, "generated", {}).values())
@@ -299,8 +304,22 @@ def snapshots_made(work: Path) -> dict[str, str]:
     return {SNAPSHOTS: SNAPSHOTS} if (work / SNAPSHOTS).is_dir() else {}
 
 
-def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = None) -> LoopState:
-    """Run an RL loop with a line of log an iteration."""
+class _RejectedAnswers:
+    """How many answers of the experience model a dream did not believe, by kind, a dreamed step: what it catches of its hallucinations."""
+
+    def __init__(self, dreams: Processes) -> None:
+        self._dreams, self._before, self._steps = dreams, Counter[str](dreams.rejected), dreams.interactions
+
+    def figures(self) -> dict[str, float]:
+        """Of the steps since the last call."""
+        steps = max(1, self._dreams.interactions - self._steps)
+        found = {name: (count - self._before[name]) / steps for name, count in self._dreams.rejected.items()}
+        self._before, self._steps = Counter(self._dreams.rejected), self._dreams.interactions
+        return found
+
+
+def run_loop(run: Workspace, stage: str, loop: Loop, keep: Any = None, budget: int | None = None) -> LoopState:
+    """Run the RL loop of `stage` with a line of log an iteration, and its figures as curves in MLflow."""
     log = get_run_logger()
 
     def say(iteration: int, figures: dict[str, float]) -> None:
@@ -314,6 +333,7 @@ def run_loop(config: Config, loop: Loop, keep: Any = None, budget: int | None = 
             figures["zero_variance_groups"],
             figures["generated_task_share"],
         )
+        run.log_curves(iteration - 1, {f"{stage}/{name}": value for name, value in figures.items()})
 
     with decoding():
         state = loop.run(budget=budget, on_rollouts=keep, on_iteration=say)

@@ -27,6 +27,7 @@ from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
 from components.language import parallel
 from components.language.compute import Compute, compute_of
+from components.tracking.curves import Curves, Point, read_curves
 from components.tracking.dead_runs import close_dead_runs
 from components.tracking.environment import collect_environment
 from components.tracking.hashes import file_hash, with_imports
@@ -34,7 +35,7 @@ from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from components.tracking.process import this_process
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
-from components.tracking.stages import StageResult, StageStore
+from components.tracking.stages import RECORD, StageResult, StageStore
 from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash, data_parts
 from components.trajectories.store import DataLayout
@@ -81,6 +82,9 @@ class Workspace:
         self.store = StageStore(root / ".dreamgym" / "stages")
         self.results: dict[str, StageResult] = {}
         self.metrics: dict[str, dict[str, Any]] = {}
+        self.curve_names: set[str] = set()
+        self._curves: Curves | None = None
+        self._drawn: set[str] = set()
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -133,7 +137,7 @@ class Workspace:
         try:
             if result is None:
                 log.info("%s: started", name)
-                result = self._make(name, key, work)
+                result = self._make(name, key, work, child)
         except BaseException:
             self.tracker.finish(child, "FAILED")
             raise
@@ -154,14 +158,29 @@ class Workspace:
         child = self.tracker.start_stage(self.parent, result.name, {"dreamgym.stage_key": result.key})
         self._note(dataclasses.replace(result, reused=True), child)
 
-    def _make(self, name: str, key: str, work: Callable[[Path], Outcome]) -> StageResult:
+    def _make(self, name: str, key: str, work: Callable[[Path], Outcome], child: str) -> StageResult:
         directory = self.store.begin(name, key)
-        with Stopwatch(directory) as watch, self.limited(name):
+        with Stopwatch(directory) as watch, self._drawing(directory, child), self.limited(name):
             outcome = work(directory)
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
         details = {**outcome.details, "series": series, "costs": outcome.costs, "environment": self.config.environment.name}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details)
+
+    @contextmanager
+    def _drawing(self, directory: Path, child: str) -> Iterator[None]:
+        """While this is open `log_curves` adds points to the curves of the stage, on its MLflow run `child` and on the parent run."""
+        curves = self._curves = Curves(directory, lambda points: self.tracker.log_points((child, self.parent), points))
+        try:
+            with curves:
+                yield
+        finally:
+            self._curves, self._drawn = None, curves.names
+
+    def log_curves(self, step: int, values: Mapping[str, float]) -> None:
+        """One more point, at `step` (from 0), of curves of the stage under way: in MLflow at once, with the time."""
+        if self._curves is not None:
+            self._curves.add(step, values)
 
     @contextmanager
     def limited(self, name: str) -> Iterator[None]:
@@ -178,16 +197,28 @@ class Workspace:
     def _note(self, result: StageResult, child: str) -> None:
         self.results[result.name] = result
         self.metrics |= result.metrics
-        self.tracker.log_estimates(child, result.metrics)
+        self._note_curves(result, child)
+        self.tracker.log_estimates(child, result.metrics, self.curve_names)
         self.tracker.log_metrics(child, {"seconds": result.seconds, "reused": float(result.reused)})
-        for name, values in series_of(result).items():
-            self.tracker.log_series(child, name, values)
         self.tracker.finish(child)
         self.manifest.add_stage(result, child)
         costs = self.manifest.costs
         for name, value in result.details.get("costs", {}).items():
             setattr(costs, name, getattr(costs, name) + value)
         self.manifest.save(self.directory)
+
+    def _note_curves(self, result: StageResult, child: str) -> None:
+        """Log the curves that are not in MLflow yet: those of a reused stage, and those that were not measured one by one.
+
+        Points without a time of their own have that of the stage's end.
+        """
+        curves, ended = read_curves(result.directory), int((result.directory / RECORD).stat().st_mtime * 1000)
+        for name, values in series_of(result).items():
+            curves.setdefault(name, [Point(name, step, ended, value) for step, value in enumerate(values) if math.isfinite(value)])
+        points = [point for name, of_name in curves.items() if name not in self._drawn for point in of_name]
+        self.tracker.log_points((child, self.parent), points)
+        self.curve_names |= self._drawn | {point.name for point in points}
+        self._drawn = set()
 
     def conclude(self) -> None:
         """Write the metrics and a manifest that says finished."""
@@ -203,7 +234,7 @@ class Workspace:
     def finish(self, more: Sequence[Path] = ()) -> None:
         """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand in its stage's run alone."""
         self.conclude()
-        self.tracker.log_values(self.parent, self.metrics)
+        self.tracker.log_values(self.parent, self.metrics, self.curve_names)
         for path in (*self.record, *more):
             self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)

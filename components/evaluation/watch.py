@@ -16,10 +16,12 @@ from collections.abc import Mapping, Sequence
 from components.environments.protocol import Adapter
 from components.errors import TrainingError
 from components.evaluation.intervals import fisher_fewer, proportion
-from components.experience.agreement import replay
+from components.experience.agreement import Replay, replay
+from components.experience.side_by_side import compare_states
 from components.policy.rollout import Rollout
 
-FIGURES = ("rollout_agreement", "watched_success_rate")
+FIGURES = ("rollout_agreement", "watched_success_rate", "hallucination_rate")
+"""Of the dreamed successes that are replayed: the share confirmed, the success they are of, the share of dreamed facts that are denied."""
 REPLAYED = "replayed_successes"
 """Figure: how many a look replayed, so that later ones know what its agreement weighs."""
 CHECKS = "check_interactions"
@@ -57,7 +59,15 @@ class DreamWatch:
                 "Train the experience model longer or on more near misses (experience_model.epochs, data.near_miss), or stop RL sooner "
                 "(synthetic_rl.iterations).",
             )
-        return {"rollout_agreement": found.value, "watched_success_rate": rate, REPLAYED: float(len(replays)), CHECKS: float(spent)}
+        figures = {"rollout_agreement": found.value, "watched_success_rate": rate, "hallucination_rate": self._denied_facts(replays)}
+        return figures | {REPLAYED: float(len(replays)), CHECKS: float(spent)}
+
+    def _denied_facts(self, replays: Sequence[Replay]) -> float:
+        """The share of the facts of the replayed dreams that the real engine's states contradict; NaN where there are none."""
+        compared = [one for found in replays for one in compare_states(self._adapter, found.dreamed, found.real_states)]
+        denied = sum(len(one.contradicted) for one in compared)
+        claims = denied + sum(len(one.agreed) + len(one.unsaid) for one in compared)
+        return denied / claims if claims else math.nan
 
 
 def _earlier(series: Mapping[str, Sequence[float]]) -> tuple[int, int]:

@@ -120,6 +120,12 @@ class Dream:
         """Tokens that the experience model has generated so far."""
         return self._model.tokens
 
+    @property
+    def rejected(self) -> dict[str, int]:
+        """Answers so far that the dream did not believe, and steps that were left without one, by kind."""
+        found = {"contradicting_answers_a_step": self._model.refused, "unanswered_steps": self._model.unparsable}
+        return found | ({"misquoting_answers_a_step": self._model.misquoting} if self._model.grounded else {})
+
     def remember(self, transitions: Sequence[Transition]) -> None:
         """Take new transitions into the buffer, as demonstrations of later steps."""
         self._buffer.add(transitions)

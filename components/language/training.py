@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ CLIP_NORM = 1.0
 FINAL_LOSS_STEPS = 20
 
 OnStep = Callable[[int, int, float], None]
+OnFigures = Callable[[int, Mapping[str, float]], None]
+"""Told of each update, counted from 0, its `loss` (nats a token) and `learning_rate`."""
 
 
 @dataclass
@@ -124,6 +126,7 @@ def supervised_finetune(
     seed: int,
     optimizer: OptimizerName = "adamw",
     on_step: OnStep | None = None,
+    on_figures: OnFigures | None = None,
     total_tokens: int | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 200,
@@ -133,7 +136,8 @@ def supervised_finetune(
     """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the tokens.
 
     It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given. The
-    same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called.
+    same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called,
+    and `on_figures(step, figures)`, whose steps count from 0.
 
     With `checkpoint` the state is saved to that file every `checkpoint_every` steps and at the end, and a file that is already
     there is resumed from; whoever has saved the model may delete it. It trains on the device that `model` is on.
@@ -158,7 +162,7 @@ def supervised_finetune(
     if checkpoint is not None:
         plan.key = _fingerprint(model, examples, plan)
         state = _saved(checkpoint, plan.key, limit_of(model))
-    return parallel.together(_train, model, examples, plan, state, own=(checkpoint, checkpoint_every, on_step))
+    return parallel.together(_train, model, examples, plan, state, own=(checkpoint, checkpoint_every, on_step, on_figures))
 
 
 @dataclass
@@ -184,6 +188,7 @@ def _train(
     checkpoint: Path | None = None,
     checkpoint_every: int = 0,
     on_step: OnStep | None = None,
+    on_figures: OnFigures | None = None,
 ) -> TrainingRecord:
     """All of a run that remains after `state`; the same in every process, of which the first alone saves and tells."""
     run = _Run(model, plan)
@@ -196,6 +201,8 @@ def _train(
                 save_checkpoint(checkpoint, run.state_dict())
             if on_step is not None:
                 on_step(run.record.steps, run.record.tokens, loss)
+            if on_figures is not None:
+                on_figures(run.record.steps - 1, {"loss": loss, "learning_rate": run.rate})
     if checkpoint is not None:
         save_checkpoint(checkpoint, run.state_dict())
     return run.record
@@ -209,7 +216,7 @@ class _Run:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizers = make_optimizers(model, plan.optimizer, plan.learning_rate)
         self.record, self.epoch, self.batch = TrainingRecord(), 0, 0
-        self.began = time.monotonic()
+        self.began, self.rate = time.monotonic(), 0.0
 
     @property
     def progress(self) -> float:
@@ -234,6 +241,7 @@ class _Run:
         """One update; returns its loss."""
         warmth = min(1.0, (self.record.steps + 1) / self.plan.warm_up)
         rate = self.plan.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
+        self.rate = rate
         loss, wanted = math.nan, sum(sum(segment.loss) for example in group for segment in example.segments)
         if wanted:
             (loss,) = parallel.sums([self._backward(parallel.share(group), wanted)])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from components.language.backbone import add_lora, merge_lora
 from components.language.examples import Example
-from components.language.training import TrainingRecord, supervised_finetune
+from components.language.training import OnFigures, TrainingRecord, supervised_finetune
 from components.policy.policy import Policy
 from components.policy.prompt import render_demonstration
 from components.records import Trajectory
@@ -34,12 +34,15 @@ def clone(
     *,
     world: Sequence[Example] = (),
     reflections: Sequence[Sequence[str]] = (),
+    on_figures: OnFigures | None = None,
+    on_world_figures: OnFigures | None = None,
 ) -> TrainingRecord:
     """Train `policy` in place; `think(history, action)` gives the thought that leads to an action.
 
     Args (see `early_experience.py`):
         world: examples of what actions lead to, trained on first, in one pass.
         reflections: for each demonstration other thoughts, with which it is shown once more.
+        on_figures, on_world_figures: told of each update on the demonstrations, and on `world`.
     """
     examples = [
         render_demonstration(policy.vocabulary, episode, [think(episode.up_to(step.step), step.action) for step in episode.steps])
@@ -50,16 +53,22 @@ def clone(
     policy.model = add_lora(policy.model, config.lora, added=policy.vocabulary.added, seed=seed)
     if world:
         before = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
-        _train(policy, world, config, 1.0, seed, before)
-    record = _train(policy, examples, config, config.epochs, seed, checkpoint)
+        _train(policy, world, config, 1.0, seed, before, on_world_figures)
+    record = _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
     policy.model = merge_lora(policy.model)
     return record
 
 
 def _train(
-    policy: Policy, examples: Sequence[Example], config: CloningConfig, epochs: float, seed: int, checkpoint: Path | None
+    policy: Policy,
+    examples: Sequence[Example],
+    config: CloningConfig,
+    epochs: float,
+    seed: int,
+    checkpoint: Path | None,
+    on_figures: OnFigures | None,
 ) -> TrainingRecord:
     return supervised_finetune(
         policy.model, examples, epochs=epochs, learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=seed,
-        optimizer=config.optimizer, checkpoint=checkpoint, compute=policy.compute,
+        optimizer=config.optimizer, checkpoint=checkpoint, compute=policy.compute, on_figures=on_figures,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -77,7 +78,7 @@ class OneProcess:
 class Processes:
     """`count` processes, each with a world that `open_world()` made there (it is pickled); use it as a context manager.
 
-    `tokens` counts what worlds have generated.
+    `tokens` counts what worlds have generated, `rejected` by kind the answers that they did not believe, where they count them.
 
     Raises:
         TrainingError: a process ended, or failed with something unexpected.
@@ -85,6 +86,7 @@ class Processes:
 
     def __init__(self, count: int, open_world: Callable[[], DreamWorld]) -> None:
         self.interactions = self.tokens = 0
+        self.rejected = Counter[str]()
         # A pool of one process each: a world lives in one process, and no other can answer for it.
         context = multiprocessing.get_context("spawn")
         self._crew = [ProcessPoolExecutor(1, context, _begin, (open_world,)) for _ in range(count)]
@@ -100,11 +102,12 @@ class Processes:
         writer = pickle.dumps(policy)  # bytes: tensors sent as such would need shared memory
         rollouts: list[Rollout] = []
         for answer in self._ask(_play, [(writer, share, options | {"seed": seed * count + place}) for place, share in enumerate(shares)]):
-            played, interactions, generated, written = pickle.loads(answer)  # noqa: S301
+            played, interactions, generated, written, rejected = pickle.loads(answer)  # noqa: S301
             rollouts += played
             self.interactions += interactions
             self.tokens += generated
             policy.tokens += written
+            self.rejected.update(rejected)  # `update` adds, and keeps kinds that have not occurred
         return rollouts
 
     def remember(self, transitions: Sequence[Transition]) -> None:
@@ -162,9 +165,15 @@ def _remember(transitions: Sequence[Transition]) -> None:
 
 
 def _play(writer: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
-    """Rollouts, then steps of the world, tokens of the world and tokens of the policy that they took."""
+    """Rollouts, then steps of the world, tokens of the world, tokens of the policy that they took, and answers that the world rejected."""
     world, policy = _opened(), pickle.loads(writer)  # noqa: S301
-    steps, generated, written = world.interactions, world.tokens, policy.tokens
+    steps, generated, written, before = world.interactions, world.tokens, policy.tokens, _rejected(world)
     world.seed = options["seed"]
     rollouts = play(policy, world, tasks, **options)
-    return pickle.dumps((rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written))
+    rejected = {name: count - before.get(name, 0) for name, count in _rejected(world).items()}
+    return pickle.dumps((rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written, rejected))
+
+
+def _rejected(world: DreamWorld) -> dict[str, int]:
+    """The world's counts so far; none of a world that keeps none."""
+    return dict(getattr(world, "rejected", {}))

@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from components.config import TrackingConfig
 from components.errors import DataError, ServiceUnreachable, TrackingError
 from components.tracking import mlflow_view
+from components.tracking.curves import Point
+from components.tracking.dataset_schema import describe_parquet
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_uri import (
     artifact_location,
@@ -45,6 +47,7 @@ from components.tracking.runs import Metrics
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
 NOTE_TAG = "mlflow.note.content"
+FINAL = "_final"
 _METRICS_A_BATCH, _PARAMS_A_BATCH, _PARAM_CHARS, _KEY_CHARS, _TAG_CHARS, _DIGEST_CHARS = 1000, 100, 6000, 250, 5000, 36
 _AGAIN = "See that the server or database runs and may be written to, then type the same command again: finished stages are reused."
 _HOSTS = "Start the server with --allowed-hosts naming the host in the URI (mlflow/server.env)."
@@ -110,22 +113,35 @@ class Tracker:
         now = _milliseconds()
         self._log_batches(run_id, (Metric(name, float(value), now, step or 0) for name, value in metrics.items()))
 
-    def log_estimates(self, run_id: str, metrics: Metrics) -> None:
-        """Log metrics with their n and interval: `name`, `name_n`, `name_low`, `name_high` (the last two where they differ)."""
+    def log_estimates(self, run_id: str, metrics: Metrics, curves: Collection[str] = ()) -> None:
+        """Log metrics with their n and interval: `name`, `name_n`, `name_low`, `name_high`.
+
+        There is no `name_n` of 1, and no interval whose ends are one. Args: curves: names under which curves stand: see `summary_name`.
+        """
         values: dict[str, float] = {}
         for name, entry in metrics.items():
-            keys = ["value", "n", "low", "high"] if entry["low"] != entry["high"] else ["value", "n"]
-            for key in keys:
+            label = summary_name(name, curves)
+            keys = ["value", "low", "high"] if entry["low"] != entry["high"] else ["value"]
+            for key in keys if entry["n"] == 1 else [*keys, "n"]:
                 number = entry[key]
                 if number is not None:
-                    values[name if key == "value" else f"{name}_{key}"] = number
+                    values[label if key == "value" else f"{label}_{key}"] = number
         self.log_metrics(run_id, values)
 
-    def log_values(self, run_id: str, metrics: Metrics) -> None:
-        """Log metrics without n and interval, in the order in which a page should list them: the columns of `mlflow_view.py` first."""
+    def log_values(self, run_id: str, metrics: Metrics, curves: Collection[str] = ()) -> None:
+        """Log metrics without n and interval, in the order in which a page should list them: the columns of `mlflow_view.py` first.
+
+        Args: curves: names under which curves stand: see `summary_name`.
+        """
         first = [name for name in mlflow_view.METRICS if name in metrics]
         names = dict.fromkeys([*first, *sorted(metrics)])
-        self.log_metrics(run_id, {name: value for name in names if (value := metrics[name]["value"]) is not None})
+        values = {name: value for name in names if (value := metrics[name]["value"]) is not None}
+        self.log_metrics(run_id, {summary_name(name, curves): value for name, value in values.items()})
+
+    def log_points(self, run_ids: Sequence[str], points: Sequence[Point]) -> None:
+        """Log points of curves, with the times at which they were measured, to each of the runs."""
+        for run_id in run_ids:
+            self._log_batches(run_id, (Metric(point.name, point.value, point.time, point.step) for point in points))
 
     def log_series(self, run_id: str, name: str, values: Sequence[float], start: int = 0) -> None:
         """Log a curve, one value a step from step `start`, in batches of 1,000."""
@@ -143,9 +159,13 @@ class Tracker:
                 self.client.log_artifact(run_id, str(path), folder)
 
     def log_dataset(self, run_id: str, name: str, dvc_hash: str, path: str, context: str = "training") -> None:
-        """Link the run to data: the DVC hash is the data set's digest (what the UI shows) and, whole, its tag `dvc.hash`."""
-        source = json.dumps({"path": path, "dvc_hash": dvc_hash})
-        dataset = Dataset(name=name, digest=dvc_hash[:_DIGEST_CHARS], source_type="dvc", source=source)
+        """Link the run to data: the DVC hash is the data set's digest (what the UI shows) and, whole, its tag `dvc.hash`.
+
+        Of a Parquet file at `path` the page shows columns and rows.
+        """
+        source, (schema, profile) = json.dumps({"path": path, "dvc_hash": dvc_hash}), describe_parquet(Path(path))
+        digest = dvc_hash[:_DIGEST_CHARS]
+        dataset = Dataset(name, digest, "dvc", source, schema=schema or None, profile=profile or None)
         tags = [InputTag("mlflow.data.context", context), InputTag("dvc.hash", dvc_hash)]
         with self._reported(f"link the data {name}"):
             self.client.log_inputs(run_id, datasets=[DatasetInput(dataset, tags)])
@@ -335,6 +355,14 @@ def _require_content(files: Path, expected: str, label: str, next_step: str) -> 
     found = tree_hash(files)
     if expected and found != expected:
         raise DataError(f"{files} holds the hash {found[:12]}.", f"Expected {expected[:12]}, of {label}.", next_step)
+
+
+def summary_name(name: str, curves: Collection[str]) -> str:
+    """Where MLflow has a metric of `metrics.json`: `name`, or `name_final` where `name` is a curve.
+
+    MLflow's tables show a curve's last point under its name. A summary there, such as the mean of the last five, would be a point of it.
+    """
+    return f"{name}{FINAL}" if name in curves else name
 
 
 def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -79,6 +79,6 @@ class PolicyModel:
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PolicyModel:
     """MLflow's way in. Args: path: the directory with the weights; model_config: `max_new_tokens`, and `device` (cpu)."""
-    settings = {"max_new_tokens": 32, "device": "cpu"} | dict(model_config or {})
+    settings: dict[str, Any] = {"max_new_tokens": 32, "device": "cpu"} | dict(model_config or {})
     compute = Compute(str(settings["device"]))
     return PolicyModel(Policy.load(Path(path), max_new_tokens=int(settings["max_new_tokens"]), compute=compute))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 from mlflow.exceptions import MlflowException
-from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, TensorSpec
 from mlflow.types.schema import Array, Object, Property
 
 from components.records import Task
@@ -49,7 +49,7 @@ class Row:
         return _text(self.values.get(column), self.number, column, example)
 
 
-def columns(with_thoughts: bool) -> list[ColSpec]:
+def columns(with_thoughts: bool) -> list[ColSpec | TensorSpec]:
     """The columns that both models read."""
     properties = [Property("action", DataType.string), Property("state", DataType.string)]
     if with_thoughts:

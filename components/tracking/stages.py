@@ -26,7 +26,6 @@ from components.bounded import read_text
 from components.errors import DataError, TrackingError
 from components.tracking.hashes import code_hash, file_hash, text_hash, tree_hash
 from components.tracking.runs import Metrics, checked_metrics
-from components.tracking.stopwatch import NOTE
 
 __all__ = ["StageResult", "StageStore", "code_hash", "file_hash", "tree_hash"]
 
@@ -89,7 +88,7 @@ class StageStore:
     def begun(self, name: str, key: str) -> list[str]:
         """Names of what an attempt that did not come to its end left in the work directory."""
         work = self._work(name, key)
-        return sorted(entry.name for entry in work.iterdir() if not entry.name.startswith(NOTE)) if work.is_dir() else []
+        return sorted(entry.name for entry in work.iterdir() if not entry.name.startswith(".")) if work.is_dir() else []
 
     def begin(self, name: str, key: str) -> Path:
         """The work directory, with whatever a crashed attempt left in it. Raises DataError if it cannot be made."""

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mlflow import MlflowClient
 
 from components.config import Config, TrackingConfig
 from components.errors import DataError, TrackingError
 from components.tracking import mlflow_view
+from components.tracking.curves import Point
 from components.tracking.hashes import tree_hash
 from components.tracking.mlflow_store import GIT_COMMIT_TAG, Tracker
 from components.tracking.mlflow_uri import require_reachable, resolve_uri, without_password
@@ -120,8 +123,8 @@ def test_metrics_keep_their_names_and_intervals(tracker, client):
     assert metrics["fidelity/next_state_exact"] == 0.9
     assert metrics["evaluate/refined/success_rate_low"] == 0.38
     assert metrics["evaluate/refined/success_rate_n"] == 64
-    assert set(metrics) >= {"count", "count_n", "odd_n"}
-    assert "count_low" not in metrics
+    assert set(metrics) >= {"count", "odd_n"}
+    assert not {"count_low", "count_n"} & set(metrics), "no interval of one point, no n of 1"
     assert client.get_metric_history(run, "fidelity/next_state_exact")[0].step == 3
 
 
@@ -130,6 +133,26 @@ def test_values_alone_begin_with_the_columns_of_the_view(tracker, client):
     last = mlflow_view.METRICS[-1]
     tracker.log_values(run, {"validate/rows": entry, "clone/loss": entry, last: entry, "odd": {**entry, "value": None}})
     assert list(client.get_run(run).data.metrics) == [last, "clone/loss", "validate/rows"]
+
+
+def test_a_summary_is_no_point_of_the_curve_of_its_name(tracker, client):
+    run, stage = tracker.start_run("summaries"), tracker.start_run("stage")
+    points = [Point("synthetic_rl/success_rate", step, 1_700_000_000_000 + step, step / 4) for step in range(4)]
+    tracker.log_points((stage, run), points)
+    metrics = {
+        "synthetic_rl/success_rate": {"value": 0.5, "n": 1, "low": 0.5, "high": 0.5},
+        "other": {"value": 2, "n": 1, "low": 2, "high": 2},
+    }
+    tracker.log_estimates(stage, metrics, {"synthetic_rl/success_rate"})
+    tracker.log_values(run, metrics, {"synthetic_rl/success_rate"})
+    for logged in (stage, run):
+        history = client.get_metric_history(logged, "synthetic_rl/success_rate")
+        assert [(m.step, m.timestamp, m.value) for m in history] == [(p.step, p.time, p.value) for p in points]
+        assert client.get_run(logged).data.metrics == {
+            "synthetic_rl/success_rate": 0.75,
+            "synthetic_rl/success_rate_final": 0.5,
+            "other": 2,
+        }
 
 
 def test_a_long_series_is_logged_whole(tracker, client):
@@ -146,6 +169,19 @@ def test_a_dataset_carries_its_dvc_hash(tracker, client):
     assert found.dataset.digest == dvc_hash
     assert json.loads(found.dataset.source)["path"] == "data.dvc"
     assert {tag.key: tag.value for tag in found.tags}["dvc.hash"] == dvc_hash
+
+
+def test_a_dataset_of_a_parquet_file_has_schema_and_rows(tracker, client, tmp_path):
+    table = pa.table(
+        {"step": [1, 2, 3], "reward": [0.0, 0.5, 1.0], "done": [False, False, True], "task": pa.array(["a", "b", "c"]).dictionary_encode()}
+    )
+    pq.write_table(table, tmp_path / "train.parquet")
+    run = tracker.start_run("rows")
+    tracker.log_dataset(run, "trajectories", "c" * 32 + ".dir", str(tmp_path / "train.parquet"))
+    (found,) = client.get_run(run).inputs.dataset_inputs
+    assert json.loads(found.dataset.profile) == {"num_rows": 3, "num_elements": 12}
+    columns = {column["name"]: column["type"] for column in json.loads(found.dataset.schema)["mlflow_colspec"]}
+    assert columns == {"step": "long", "reward": "double", "done": "boolean", "task": "string"}
 
 
 def test_artifacts_are_stored_and_a_missing_one_is_a_data_error(tracker, client, model):
