@@ -65,6 +65,8 @@ from components.trajectories.hindsight import hindsight, in_hindsight
 from components.trajectories.renaming import retold, told_of
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
 from flows.experience_model import kept_below
+from flows.pretrain_run import LogCurves, pretraining_run
+from flows.progress import drawing
 from flows.threads import training
 
 T = TypeVar("T")
@@ -91,9 +93,14 @@ POOL_EPISODES = 500
 @flow(name="pretrain", validate_parameters=False)
 def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Path:
     """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or the backbone of the data."""
+    require_held_out_types(config)
+    with pretraining_run(config, root, root / ".dreamgym" / "pretrain") as log_curves:
+        return _make_backbone(config, root, to, log_curves)
+
+
+def _make_backbone(config: Config, root: Path, to: Path | None, log_curves: LogCurves) -> Path:
     layout = DataLayout.of(root, config.environment.name)
     work, target = root / ".dreamgym" / "pretrain", to or layout.backbone
-    require_held_out_types(config)
     episodes = corpus(config, work, held_out(layout) if layout.tasks("test").is_file() else set())
     phases, before, key = config.pretrain.trainings(), config.backbone.path, corpus_key(config, work)
     for number, settings in enumerate(phases, start=1):
@@ -106,7 +113,7 @@ def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Pat
             get_run_logger().info("phase %d of %d", number, len(phases))
             vocabulary = learn_vocabulary(phase, _whole(episodes))
             examples = render(phase, vocabulary, _whole(episodes), root) if settings.tokens else []
-            train(phase, vocabulary, _whole(examples), place, made, of_recipe(config, number, key))
+            train(phase, vocabulary, _whole(examples), place, made, of_recipe(config, number, key), _whole(log_curves))
         else:
             get_run_logger().info("phase %d of %d was finished before: %s", number, len(phases), made)
         before = str(made)
@@ -262,9 +269,16 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
 
 @task(cache_policy=NO_CACHE)
 def train(
-    config: Config, vocabulary: Vocabulary, examples: list[Example], work: Path, target: Path, recipe: dict[str, Any] | None = None
+    config: Config,
+    vocabulary: Vocabulary,
+    examples: list[Example],
+    work: Path,
+    target: Path,
+    recipe: dict[str, Any] | None = None,
+    log_curves: LogCurves = lambda step, values: None,
 ) -> Path:
     """Train from random weights, on the exercises first, or go on from `backbone.path`; write the backbone with its card."""
+    curve = "pretrain" if not work.name.startswith("phase-") else f"pretrain/{work.name}"
     begun = config.backbone.path
     compute = compute_of(config)
     model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
@@ -275,12 +289,13 @@ def train(
     common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report, "compute": compute}
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
-            supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", **common)
+            figures = drawing(f"{curve}/{name}", log_curves)
+            supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", on_figures=figures, **common)
         skills["exercises"] = able(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
         beside = settings.rehearsal + settings.copy_rehearsal + settings.recall_rehearsal
         text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + beside)), "checkpoint": work / "checkpoint.pt"}
-        text["learning_rate"] = settings.text_rate * settings.learning_rate
+        text |= {"learning_rate": settings.text_rate * settings.learning_rate, "on_figures": drawing(curve, log_curves)}
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
         skills["text"] = able(model, vocabulary)
     save_model(model, vocabulary, target, dtype=torch.float16)

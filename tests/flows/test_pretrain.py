@@ -3,14 +3,17 @@
 import json
 import re
 
+import pytest
 from builders import VOCABULARY
 from name_lists import EPISODES
 from prefect.logging import disable_run_logger
 
-from components.config import load_config
+from components.config import Config, load_config
 from components.environments import make_adapter
 from components.language.backbone import load_backbone
+from components.tracking.mlflow_store import Tracker
 from flows import pretrain
+from flows.pretrain_run import pretraining_run
 
 
 def test_held_out_tasks_are_in_no_corpus(tmp_path):
@@ -67,7 +70,12 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
     config = load_config(None, [*(f"pretrain.{one}" for one in small), *shape, "threads=1"])
     (tmp_path / "work").mkdir()
     with disable_run_logger():
-        made = pretrain.train.fn(config, VOCABULARY, [], tmp_path / "work", tmp_path / "model")
+        drawn = set()
+        made = pretrain.train.fn(
+            config, VOCABULARY, [], tmp_path / "work", tmp_path / "model", log_curves=lambda step, values: drawn.update(values)
+        )
+    exercises = ("copying", "comparing-words", "comparing-lists", "editing")
+    assert drawn == {f"pretrain/{name}/{curve}" for name in exercises for curve in ("loss", "learning_rate")}
     card = json.loads((made / "card.json").read_text())
     assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
     asked = ["copying", "copying repeats", "comparing 1", "comparing 10", "comparing 20", "editing", "recalling", "numbers"]
@@ -111,3 +119,21 @@ def test_no_copy_of_an_episode_is_shown_its_own_step(tmp_path):
     shown = [(re.findall(r"select\[13\](\w+)<", before), re.findall(r"select\[13\](\w+)<", after)) for before, _, after in asked]
     assert len([pair for pair in shown if all(pair)]) >= 3 * len(EPISODES)
     assert not [pair for pair in shown if all(pair) and pair[0] == pair[1]]
+
+
+def test_a_pretraining_is_a_run_in_mlflow_with_its_curves(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    work = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt), pretraining_run(Config(), tmp_path, work) as log_curves:
+        log_curves(0, {"pretrain/loss": 3.0})
+        log_curves(1, {"pretrain/loss": 2.0})
+        raise KeyboardInterrupt
+    with pretraining_run(Config(), tmp_path, work) as log_curves:
+        log_curves(1, {"pretrain/loss": 2.5})
+    tracker = Tracker(Config().tracking, tmp_path)
+    second, first = tracker.client.search_runs([tracker.experiment_id], order_by=["attributes.start_time DESC"])
+    assert (first.info.status, second.info.status) == ("FAILED", "FINISHED")
+    curves = [tracker.client.get_metric_history(run.info.run_id, "pretrain/loss") for run in (first, second)]
+    assert [[(m.step, m.value) for m in curve] for curve in curves] == [[(0, 3.0), (1, 2.0)], [(0, 3.0), (1, 2.5)]]
+    assert curves[0][0].timestamp == curves[1][0].timestamp, "the time at which it was measured"
+    assert not list(work.iterdir())

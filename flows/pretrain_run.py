@@ -1,0 +1,35 @@
+"""The MLflow run of a pretraining: its config as parameters, and the curves of loss and learning rate while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.config import Config
+from components.tracking.curves import CURVES, Curves
+from components.tracking.mlflow_store import Tracker
+
+LogCurves = Callable[[int, Mapping[str, float]], None]
+
+
+@contextmanager
+def pretraining_run(config: Config, root: Path, work: Path) -> Iterator[LogCurves]:
+    """An MLflow run that is open as long as this; what it yields adds points to its curves.
+
+    Args: work: the directory in which an interrupted pretraining finds its points again.
+
+    Raises:
+        TrackingError: MLflow cannot be reached.
+    """
+    tracker = Tracker(config.tracking, root.resolve())
+    run = tracker.start_run(f"pretrain, seed {config.pretrain.seed}", {}, config.model_dump(mode="json"))
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        with Curves(work, lambda points: tracker.log_points((run,), points)) as curves:
+            yield curves.add
+    except BaseException:
+        tracker.finish(run, "FAILED")
+        raise
+    (work / CURVES).unlink(missing_ok=True)
+    tracker.finish(run)
