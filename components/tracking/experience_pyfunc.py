@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 from mlflow.models import ModelSignature
-from mlflow.types import ColSpec, DataType, Schema
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array, Object, Property
 
 from components.config import ExperienceModelConfig
@@ -41,13 +41,13 @@ _PARTS = ("state", "action", "next_state")
 def signature() -> ModelSignature:
     """Input, output and parameters."""
     shown = Array(Object([Property(name, DataType.string) for name in _PARTS]))
-    inputs = [
+    inputs: list[ColSpec | TensorSpec] = [
         *columns(with_thoughts=False),
         ColSpec(DataType.string, "action"),
         ColSpec(shown, "demonstrations", required=False),
         ColSpec(DataType.string, "premise", required=False),
     ]
-    outputs = [
+    outputs: list[ColSpec | TensorSpec] = [
         *(ColSpec(DataType.string, name) for name in ("reasoning", "next_state")),
         ColSpec(DataType.double, "reward"),
         *(ColSpec(DataType.boolean, name) for name in ("done", "answered")),

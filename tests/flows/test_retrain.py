@@ -83,7 +83,11 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     (evaluated,) = (child.data.metrics for child in children if child.info.run_name == "evaluate")
     assert {f"evaluate/refined/success_rate{part}" for part in ("", "_n", "_low", "_high")} <= evaluated.keys()
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
-    assert parent.data.metrics == {name: entry["value"] for name, entry in metrics.items() if entry["value"] is not None}
+    recorded = {name: entry["value"] for name, entry in metrics.items() if entry["value"] is not None}
+    curves = {name for name in recorded if f"{name}_final" in parent.data.metrics}
+    assert {"synthetic_rl/success_rate", "sim_to_real/success_rate", "clone/loss", "experience_model/loss"} <= curves
+    assert "synthetic_rl/contradicting_answers_a_step" in curves
+    assert recorded == {name: parent.data.metrics[f"{name}_final" if name in curves else name] for name in recorded}
     assert len(client.search_registered_models()) == 2
     assert len(parent.outputs.model_outputs) == 2, "the models are listed on the run's own page"
     assert set(mlflow_view.METRICS) - {"evaluate/success_rate"} <= parent.data.metrics.keys(), "the first is of a study's cells"
@@ -96,6 +100,25 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     assert costs["tokens_trained"] > 0 < costs["tokens_generated"] == parent.data.metrics["cost/tokens_generated"]
     assert f"Tokens: {costs['tokens_trained']:,} trained on, {costs['tokens_generated']:,} generated." in note
     assert parent.info.run_name == f"retrain {manifest['run_id'][-4:]}, seed 0"
+
+
+def test_curves_stand_on_the_run_and_on_its_stage_once_with_their_times(clone, first):
+    from mlflow import MlflowClient
+
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    client = MlflowClient(manifest["mlflow_uri"])
+    for stage in ("experience_model", "clone", "synthetic_rl", "sim_to_real"):
+        (entry,) = (entry for entry in manifest["stages"] if entry["name"] == stage)
+        record = json.loads((clone / ".dreamgym" / "stages" / f"{stage}-{entry['key'][:12]}" / "stage.json").read_text())
+        for name, values in record["details"]["series"].items():
+            of_stage, of_run = (client.get_metric_history(run, name) for run in (entry["mlflow_run_id"], manifest["mlflow_run_id"]))
+            assert [(m.step, m.timestamp, m.value) for m in of_stage] == [(m.step, m.timestamp, m.value) for m in of_run]
+            assert [m.value for m in of_stage] == [value for value in values if value is not None], name
+            assert len({m.step for m in of_stage}) == len(of_stage)
+        if stage in ("experience_model", "clone"):
+            losses = client.get_metric_history(manifest["mlflow_run_id"], f"{stage}/loss")
+            assert losses[0].timestamp < losses[-1].timestamp, "measured one after the other"
+            assert client.get_metric_history(manifest["mlflow_run_id"], f"{stage}/learning_rate")
 
 
 def test_a_second_run_reuses_every_stage(clone, first):
