@@ -3,12 +3,12 @@
 One type for each boundary that can fail. A failed rollout is data (recorded, counted, capped); a failed stage is one of
 these exceptions and a non-zero exit code of the `dreamgym` command. Real bugs are not wrapped: they propagate with their
 traceback. A refused promotion is a normal outcome, not an error, and has the exit code `PROMOTION_REFUSED`; so is a
-run whose numbers did not come back (`NOT_REPRODUCED`).
+run whose numbers did not come back (`NOT_REPRODUCED`), and data of which rows were set aside (`ROWS_SET_ASIDE`).
 """
 
 from __future__ import annotations
 
-PROMOTION_REFUSED, NOT_REPRODUCED = 4, 5
+PROMOTION_REFUSED, NOT_REPRODUCED, ROWS_SET_ASIDE = 4, 5, 6
 
 
 class DreamGymError(Exception):

@@ -112,9 +112,11 @@ def collect(
 def validate(
     overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
 ) -> None:
-    """Check the offline data with Great Expectations; bad episodes are set aside with their reason.
+    """Check the offline data with Great Expectations; episodes that break a rule are set aside with their reason.
 
     Nothing under data/ is changed: the clean copy, the quarantine and the Data Docs lie in .dreamgym/validate/.
+
+    Exit code 0: no row was set aside. 6: some were. 1: more than data.quarantine_share broke a rule, or a file cannot be read.
 
     Examples:
 
@@ -124,18 +126,24 @@ def validate(
     """
     with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
+        from components.errors import ROWS_SET_ASIDE
         from components.trajectories.store import DataLayout, read_tasks
-        from flows.preflight import ensure_data
-        from flows.summary import print_validation
+        from components.trajectories.validation import validate as check
+        from flows.preflight import ensure_data, version_in_words
+        from flows.validation_view import print_validation
 
         ensure_data(place, settings, say, backbone=False, versioned=False)
         layout = DataLayout.of(place, settings.environment.name)
         tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
+        set_aside = 0
         for name in ("train", "fidelity"):
-            from components.trajectories.validation import validate as check
-
             folder = place / ".dreamgym" / "validate" / name
-            print_validation(page, name, check(layout.trajectories(name), tasks, settings.data, folder, split=name))
+            title = f"{settings.environment.name} {name} trajectories, {version_in_words(place)}"
+            report = check(layout.trajectories(name), tasks, settings.data, folder, split=name, title=title)
+            print_validation(page, name, report)
+            set_aside += len(report.quarantined)
+        if set_aside:
+            raise typer.Exit(ROWS_SET_ASIDE)
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """What all verbs of the command share: the options, the resolved config, what is said, and how a failure is told.
 
 Exit codes: 0 done, 1 a stage failed, 2 the config or the command line is refused, 3 the dream may not be trusted, 4 the
-promotion was refused (a normal outcome), 5 a run did not come back as it was, 130 interrupted.
+promotion was refused (a normal outcome), 5 a run did not come back as it was, 6 `validate` set rows aside, 130 interrupted.
 """
 
 from __future__ import annotations

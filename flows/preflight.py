@@ -77,6 +77,16 @@ def ensure_data(root: Path, config: Config, say: Callable[[str], None], *, backb
         raise not_in_snapshot(missing)
 
 
+def version_in_words(root: Path) -> str:
+    """The version of data/ that data.dvc names, for a title."""
+    from components.trajectories.snapshots import data_hash
+
+    try:
+        return f"data {data_hash(root)[:12]}"
+    except DataError:
+        return "data in no version"
+
+
 def complete_data(root: Path, say: Callable[[str], None]) -> None:
     """Pull what `data.dvc` names and `data/` lacks or has in another version, so that the next snapshot keeps it; changes that are in no
     version stay. Nothing to do without a `data.dvc`.

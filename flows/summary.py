@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from components.evaluation.intervals import Estimate
     from components.tracking.comparison import Difference
     from components.tracking.manifest import Manifest
-    from components.trajectories.validation import ValidationReport
     from flows.deploy import Deployed
     from flows.index import Indexed
     from flows.reproduce import Reproduction
@@ -209,29 +208,6 @@ def print_pooled(page: Output, rates: Mapping[str, Mapping[str, float]], pooled:
         rows.append([policy, *own, *rate_cells(entry)])
     page.table("", Table("The same held-out real games, all runs", columns, rows))
     page.replace({"runs": rates, "pooled": pooled})
-
-
-def print_validation(page: Output, name: str, report: ValidationReport) -> None:
-    """The rules of one file, what was set aside, and where the Data Docs are."""
-    columns = [Column("rule"), Column("result"), Column("rows", right=True)]
-    rows = [
-        [check.name, Cell("kept", style="green") if check.success else Cell("broken", style="red"), _count(check.unexpected)]
-        for check in report.checks
-    ]
-    table = Table(f"{name}: {report.rows:,} rows, {report.valid_rows:,} valid", columns, rows)
-    page.table("", table)
-    aside = [{"episode": row["episode_id"], "step": int(row["step"]), "reason": row["reason"]} for _, row in report.quarantined.iterrows()]
-    for row in aside[:5]:
-        page.text(f"set aside: episode {row['episode']} step {row['step']}: {row['reason']}", style="yellow")
-    if aside:
-        page.text(f"{len(aside)} rows set aside: {report.clean_path.parent / 'quarantine.parquet'}")
-    page.text(f"Data Docs: {report.data_docs}")
-    found = {"rows": report.rows, "valid_rows": report.valid_rows, "rules": table.to_json(), "set_aside": aside}
-    page.put(**{name: found | {"data_docs": str(report.data_docs)}})
-
-
-def _count(number: int) -> Cell:
-    return Cell(number, f"{number:,}")
 
 
 def print_index(page: Output, made: Indexed, k: int) -> None:

@@ -9,6 +9,7 @@ from prefect import flow
 from components.evaluation.intervals import exact, proportion
 from components.tracking.hashes import file_hash
 from components.tracking.stages import StageResult
+from components.trajectories.snapshots import data_hash
 from components.trajectories.store import read_tasks
 from flows.workspace import OF_RUN, Outcome, Workspace
 
@@ -28,7 +29,9 @@ def _validate(run: Workspace, work: Path) -> Outcome:
     tasks = {name: read_tasks(run.data.tasks(name)) for name in ("train", "fidelity", "test")}
     outcome = Outcome({})
     for name in ("train", "fidelity"):
-        report = validate(run.data.trajectories(name), tasks, run.config.data, work / name, split=name)
+        title = f"{run.data.root.name} {name} trajectories, data {data_hash(run.root)[:12]}, run {run.label}"
+        options = {"split": name, "title": title, "run_name": run.manifest.run_id}
+        report = validate(run.data.trajectories(name), tasks, run.config.data, work / name, **options)
         bad = report.rows - report.valid_rows
         outcome.metrics[f"validate/quarantined_share/{name}"] = proportion(bad, report.rows)
         outcome.metrics[f"validate/rows/{name}"] = exact(report.rows)

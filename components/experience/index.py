@@ -13,6 +13,7 @@ import importlib.metadata
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 
 from components.errors import ServiceUnreachable
+from components.experience.chroma_server import reachable, silent
 
 _BATCH = 5000
 """Chroma takes at most 5,461 vectors a call."""
@@ -115,7 +117,7 @@ class ChromaIndex:
         import chromadb
         from chromadb.config import Settings
 
-        settings, self._lasting = Settings(anonymized_telemetry=False), directory is not None
+        settings, self._lasting, self._server = Settings(anonymized_telemetry=False), directory is not None, server
         if server:
             opened: Any = _connected(server, settings)
         else:
@@ -124,8 +126,9 @@ class ChromaIndex:
         self._name = "steps" if directory else f"replay-{uuid.uuid4().hex[:12]}"
         graph: Any = {"hnsw": {"space": "cosine", "ef_search": 200, "ef_construction": 200, "max_neighbors": 32}}
         try:
-            self._collection = self._client.get_or_create_collection(self._name, embedding_function=None, configuration=graph)
-            self._ids = list(range(self._collection.count()))
+            with reachable(server):
+                self._collection = self._client.get_or_create_collection(self._name, embedding_function=None, configuration=graph)
+                self._ids = list(range(self._collection.count()))
         except BaseException:
             self._client.close()
             raise
@@ -142,14 +145,16 @@ class ChromaIndex:
         for start in range(0, len(vectors), _BATCH):
             part = vectors[start : start + _BATCH]
             identities = list(range(first + start, first + start + len(part)))
-            self._collection.add(ids=[str(identity) for identity in identities], embeddings=part)
+            with reachable(self._server):
+                self._collection.add(ids=[str(identity) for identity in identities], embeddings=part)
             self._renumber([*self._ids, *identities])
 
     def nearest(self, vectors: np.ndarray, count: int) -> list[list[int]]:
         """See `VectorIndex`."""
         if not self.size or not len(vectors):
             return [[] for _ in vectors]
-        found: Any = self._collection.query(query_embeddings=vectors, n_results=min(count, self.size), include=["distances"])
+        with reachable(self._server):
+            found: Any = self._collection.query(query_embeddings=vectors, n_results=min(count, self.size), include=["distances"])
         pairs = zip(found["ids"], found["distances"], strict=True)
         return [[n for _, n in sorted((round(d, _DECIMALS), self._number[int(i)]) for i, d in zip(*row, strict=True))] for row in pairs]
 
@@ -158,13 +163,15 @@ class ChromaIndex:
         kept = [self._ids[number] for number in numbers]
         leaving = [str(identity) for identity in sorted(set(self._ids).difference(kept))]
         for start in range(0, len(leaving), _BATCH):
-            self._collection.delete(ids=leaving[start : start + _BATCH])
+            with reachable(self._server):
+                self._collection.delete(ids=leaving[start : start + _BATCH])
         self._renumber(kept)
 
     def close(self) -> None:
-        """Give the memory back; a directory stays as it is."""
+        """Give the memory back; a directory stays as it is. A server that is gone has nothing to give back."""
         if not self._lasting:
-            self._client.delete_collection(self._name)
+            with suppress(ServiceUnreachable), reachable(self._server):
+                self._client.delete_collection(self._name)
         self._client.close()
 
     def _renumber(self, identities: list[int]) -> None:
@@ -179,8 +186,7 @@ def _connected(server: str, settings: Any) -> Any:
     try:
         return chromadb.HttpClient(host, int(port), settings=settings)
     except Exception as error:  # chromadb raises a bare ValueError for a server that is not there
-        found = f"The Chroma server {server} does not answer: {str(error).splitlines()[0]}"
-        raise ServiceUnreachable(found, next_step="Start it (`chroma run`), or leave retrieval.server empty.") from error
+        raise silent(server, error) from error
 
 
 def chroma_version() -> str:

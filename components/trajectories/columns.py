@@ -70,7 +70,7 @@ def examine(
         try:
             column = _only(table, wanted.name)
             arrays.append(_cast(wanted.name, column, wanted.type, defaults))
-            if column.type != wanted.type:
+            if column.type not in (wanted.type, pa.large_string()):
                 columns.casts[wanted.name] = str(column.type)
         except ColumnProblem as problem:
             problems.append(problem)

@@ -25,9 +25,11 @@ from components.language.markers import MARKERS
 from components.records import REAL, SYNTHETIC, TRAIN, Task, Transition
 from components.trajectories import store
 from components.trajectories.columns import ColumnProblem, Columns, examine, refused
+from components.trajectories.data_docs import Rule, make_local
 
 ENVIRONMENTS = get_args(EnvironmentConfig.model_fields["name"].annotation)
 _TEXTS = ("state", "action", "next_state")
+ANOTHER_STEP = "another step of the episode is invalid"
 _ACROSS_ROWS = {  # rule: (the column whose value is shown with a broken row, what is expected)
     "step_follows": ("step", "The steps of an episode are 0, 1, 2 ... in the order of the file."),
     "state_follows": ("state", "A state is the next state of the step before it."),
@@ -50,6 +52,7 @@ class Check:
     name: str
     success: bool
     unexpected: int
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,12 @@ def validate(
     out_dir: Path,
     split: str = TRAIN,
     environments: Collection[str] = ENVIRONMENTS,
+    title: str = "",
+    run_name: str = "",
 ) -> ValidationReport:
     """Check the transitions of the tasks of `split`; tasks of the other splits are held out from them.
+
+    Args: title: the data set and its version, as the Data Docs name it; run_name: the run that they belong to.
 
     Writes `transitions.parquet` (the clean episodes), `quarantine.parquet` (the others, with `reason`) and
     `data_docs/index.html` into `out_dir`.
@@ -87,21 +94,30 @@ def validate(
             a rule (the first five are named); or no row is left.
     """
     docs, clean_path = out_dir / "data_docs", out_dir / "transitions.parquet"
+    title, run_name = title or transitions_path.stem, run_name or "dreamgym-validate"
     shutil.rmtree(docs, ignore_errors=True)
     clean_path.unlink(missing_ok=True)
     raw = store.read_table(transitions_path)
     context = _context(docs)
     columns, problems = examine(raw, store.TRANSITION_SCHEMA, store.TRANSITION_DEFAULTS)
-    checks = _check_columns(context, transitions_path, problems)
+    checks = _check_columns(context, problems, run_name)
+    facts = [("file", str(transitions_path)), ("run", run_name), ("rows", f"{raw.num_rows:,}")]
+    if problems:
+        make_local(docs, title, facts, _rules(checks))
+        raise refused(transitions_path, problems)
     table = columns.table
     frame = table.to_pandas(ignore_metadata=True)
-    results = _run(context, "transitions", _with_rules(frame, tasks_by_split, split, environments), _row_expectations(config))
+    with_rules = _with_rules(frame, tasks_by_split, split, environments)
+    results = _run(context, "transitions", with_rules, _row_expectations(config), run_name)
     checks += [_check(result) for result in results]
     reasons = _reasons(results, frame)
     quarantined = _quarantined(frame, reasons)
     store.write_frame(out_dir / "quarantine.parquet", quarantined)
     share = len(reasons) / len(frame)
     clean = frame.drop(index=quarantined.index)
+    shutil.rmtree(docs / "static", ignore_errors=True)  # pictures and fonts of Great Expectations' own pages
+    facts += [("rows that break a rule", f"{len(reasons):,}"), ("rows set aside with their episodes", f"{len(quarantined):,}")]
+    make_local(docs, title, facts, _rules(checks))
     if share > config.quarantine_share or clean.empty:
         raise _too_many(transitions_path, frame, reasons, share, config, out_dir)
     store.write_transitions(clean_path, _transitions(table, clean.index))
@@ -150,14 +166,14 @@ def _row_expectations(config: DataConfig) -> list[Any]:
 
     longest = config.max_text_chars
     rules: list[Any] = [
-        gxe.ExpectColumnValuesToNotBeNull(column=name, notes="Every value is present.", meta={"check": f"{name}_is_present"})
+        gxe.ExpectColumnValuesToNotBeNull(column=name, notes=f"Each row has a value in {name}.", meta={"check": f"{name}_is_present"})
         for name in store.TRANSITION_SCHEMA.names
     ]
     for name in _TEXTS:
-        notes, meta = f"The text has 1 to {longest} characters.", {"check": f"{name}_length"}
+        notes, meta = f"The text in {name} has 1 to {longest} characters (data.max_text_chars).", {"check": f"{name}_length"}
         rules.append(gxe.ExpectColumnValueLengthsToBeBetween(column=name, min_value=1, max_value=longest, notes=notes, meta=meta))
     for name, values in (("reward", [0.0, 1.0]), ("source", [REAL, SYNTHETIC])):
-        notes, meta = f"One of {values}.", {"check": f"{name}_value"}
+        notes, meta = f"A {name} is {values[0]} or {values[1]}.", {"check": f"{name}_value"}
         rules.append(gxe.ExpectColumnValuesToBeInSet(column=name, value_set=values, notes=notes, meta=meta))
     pair, meta = ["episode_id", "step"], {"check": "step_is_unique"}
     rules.append(gxe.ExpectCompoundColumnsToBeUnique(column_list=pair, notes="No step is recorded twice.", meta=meta))
@@ -168,8 +184,12 @@ def _row_expectations(config: DataConfig) -> list[Any]:
     return rules
 
 
-def _check_columns(context: Any, path: Path, problems: list[ColumnProblem]) -> list[Check]:
-    """Expect each column to be readable; without the right columns no other rule can be asked, so a problem is an error at once."""
+def _rules(checks: list[Check]) -> list[Rule]:
+    return [Rule(check.name, check.sentence, check.success, check.unexpected) for check in checks]
+
+
+def _check_columns(context: Any, problems: list[ColumnProblem], run_name: str) -> list[Check]:
+    """Expect each column to be readable; without the right columns no other rule can be asked."""
     from great_expectations import expectations as gxe
 
     wrong = {problem.column: problem for problem in problems}
@@ -177,10 +197,7 @@ def _check_columns(context: Any, path: Path, problems: list[ColumnProblem]) -> l
     frame = pd.DataFrame(kinds, columns=["row", "found", "expected"])
     notes, meta = "Each column of a transition is there, and can be read without changing a value.", {"check": "columns"}
     rule = gxe.ExpectColumnPairValuesToBeEqual(column_A="found", column_B="expected", notes=notes, meta=meta)
-    checks = [_check(result) for result in _run(context, "columns", frame, [rule])]
-    if problems:
-        raise refused(path, problems)
-    return checks
+    return [_check(result) for result in _run(context, "columns", frame, [rule], run_name)]
 
 
 def _context(docs: Path) -> Any:
@@ -199,7 +216,7 @@ def _context(docs: Path) -> Any:
     return context
 
 
-def _run(context: Any, name: str, frame: pd.DataFrame, expectations: list[Any]) -> list[Any]:
+def _run(context: Any, name: str, frame: pd.DataFrame, expectations: list[Any], run_name: str) -> list[Any]:
     """Test one table, put it into the Data Docs, and return a result an expectation."""
     import great_expectations as gx
     from great_expectations.checkpoint import UpdateDataDocsAction
@@ -214,7 +231,8 @@ def _run(context: Any, name: str, frame: pd.DataFrame, expectations: list[Any]) 
         actions=[UpdateDataDocsAction(name="docs", site_names=["docs"])],
         result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]},
     )
-    outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame})
+    identity = gx.RunIdentifier(run_name=run_name)
+    outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame}, run_id=identity)
     return [result for run in outcome.run_results.values() for result in run.results]
 
 
@@ -223,7 +241,7 @@ def _check(result: Any) -> Check:
         raise RuntimeError(f"The expectation {result.expectation_config.meta['check']} broke: {result.exception_info}")
     name = result.expectation_config.meta["check"]
     count = result.result["observed_value"] if name == "markers_spelled" else result.result.get("unexpected_count", 0)
-    return Check(name, bool(result.success), int(count))
+    return Check(name, bool(result.success), int(count), str(result.expectation_config.notes))
 
 
 def _reasons(results: list[Any], frame: pd.DataFrame) -> dict[int, list[str]]:
@@ -234,7 +252,8 @@ def _reasons(results: list[Any], frame: pd.DataFrame) -> dict[int, list[str]]:
         column = _ACROSS_ROWS[check][0] if check in _ACROSS_ROWS else result.expectation_config.kwargs.get("column", "step")
         for place in result.result.get("unexpected_index_list") or []:
             row = int(place["row"])
-            reasons.setdefault(row, []).append(f"{check} ({column}: {str(frame[column].iloc[row])[:60]!r})")
+            sentence = str(result.expectation_config.notes).rstrip(".")
+            reasons.setdefault(row, []).append(f"{check} ({column}: {str(frame[column].iloc[row])[:60]!r}): {sentence}")
     return dict(sorted(reasons.items()))
 
 
@@ -242,12 +261,25 @@ def _quarantined(frame: pd.DataFrame, reasons: dict[int, list[str]]) -> pd.DataF
     """The broken rows and the rest of their episodes, with `reason`."""
     episodes = frame["episode_id"].iloc[list(reasons)].dropna()
     aside = frame.index.isin(list(reasons)) | frame["episode_id"].isin(episodes)
-    reason = ["; ".join(reasons.get(row, ["another step of the episode is invalid"])) for row in frame.index[aside]]
+    reason = ["; ".join(reasons.get(row, [ANOTHER_STEP])) for row in frame.index[aside]]
     return frame[aside].assign(reason=pd.Series(reason, index=frame.index[aside], dtype="str"))
 
 
+def examples(quarantined: pd.DataFrame, count: int = 5) -> list[str]:
+    """The first broken row of up to `count` episodes, those of rules not shown yet first: which step, which rule, which value."""
+    broken = quarantined[quarantined["reason"] != ANOTHER_STEP]
+    rows = broken[~broken["episode_id"].duplicated()]
+    rule = rows["reason"].str.partition(" ")[0]
+    chosen = pd.concat([rows[~rule.duplicated()], rows[rule.duplicated()]]).head(count)
+    return [f"episode {row['episode_id']} step {_number(row['step'])}: {row['reason']}" for _, row in chosen.iterrows()]
+
+
+def _number(step: Any) -> str:
+    return "without a number" if pd.isna(step) else f"{step:g}"
+
+
 def _too_many(path: Path, frame: pd.DataFrame, reasons: dict[int, list[str]], share: float, config: DataConfig, out_dir: Path) -> DataError:
-    first = [f"episode {frame['episode_id'][row]} step {frame['step'][row]}: {'; '.join(reasons[row])}" for row in list(reasons)[:5]]
+    first = examples(frame.iloc[list(reasons)].assign(reason=["; ".join(given) for given in reasons.values()]))
     found = f"{len(reasons)} of {len(frame)} rows of {path} ({share:.1%}) break a rule: {' | '.join(first)}."
     cure = "Correct these rows, or take the clean episodes alone with data.quarantine_share=1."
     next_step = f"{cure} All of them are in {out_dir / 'quarantine.parquet'}, the rules in {out_dir / 'data_docs' / 'index.html'}."

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import make_task, make_transition
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.errors import PROMOTION_REFUSED, ConfigError, DataError, FidelityGateClosed
+from components.errors import NOT_REPRODUCED, PROMOTION_REFUSED, ROWS_SET_ASIDE, ConfigError, DataError, FidelityGateClosed
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows import cli, command, preflight
 from flows.failures import expected_failure
 from flows.settings import DEFAULTS, prefect_is_configured, prepare
@@ -126,6 +128,24 @@ def test_damaged_parquet_stops_validate(run, repository):
     assert "dvc pull" in done.output
 
 
+def test_validate_tells_by_its_exit_code_whether_rows_were_set_aside(run, repository):
+    layout = DataLayout.of(repository, "alfworld")
+    for name, task in (("train", "t0"), ("fidelity", "f0"), ("test", "x0")):
+        write_tasks(layout.tasks(name), [make_task(id=task, initial_state=make_transition().state)])
+    for name, task in (("train", "t0"), ("fidelity", "f0")):
+        write_transitions(layout.trajectories(name), [make_transition(0, f"e{n}", task, behaviour="expert") for n in range(3)])
+    done = run("validate", "--root", repository)
+    assert done.exit_code == 0, done.output
+    assert "train: 3 rows, 3 valid" in done.output and "kept   A reward is 0.0 or 1.0. (reward_value)" in done.output
+    steps = [make_transition(0, f"e{n}", "t0", reward=0.5 * (n == 1), done=True) for n in range(3)]
+    write_transitions(layout.trajectories("train"), steps)
+    done = run("validate", "--root", repository, "data.quarantine_share=1")
+    assert done.exit_code == ROWS_SET_ASIDE == 6
+    assert "episode e1 step 0: reward_value (reward: '0.5'): A reward is 0.0 or 1.0" in done.output
+    assert "alfworld train trajectories, data in no version" in (repository / ".dreamgym/validate/train/data_docs/index.html").read_text()
+    assert "6: some were" in run("validate", "--help").output
+
+
 @pytest.mark.parametrize(("option", "name"), [("--mlflow-port", "MLflow"), ("--prefect-port", "Prefect")])
 def test_port_in_use(run, repository, option, name):
     with socket.socket() as taken:
@@ -209,7 +229,8 @@ def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository
 
 
 def test_exit_codes_differ():
-    assert len({0, DataError.exit_code, ConfigError.exit_code, FidelityGateClosed.exit_code, PROMOTION_REFUSED, command.INTERRUPTED}) == 6
+    own = {PROMOTION_REFUSED, NOT_REPRODUCED, ROWS_SET_ASIDE, command.INTERRUPTED}
+    assert len({0, DataError.exit_code, ConfigError.exit_code, FidelityGateClosed.exit_code, *own}) == 8
 
 
 def test_a_failure_inside_a_flow_is_one_paragraph(repository):

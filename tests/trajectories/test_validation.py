@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from components.config import DataConfig
 from components.errors import DataError
 from components.records import Task, Transition
 from components.trajectories import store
-from components.trajectories.validation import ValidationReport, validate
+from components.trajectories.validation import ValidationReport, examples, validate
+from flows.output import Output
+from flows.validation_view import print_validation
 
 LIMIT = 50
 STEPS = 4
@@ -101,7 +106,8 @@ def report(tmp_path_factory) -> ValidationReport:
     broken = [row for rows, _ in BROKEN.values() for row in rows]
     rows = good_episodes(3) + broken + marked + longest
     config = DataConfig(quarantine_share=0.9, max_text_chars=LIMIT)
-    return validate(write(folder / "raw.parquet", rows), TASKS, config, folder / "out")
+    names = {"title": "alfworld train, data 0123", "run_name": "run-7"}
+    return validate(write(folder / "raw.parquet", rows), TASKS, config, folder / "out", **names)
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -143,6 +149,46 @@ def test_every_rule_is_in_the_data_docs_and_saw_its_fault(report):
     assert report.data_docs.is_file()
     for words in ("in the order of the file", "next state of the step before it", "held out", "Only the last step", "recorded twice"):
         assert words in pages
+
+
+def test_data_docs_need_no_other_host_and_name_data_set_and_run(report):
+    pages = {page: page.read_text() for page in report.data_docs.parent.rglob("*.html")}
+    assert len(pages) == 5
+    for page, text in pages.items():
+        assert not re.search(r"(?:src|href)=.https?:|<script|<link|url\(", text), page
+        assert "<title>alfworld train, data 0123</title>" in text and "<style>" in text, page
+    first = pages[report.data_docs]
+    assert "run-7" in first and "A reward is 0.0 or 1.0." in first and f"<td>{report.rows}</td>" in first
+    links = re.findall(r'href="([^"#]+)"', first)
+    assert len(links) == 4 and all((report.data_docs.parent / link).is_file() for link in links)
+    assert any("/run-7/" in link for link in links)
+
+
+def test_each_rule_is_a_sentence(report):
+    assert all(check.sentence.endswith(".") and " " in check.sentence for check in report.checks)
+    assert len({check.sentence for check in report.checks}) == len(report.checks)
+
+
+def test_examples_are_of_different_episodes_and_rules(report):
+    shown = examples(report.quarantined)
+    episodes, rules = [line.split()[1] for line in shown], [line.split(": ")[1].split()[0] for line in shown]
+    assert len(shown) == 5 and len(set(episodes)) == 5 and len(set(rules)) == 5
+    aside = report.quarantined[report.quarantined["episode_id"].isin(["big_reward", "half_reward"])]
+    assert [line.split()[1] for line in examples(aside)] == ["big_reward", "half_reward"]
+    assert examples(aside)[0].startswith("episode big_reward step 2: reward_value (reward: '1.5'): A reward is 0.0 or 1.0; reward_ends")
+
+
+def test_what_is_printed_says_rules_in_words_and_cuts_nothing(report):
+    console = Console(record=True, width=80, file=io.StringIO())
+    page = Output(console)
+    print_validation(page, "train", report)
+    text = console.export_text()
+    assert "broken A reward is 0.0 or 1.0. [3 rows] (reward_value)" in text
+    assert "kept   Each column of a transition is there" in text and "Set aside: " in text
+    assert str(report.data_docs) in text and "quarantine.parquet" in text
+    aside = page.data["train"]["set_aside"]
+    assert len(aside) == len(report.quarantined)
+    assert ("no_step", None) in [(row["episode"], row["step"]) for row in aside]
 
 
 def test_clean_data_pass_whole_and_without_noise(tmp_path, capfd):
