@@ -229,15 +229,19 @@ def check_data(config: Config, root: Path) -> Rung:
 
 
 def check_backbone(config: Config, root: Path) -> Rung:
-    """The model that both sides start from can be loaded."""
-    from components.language.backbone import load_backbone
+    """Every stage can use the models that both sides start from, and they are long enough for the data's episodes."""
     from components.trajectories.store import DataLayout
+    from flows.model_checks import check_models
 
     require_backbone(config)
-    path = Path(config.backbone.path) if config.backbone.path else DataLayout.of(root, config.environment.name).backbone
-    model, vocabulary = load_backbone(path, chat_template=config.backbone.chat_template)
-    wrapped = ", chat template" if vocabulary.has_chat_template else ""
-    return ok(f"{path}, {sum(weight.numel() for weight in model.parameters()):,} parameters, {len(vocabulary):,} tokens{wrapped}")
+    models = check_models(root, config)
+    if models is None:
+        missing = DataLayout.of(root, config.environment.name).backbone
+        return wrong(f"There is no backbone directory {missing}", "Make it with dreamgym pretrain, run dvc pull, or set backbone.path.")
+    both = [models.policy.summary] + ([f"experience model: {models.experience.summary}"] if config.experience_model.path else [])
+    if models.doubts:
+        return doubt("; ".join([*both, *models.doubts]), "lower environment.max_steps, or take a model that reads more tokens")
+    return ok("; ".join(both))
 
 
 def check_mlflow(config: Config, root: Path) -> Rung:

@@ -150,9 +150,9 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     `training` says whether the run trains on them; otherwise only what an evaluation uses is looked at.
 
     Raises:
-        ConfigError: the message names what differs with both values.
+        ConfigError: the message names what differs with both values, or what a model cannot do.
         ExperienceModelError: the encoder of retrieval is not there.
-        DataError: a file under `data/` is damaged.
+        DataError: a file under `data/` or of a model is damaged.
     """
     require_device(config)
     if training:
@@ -161,6 +161,10 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
         _same_as_pretrained(root, config, file)
     _same_as_recorded(root, config, file, ("environment", "data") if training else ("environment",))
     _no_more_than_recorded(root, config, training)
+    if training:
+        from flows.model_checks import check_models
+
+        check_models(root, config)
 
 
 def require_device(config: Config) -> None:

@@ -308,9 +308,32 @@ def has_plain_head(model: PreTrainedModel) -> bool:
 
 
 def longest_sequence(config: Any) -> int:
-    """Longest sequence in tokens: the positions that the model knows, within a sliding window if it has one."""
+    """Longest sequence in tokens: the positions that the model knows, within the window of its narrowest layer if it has one."""
+    positions = int(getattr(config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
+    return min(positions, window_of(config) or positions)
+
+
+def window_of(config: Any) -> int:
+    """How many tokens the narrowest layer attends to; 0 where every layer sees all that stands before."""
     config = config.get_text_config()
-    longest = int(getattr(config, "max_position_embeddings", 0) or 1 << 30)
-    window, layers = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
-    slides = bool(window) and (layers is None or any("sliding" in layer for layer in layers))
-    return min(longest, int(window)) if slides and window else longest
+    layers = list(getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or [])
+    kinds = {"sliding": "sliding_window", "chunked": "attention_chunk_size", "local": "window_size"}
+    windows = [int(getattr(config, name, 0) or 0) for kind, name in kinds.items() if any(kind in layer for layer in layers)]
+    if not layers:
+        windows.append(int(getattr(config, "sliding_window", 0) or 0))
+    return min((window for window in windows if window), default=0)
+
+
+def limit_in_words(config: Any) -> str:
+    """What bounds the model's longest sequence, for messages."""
+    if window_of(config) and longest_sequence(config) == window_of(config):
+        return f"the window of {window_of(config)} tokens that some of its layers attend to"
+    return f"max_position_embeddings of {longest_sequence(config)}"
+
+
+def shorter_or_longer(config: Any) -> str:
+    """What to do about a sequence that is too long for the model, for messages."""
+    shorter = "Lower environment.max_steps or retrieval.k"
+    if window_of(config) and longest_sequence(config) == window_of(config):
+        return f"{shorter}, or take a model of a wider window (backbone.path): this one is bound by {limit_in_words(config)}."
+    return f"{shorter}, or take a backbone with longer sequences (backbone.max_positions of dreamgym pretrain, or backbone.path)."

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from components.errors import ConfigError, DataError
 from components.language.attention import KEPT, attention_of, evaluating
-from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
+from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, shorter_or_longer, without_adapters
 from components.language.cache import KeptCache
 from components.language.fused import PASS_TOKENS, FusedDecoder, Span, can_fuse
 from components.language.known_ids import last_known_id, without_unknown
@@ -58,7 +58,7 @@ class KeptCacheEngine:
         self.seed = seed
         self._opened = 0
         if not has_plain_head(self.model):
-            _probe(self)
+            probe_kept_cache(self.model)
 
     def open(self, rows: int, capacity: int = 1024) -> Session:
         """A session of `rows` empty rows; `capacity` tokens a row are allocated at first. Each session has its own random stream."""
@@ -187,7 +187,7 @@ class Session:
                 raise DataError(
                     f"Row {row} would have {self.longest - self.room(row) + len(new) + beyond} tokens.",
                     f"The model takes {self.longest}.",
-                    "Lower environment.max_steps or retrieval.k, or make a backbone with a larger backbone.max_positions.",
+                    shorter_or_longer(self.model.config),
                 )
 
     def _feed(self, tokens: Mapping[int, list[int]]) -> Tensor:
@@ -367,20 +367,25 @@ class _Decoding:
         return logits
 
 
-def _probe(engine: KeptCacheEngine) -> None:
-    """Compare a ragged session with plain forward passes on an architecture that is not known to agree."""
+def probe_kept_cache(model: PreTrainedModel) -> None:
+    """Compare a ragged session with plain forward passes on an architecture that is not known to agree.
+
+    Raises:
+        ConfigError: it says something else, or cannot be computed so.
+    """
     texts = {0: [1, 2, 3, 4, 5], 1: [3, 1]}
     cure = "Use a Llama, Qwen or Mistral backbone, or generate through a server."
-    name = engine.model.config.model_type
-    tolerance = PROBE_TOLERANCE if engine.model.dtype == torch.float32 else PROBE_TOLERANCE_BF16
+    name = model.config.model_type
+    tolerance = PROBE_TOLERANCE if model.dtype == torch.float32 else PROBE_TOLERANCE_BF16
     try:
-        session = Session(engine.model, 2, 16, seed=0)
+        session = Session(model, 2, 16, seed=0)
         session.append({0: texts[0][:2]})
         kept = session.generate({0: texts[0][2:], 1: texts[1]}, stop=set(), max_new_tokens=1, temperature=0.0)
         # The plainest attention there is: where it says something else, ours leaves out what the architecture adds to attention.
-        with torch.inference_mode(), attention_of(engine.model, "eager"):
+        with torch.inference_mode(), attention_of(model, "eager"):
             for row, tokens in texts.items():
-                plain = engine.model(input_ids=torch.tensor([tokens], device=engine.model.device)).logits[0, -1].float().log_softmax(-1)
+                plain = model(input_ids=torch.tensor([tokens], device=model.device)).logits[0, -1].float()
+                plain = without_unknown(model, plain).log_softmax(-1)
                 gap = abs(float(plain[kept[row].tokens[0]]) - kept[row].logprobs[0])
                 if not gap < tolerance:
                     raise ConfigError(f"With a kept cache {name} is off by {gap:.2g} nats.", "Expected the same numbers as without.", cure)

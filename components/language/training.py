@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from components.errors import ConfigError, DataError, TrainingError
 from components.language import parallel
 from components.language.attention import attention_of, evaluating
-from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, without_adapters
+from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, shorter_or_longer, without_adapters
 from components.language.checkpoints import check_key, limit_of, read_checkpoint, save_checkpoint
 from components.language.compute import Compute
 from components.language.examples import Batch, Example, Segment, batches, collate
@@ -155,7 +155,7 @@ def supervised_finetune(
     total = total_tokens if total_tokens is not None else max(1, round(epochs * per_epoch))
     _refuse_too_long(without_adapters(model), examples)
     if not has_plain_head(without_adapters(model)):
-        _probe_branches(model)
+        probe_branches(model)
     warm_up = _warm_up(examples, batch_tokens, total / per_epoch)
     plan = _Plan(learning_rate, total, warm_up, optimizer, batch_tokens, seed, pad_id, compute)
     state = None
@@ -310,11 +310,11 @@ def _refuse_too_long(model: PreTrainedModel, examples: Sequence[Example]) -> Non
         raise DataError(
             f"An example has {deepest} tokens from its beginning to the end of a branch.",
             f"The model takes {longest}.",
-            "Lower environment.max_steps or retrieval.k, or take a backbone with longer sequences (backbone.max_positions).",
+            shorter_or_longer(model.config),
         )
 
 
-def _probe_branches(model: PreTrainedModel | PeftModel) -> None:
+def probe_branches(model: PreTrainedModel | PeftModel) -> None:
     """Compare a trunk with a branch with plain sequences, on an architecture that is not known to agree.
 
     Raises:
@@ -329,7 +329,8 @@ def _probe_branches(model: PreTrainedModel | PeftModel) -> None:
             found = token_logprobs(inner, collate([Example(parts)], 0).to(inner.device)).logprobs
             # The plainest attention there is: where it says something else, ours leaves out what the architecture adds to attention.
             with attention_of(inner, "eager"):
-                plain = inner(input_ids=alone, use_cache=False).logits[:, -2].float().log_softmax(-1)
+                plain = inner(input_ids=alone, use_cache=False).logits[:, -2].float()
+            plain = without_unknown(inner, plain).log_softmax(-1)
         gap = float((plain.gather(1, alone[:, -1:])[:, 0] - found).abs().max())
         if not gap < PROBE_TOLERANCE:
             raise ConfigError(f"With branches {name} is off by {gap:.2g} nats.", "Expected the same numbers as without.", cure)

@@ -9,11 +9,12 @@ import sys
 
 import pytest
 import torch
-from builders import make_task, make_transition
+from builders import VOCABULARY, make_model, make_task, make_transition
 
 from components.atomic import write_json
 from components.config import load_config
 from components.errors import ConfigError, DataError
+from components.language.backbone import save_model
 from components.trajectories import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.cell_origin import origin_of, require_origin
@@ -102,7 +103,8 @@ def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
     with pytest.raises(ConfigError, match="experience_model.path is .* holds no .*safetensors"):
         check_settings(tmp_path, load_config(None, [f"experience_model.path={tmp_path}"]))
     (tmp_path / "model.safetensors").write_text("")
-    check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}", f"experience_model.path={tmp_path}"]))
+    with pytest.raises(DataError, match="model.safetensors cannot be loaded: it has 0 bytes"):
+        check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}", f"experience_model.path={tmp_path}"]))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -115,7 +117,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_runs(tmp_path, tr
 
 def test_how_a_backbone_is_used_may_differ_from_when_it_was_made(tmp_path):
     card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
-    card.parent.mkdir(parents=True)
+    save_model(make_model(), VOCABULARY, card.parent)
     made = load_config(None, ["backbone.gradient_checkpointing=true"])
     card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
     check_settings(tmp_path, load_config())
@@ -140,7 +142,7 @@ def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_
 
 def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
-    card.parent.mkdir(parents=True)
+    save_model(make_model(), VOCABULARY, card.parent)
     made = load_config(None, ["pretrain.tokens=5"])
     card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()}))
     check_settings(tmp_path, made)
