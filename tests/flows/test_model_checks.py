@@ -133,12 +133,12 @@ def fewest_positions(root, config):
 
 
 def test_a_dream_longer_than_the_recorded_episodes_is_a_doubt(data, tmp_path):
-    model = make_checkpoint(tmp_path, "llama", max_position_embeddings=4096)
+    model = make_checkpoint(tmp_path, "llama", max_position_embeddings=1024)
     config = config_of(model, "environment.max_steps=80", "sim_to_real.iterations=0")
     check_settings(data, config)
     rung = doctor.check_backbone(config, data)
     assert rung.state == "doubt"
-    assert re.search(r"max_steps=80 steps may take [\d,]+ tokens, and the experience model reads 4,096", rung.found)
+    assert re.search(r"max_steps=80 steps may take [\d,]+ tokens, and the experience model reads 1,024", rung.found)
 
 
 def test_a_model_that_fits_is_checked_without_an_index(data, tmp_path, monkeypatch):
