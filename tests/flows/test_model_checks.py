@@ -60,7 +60,9 @@ def way(request, monkeypatch):
 
 
 def config_of(model, *more):
-    return load_config(None, [f"backbone.path={model}", *FEW, *more])
+    given = {line.split("=")[0] for line in more}
+    few = [line for line in FEW if line.split("=")[0] not in given]
+    return load_config(None, [f"backbone.path={model}", *few, *more])
 
 
 def refused(root, config, kind, words):
