@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from components.config_file import explained, read_values, set_values
 from components.config_values import Seed
@@ -337,8 +338,18 @@ class TimeoutConfig(Section):
         return 60.0 * (self.model_dump().get(stage) or self.stage)
 
 
+@dataclass(frozen=True)
+class ConfigSource:
+    """Where a config comes from: its file, and the `key=value` overrides on top. It takes no part in comparing configs."""
+
+    file: str = field(default="", compare=False)
+    overrides: tuple[str, ...] = field(default=(), compare=False)
+
+
 class Config(Section):
     """One run's whole configuration."""
+
+    _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
 
     seed: Seed = Field(0, description="Seed of everything trained or sampled in the run.")
     threads: int = Field(2, ge=1, description="torch threads; more than there are cores is slower.")
@@ -429,9 +440,16 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
         values = read_values(Path(path))
     set_values(values, overrides)
     try:
-        return Config.model_validate(values)
+        config = Config.model_validate(values)
     except ValidationError as error:
         raise explained(error, path, Config) from None
+    config._source = ConfigSource("" if path is None else str(path), tuple(overrides))
+    return config
+
+
+def source_of(config: Config) -> ConfigSource:
+    """The file and the overrides that `load_config` made the config of; empty if it was made otherwise."""
+    return config._source
 
 
 def dump_config(config: Config) -> str:

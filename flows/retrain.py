@@ -16,25 +16,22 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
 from components.config import Config
-from components.environments import make_adapter
 from components.evaluation.fidelity import check_gate
 from components.evaluation.intervals import Estimate
 from components.evaluation.promotion import Decision
-from components.evaluation.report import ReportData, summary, write_report
+from components.evaluation.report import summary, write_report
 from components.tracking.runs import write_games
 from components.tracking.stages import StageResult
 from components.trajectories.snapshots import push, save_experiment, snapshot
 from components.trajectories.store import append_transitions, read_log
 from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
 from flows.experience_model import fine_tune_experience_model
+from flows.run_report import run_report
 from flows.settings import MLFLOW_PORT
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
 from flows.validate import validate_data
-from flows.workspace import OF_RUN, Workspace, series_of
-
-EXAMPLES = 6
-"""Dreamed episodes in the report: first those that the real engine denies, then the longest."""
+from flows.workspace import OF_RUN, Workspace
 
 
 @dataclass(frozen=True)
@@ -130,44 +127,17 @@ def _finish(run: Workspace, decision: Decision) -> None:
     run.count("cost/endpoint_prompt_tokens", run.manifest.costs.endpoint_prompt_tokens)
     run.count("cost/endpoint_completion_tokens", run.manifest.costs.endpoint_completion_tokens)
     write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})
+    run.conclude()
     if run.config.tracking.dvc_experiment:
-        run.conclude()
         run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}", run.record)
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
-    report = _report(run, decision)
+    report = run_report(run, decision)
     markdown, page = write_report(run.directory, report)
     run.tracker.describe(run.parent, f"{summary(report)}\n\nAll of it: `report.html` among the artifacts.")
     run.finish([markdown, page, run.directory / "games.json"])
     shown = run.tracker.artifact_page(run.parent, page.name, f"http://127.0.0.1:{MLFLOW_PORT}")
     linked = f"[The whole report, with episodes and pictures]({shown}) (in MLflow), or open `{page}`.\n\n{markdown.read_text()}"
     create_markdown_artifact(linked, key="report", description=f"Report of run {run.manifest.run_id}")
-
-
-def _report(run: Workspace, decision: Decision) -> ReportData:
-    series: dict[str, list[float]] = {}
-    for result in run.results.values():
-        series |= series_of(result)
-    replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
-    examples = sorted(replays, key=lambda replay: (replay["confirmed"], -len(replay["steps"])))[:EXAMPLES]
-    stages = [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages]
-    notes = [make_adapter(run.config.environment).notice]
-    steps = (
-        [f"dvc exp show --only-changed  # or: git show {run.manifest.data.experiment_commit[:12]}"]
-        if run.manifest.data.experiment_commit
-        else []
-    )
-    return ReportData(
-        run.manifest.run_id,
-        run.metrics,
-        stages,
-        series,
-        decision.to_json(),
-        notes,
-        run.results["synthetic_rl"].details.get("curriculum", []),
-        examples,
-        [*steps, "make ui"],
-        run.config.evaluation.confidence,
-    )
 
 
 class _Progress:

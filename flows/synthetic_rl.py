@@ -20,7 +20,7 @@ from components.errors import TrainingError
 from components.evaluation.fidelity import Metrics, check_agreement, policy_metrics
 from components.evaluation.intervals import Estimate, exact
 from components.evaluation.watch import CHECKS, DreamWatch
-from components.experience.agreement import Replay, replay
+from components.experience.agreement import replay
 from components.experience.clusters import cluster_tasks
 from components.experience.curriculum import Curriculum
 from components.experience.dream import Dream
@@ -28,7 +28,7 @@ from components.experience.encoders import make_encoder
 from components.experience.experience_model import ExperienceModel
 from components.experience.fidelity import measure
 from components.experience.replay_buffer import ReplayBuffer
-from components.experience.side_by_side import compare_states
+from components.experience.replay_record import replay_record
 from components.language.examples import Example
 from components.language.weight_files import stored_weights
 from components.policy.algorithms import make_algorithm
@@ -157,22 +157,11 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     buffer.close()
     wins = sum(r.trajectory.success for r in real)
     metrics: Metrics = policy_metrics(judged, replays, len(dreamed), wins, suffix=suffix)
-    (work / "replays.json").write_text(json.dumps([_as_example(adapter, r) for r in replays], indent=1))
+    (work / "replays.json").write_text(json.dumps([replay_record(adapter, r) for r in replays], indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
     metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
     costs = {"check_interactions": spent, "replayed_episodes": sum(r.tries - 1 for r in real)}
     return Outcome({"replays": "replays.json"}, metrics, costs=costs | {"tokens_generated": model.tokens + policy.tokens})
-
-
-def _as_example(adapter: Adapter, found: Replay) -> dict[str, Any]:
-    """One replayed dream as the report shows it: each state beside the real engine's, with the facts in which they differ."""
-    compared = compare_states(adapter, found.dreamed, found.real_states)
-    steps: list[dict[str, Any]] = [{"action": step.action, "state": step.next_state} for step in found.dreamed.steps]
-    for step, state, comparison in zip(steps, found.real_states, compared, strict=False):
-        facts = {"denied": comparison.contradicted, "dream_alone": comparison.unsaid, "real_alone": comparison.missing}
-        step |= {"real": state, "facts": {kind: sorted(map(" ".join, some)) for kind, some in facts.items() if some}}
-    note = found.reason or f"{found.agreeing} of {found.compared} states are the real engine's to the letter"
-    return {"task": found.dreamed.task.instruction, "steps": steps, "confirmed": found.confirmed, "note": note}
 
 
 def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:

@@ -21,7 +21,7 @@ import psutil
 from prefect import get_client, get_run_logger, runtime
 from prefect.utilities.timeout import timeout
 
-from components.config import Config, dump_config
+from components.config import Config, dump_config, source_of
 from components.environments.named import look_here
 from components.errors import StageTimeout
 from components.evaluation.intervals import Estimate, exact
@@ -107,6 +107,7 @@ class Workspace:
         self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
         self.manifest.data.dvc_in, self.manifest.data.parts_in = version, data_parts(self.root)
+        self.manifest.config_file, self.manifest.overrides = _source(self.config, self.root)
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
         short = name.removeprefix("study ")  # a list of runs shows some twenty letters
         self.label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
@@ -280,3 +281,11 @@ class Workspace:
             values.get("retrieval", {}).pop(place, None)
         values.get("experience_model", {}).pop("path", None)
         return values
+
+
+def _source(config: Config, root: Path) -> tuple[str, list[str]]:
+    """The config's file, relative to the repository where it lies in it, and the overrides on top."""
+    source = source_of(config)
+    file = Path(source.file).absolute() if source.file else None
+    named = "" if file is None else str(file.relative_to(root) if file.is_relative_to(root) else file)
+    return named, list(source.overrides)

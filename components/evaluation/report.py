@@ -8,7 +8,6 @@ is shown, not run. What a run does not have (a stage without curves, no champion
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,18 +16,31 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import DataError
-from components.evaluation import report_charts as charts
 from components.evaluation.curriculum_figure import curriculum_svg, told
+from components.evaluation.report_curves import all_curves, learning_curves
 from components.evaluation.report_episode import episode_of
-from components.evaluation.report_render import Block, Code, Figure, Section, Table, Text, blocks_to_markdown, to_html, to_markdown
+from components.evaluation.report_render import (
+    Bar,
+    Bars,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Figure,
+    Heading,
+    Name,
+    Section,
+    Table,
+    Text,
+    blocks_to_markdown,
+    to_html,
+    to_markdown,
+)
+from components.evaluation.report_words import condition_in_words, explanation_of, group_of, title_of
 
 _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
 _COSTS = rf"{_INTERACTIONS}|cost/.*"
-_HEALTH = (
-    *("policy_entropy", "approx_kl", "zero_variance_groups", "episode_length"),
-    *("impossible_actions", "rollout_agreement", "unparsable_episodes"),
-)
 _TRUST = (
     *("next_state_exact(/determined)?", "hallucination_rate(/determined)?", "inconsistency_rate", "unparsable_rate"),
     *("reward_precision(/near_miss)?", "reward_recall(/near_miss)?", "policy_reward_precision", "policy_reward_recall"),
@@ -37,7 +49,13 @@ _TRUST = (
 _FILES = {
     "metrics.json": "every metric with its n and interval",
     "manifest.json": "code, data, config, versions and hardware that made the run",
+    "config.json": "the resolved config; --config takes it",
     "git.diff": "what the workspace had beside the commit",
+}
+_POLICIES = {
+    "cloned": "imitates expert demonstrations",
+    "dreamed": "the cloned one after RL in the dream",
+    "refined": "the dreamed one after a few real interactions",
 }
 
 
@@ -52,9 +70,8 @@ class ReportData:
         decision: `Decision.to_json()`, empty if the gate was not asked.
         notes: sentences shown under the headline.
         curriculum: one entry an iteration of RL in the dream (`Curriculum.life`), none if tasks were drawn evenly.
-        examples: dreamed episodes, each with `task`, `steps` (dicts with `action`, `state` and, if they were played, `real`, the
-            real state, and `facts`, see `report_episode.KINDS`), `confirmed` (True, False, or None if it was not played in the real
-            engine) and, if known, `note`.
+        examples: dreamed episodes as `experience.replay_record` writes them, or None if the run has no such check.
+        head: pairs of a name and its text, shown above all else: when, where and of what the run was made.
         confidence: level of the metrics' intervals.
         next_steps: commands or paths to look at next, beside the run's own files.
     """
@@ -66,16 +83,17 @@ class ReportData:
     decision: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     curriculum: Sequence[Mapping[str, Any]] = ()
-    examples: Sequence[Mapping[str, Any]] = ()
+    examples: Sequence[Mapping[str, Any]] | None = None
+    head: Sequence[tuple[str, str]] = ()
     next_steps: Sequence[str] = ()
     confidence: float = 0.95
 
 
 def write_report(run_directory: Path, data: ReportData) -> tuple[Path, Path]:
     """Write `report.md` and `report.html` and return their paths. Raises DataError if the disk refuses."""
-    title, sections = f"Run {data.run_id}", list(report_sections(data, run_directory))
+    title, head, sections = f"Run {data.run_id}", _head(data), list(report_sections(data, run_directory))
     paths = run_directory / "report.md", run_directory / "report.html"
-    for path, text in zip(paths, (to_markdown(title, sections), to_html(title, sections)), strict=True):
+    for path, text in zip(paths, (to_markdown(title, head, sections), to_html(title, head, sections)), strict=True):
         _write(path, text)
     return paths
 
@@ -90,18 +108,26 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
     for title, blocks in (
         ("Success on held-out real games", _headline(data)),
         ("Decision", _decision(data.decision)),
-        ("Learning", _learning(data.series)),
+        ("Learning", learning_curves(data.series)),
         ("Fidelity of the experience model", _fidelity(data)),
-        ("Curriculum", _curriculum(data)),
-        ("Costs", _metric_rows(data, _COSTS)),
-        ("Stages", _stages(data.stages)),
         ("Dreamed episodes", _examples(data.examples)),
+        ("Curriculum", _curriculum(data)),
+        ("Costs", _metric_rows(data, _COSTS, group_first=True)),
+        ("Stages", _stages(data.stages)),
         ("Where to look next", _next(data, run_directory)),
-        ("All curves", _all_curves(data.series)),
-        ("All metrics", _metric_rows(data, ".*")),
+        ("All curves", all_curves(data.series)),
+        ("All metrics", _all_metrics(data)),
     ):
         if blocks:
             yield Section(title, blocks, folded=title.startswith("All "))
+
+
+def _head(data: ReportData) -> list[Block]:
+    """What made the run, and the verdict in one word."""
+    entries = list(data.head)
+    if data.decision:
+        entries.append(("decision", "promoted" if data.decision.get("promoted") else "not promoted"))
+    return [Facts(entries)] if entries else []
 
 
 def _headline(data: ReportData) -> list[Block]:
@@ -109,12 +135,16 @@ def _headline(data: ReportData) -> list[Block]:
     notes: list[Block] = [Text(text) for text in (_spent(data.metrics), _tokens(data.metrics), *data.notes) if text]
     if not bars:
         return [Text("This run has not come to the evaluation."), *notes]
-    rows = [[bar.label, f"{bar.value:.1%}", f"{bar.low:.1%} to {bar.high:.1%}", f"{bar.n:,}"] for bar in bars]
-    figure = Figure(charts.bars_svg(bars), "Success rate of each policy")
+    rows: list[list[Cell]] = [[Name(bar.label, "", _POLICIES.get(bar.label, "")), *_rate(bar)] for bar in bars]
+    figure = Bars("Success rate of each policy: the share of held-out games that it solves. The line is the interval.", bars)
     return [figure, Table(["policy", "success", _interval(data), "games"], rows), *notes]
 
 
-def _success_bars(metrics: Mapping[str, Mapping[str, Any]]) -> list[charts.Bar]:
+def _rate(bar: Bar) -> list[str]:
+    return [f"{bar.value:.1%}", f"{bar.low:.1%} to {bar.high:.1%}", f"{bar.n:,}"]
+
+
+def _success_bars(metrics: Mapping[str, Mapping[str, Any]]) -> list[Bar]:
     """The policies' success rates: cloned, dreamed, refined, then any others by name."""
     found = {}
     for name, entry in metrics.items():
@@ -143,88 +173,58 @@ def _decision(decision: Mapping[str, Any]) -> list[Block]:
     if not decision:
         return []
     promoted = bool(decision.get("promoted"))
-    rows = []
+    rows: list[list[Cell]] = []
     for condition in decision.get("conditions", ()):
         low, high = _number(condition.get("low")), _number(condition.get("high"))
-        names = [str(condition.get("name", "")), str(condition.get("metric", ""))]
+        metric = str(condition.get("metric", ""))
+        names = [
+            Name(condition_in_words(str(condition.get("name", ""))), str(condition.get("name", ""))),
+            Name(title_of(metric), metric, explanation_of(metric)),
+        ]
         numbers = [_number(condition.get("value")), f"{low} to {high}", str(condition.get("n", "")), _number(condition.get("threshold"))]
         rows.append([*names, *numbers, "pass" if condition.get("passed") else "fail"])
     verdict = Text(str(decision.get("reason", "")), badge="Promoted" if promoted else "Not promoted", good=promoted)
     return [verdict, Table(["condition", "metric", "value", "interval", "n", "needed", "result"], rows)]
 
 
-def _learning(series: Mapping[str, Sequence[float]]) -> list[Block]:
-    """The curves that tell whether the policy learns; the others are in a section of their own."""
-    curves = _curves(series)
-    rates = {name: values for name, values in curves.items() if name.endswith("success_rate")}
-    health = {name: values for name, values in curves.items() if name.rpartition("/")[2] in _HEALTH}
-    blocks: list[Block] = []
-    if rates:
-        blocks.append(Figure(charts.curves_svg(rates, columns=min(2, len(rates)), rate=True), "Success rate by iteration", _sparks(rates)))
-    if health:
-        blocks.append(Figure(charts.curves_svg(health, columns=min(3, len(health))), "Is it still learning?", _sparks(health)))
-    return blocks
-
-
-def _all_curves(series: Mapping[str, Sequence[float]]) -> list[Block]:
-    """Every curve that moves, and the values of those that do not."""
-    curves = _curves(series)
-    moving = {name: values for name, values in curves.items() if len({value for value in values if value == value}) > 1}
-    still = {name: next((value for value in values if value == value), math.nan) for name, values in curves.items() if name not in moving}
-    blocks: list[Block] = []
-    if moving:
-        blocks.append(Figure(charts.curves_svg(moving, columns=min(3, len(moving))), "All curves by iteration", _sparks(moving)))
-    if still:
-        blocks.append(Text("The same in every iteration: " + ", ".join(f"{name} {value:.3g}" for name, value in still.items()) + "."))
-    return blocks
-
-
-def _curves(series: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Those that were measured at least once, what is missing as NaN."""
-    found = {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items()}
-    return {name: values for name, values in found.items() if not all(math.isnan(value) for value in values)}
-
-
-def _sparks(curves: Mapping[str, Sequence[float]]) -> str:
-    width = max(len(name) for name in curves)
-    return "\n".join(f"{name:<{width}}  {charts.spark(v)}  {v[0]:.3g} -> {v[-1]:.3g} ({len(v)})" for name, v in curves.items())
-
-
 def _fidelity(data: ReportData) -> list[Block]:
     """The metrics that say whether the dream may be trusted as a table, and exact next states, split in whatever way they were, as bars."""
     measured = {name: entry for name, entry in data.metrics.items() if name.startswith("fidelity/") and _measured(entry)}
-    bars = []
-    for name, entry in measured.items():
-        parts = name.removeprefix("fidelity/").split("/")
-        if "next_state_exact" in parts:
-            rest = [part for part in parts if part != "next_state_exact"]
-            bars.append(_bar(" / ".join(_split(part) for part in rest) or "all transitions", entry))
-    caption = "Next state predicted exactly: all transitions, and by how many facts changed and what was known before"
-    rows = _metric_rows(data, f"fidelity/({'|'.join(_TRUST)})(/(cloned|dreamed))?", prefix="fidelity/")
-    return [*([Figure(charts.bars_svg(bars), caption)] if bars else []), *rows]
+    exact = {name: entry for name, entry in measured.items() if "next_state_exact" in name.split("/")}
+    bars = [_bar(_split_in_words(name), entry) for name, entry in exact.items()]
+    caption = "Next state exact: the share of predicted states that equal the real one word for word, of all steps and of parts of them."
+    rows = _metric_rows(data, f"fidelity/({'|'.join(_TRUST)})(/(cloned|dreamed))?")
+    return [*rows, *([Bars(caption, bars)] if bars else [])]
 
 
-def _split(part: str) -> str:
-    """`changed_1_2` or `1-2` -> "1-2 facts changed"; other parts with spaces."""
-    match = re.fullmatch(r"(?:changed_)?(\d+)(?:([_-])(\d+)|(?:_plus|\+))?", part)
-    if match is None:
-        return part.replace("_", " ")
-    more = f"-{match[3]}" if match[3] else ("" if part.removeprefix("changed_") == match[1] else "+")
-    return f"{match[1]}{more} facts changed"
+def _split_in_words(name: str) -> str:
+    words = title_of(name).partition(", ")[2]
+    return words or "all steps"
 
 
-def _metric_rows(data: ReportData, pattern: str, prefix: str = "") -> list[Block]:
-    rows = []
+def _metric_rows(data: ReportData, pattern: str, group_first: bool = False) -> list[Block]:
+    rows: list[list[Cell]] = []
     for name, entry in data.metrics.items():
         if re.fullmatch(pattern, name):
             low, high = _number(entry.get("low")), _number(entry.get("high"))
             interval = "" if low == high else f"{low} to {high}"
-            rows.append([name.removeprefix(prefix), _value(entry), interval, f"{int(entry.get('n') or 0):,}"])
+            group = f"{group_of(name)}: " if group_first else ""
+            named = Name(group + title_of(name), name, explanation_of(name))
+            rows.append([named, _value(entry), interval, f"{int(entry.get('n') or 0):,}"])
     return [Table(["metric", "value", _interval(data), "n"], rows)] if rows else []
 
 
+def _all_metrics(data: ReportData) -> list[Block]:
+    """A table a group."""
+    groups: dict[str, str] = {name.partition("/")[0]: group_of(name) for name in sorted(data.metrics)}
+    blocks: list[Block] = []
+    for first, title in groups.items():
+        blocks += [Heading(title), *_metric_rows(data, rf"{re.escape(first)}(/.*)?")]
+    return blocks
+
+
 def _curriculum(data: ReportData) -> list[Block]:
-    rows = _metric_rows(data, r".*/(generated_task_share|zero_variance_groups)")
+    rows = _metric_rows(data, r".*/(generated_task_share|zero_variance_groups)", group_first=True)
     if not data.curriculum:
         return rows
     caption = "Proposed variations by what became of them; tasks by difficulty"
@@ -235,7 +235,8 @@ def _stages(stages: Sequence[Mapping[str, Any]]) -> list[Block]:
     rows = []
     for stage in stages:
         how = "reused" if stage.get("reused") else "computed"
-        rows.append([str(stage.get("name", "")), _duration(stage.get("seconds")), how, str(stage.get("key", ""))[:12]])
+        name = str(stage.get("name", ""))
+        rows.append([name, _duration(stage.get("seconds")), how, str(stage.get("key", ""))[:12]])
     if not rows:
         return []
     spent = sum(float(stage.get("seconds") or 0) for stage in stages if not stage.get("reused"))
@@ -244,8 +245,16 @@ def _stages(stages: Sequence[Mapping[str, Any]]) -> list[Block]:
     return [Text(words), Table(["stage", "wall time", "", "key"], rows)]
 
 
-def _examples(examples: Sequence[Mapping[str, Any]]) -> list[Block]:
-    return [episode_of(example) for example in examples]
+def _examples(examples: Sequence[Mapping[str, Any]] | None) -> list[Block]:
+    if examples is None:
+        return []
+    if not examples:
+        return [Text("No dreamed episode of the last check ended in success, so there was nothing to play in the real engine.")]
+    words = (
+        "Dreams that ended in success, played again in the real engine action by action. It is loaded with the world that the dream "
+        "described, so what a dream invents is no error; what it concludes wrongly is. Wrongly granted successes stand first."
+    )
+    return [Text(words), *(episode_of(example) for example in examples)]
 
 
 def _next(data: ReportData, run_directory: Path) -> list[Block]:
@@ -258,10 +267,10 @@ def _measured(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("n")) and entry.get("value") is not None
 
 
-def _bar(label: str, entry: Mapping[str, Any]) -> charts.Bar:
+def _bar(label: str, entry: Mapping[str, Any]) -> Bar:
     value = float(entry["value"])
     low, high = (value if entry.get(end) is None else float(entry[end]) for end in ("low", "high"))
-    return charts.Bar(label, value, low, high, int(entry["n"]))
+    return Bar(label, value, low, high, int(entry["n"]), kind=label if label in _ORDER else "")
 
 
 def _interval(data: ReportData) -> str:

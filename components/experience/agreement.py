@@ -30,6 +30,7 @@ class Replay:
     same: tuple[bool, ...]
     reason: str = ""
     real_states: tuple[str, ...] = ()
+    real_rewards: tuple[float, ...] = ()
     playable: bool = True
 
     @property
@@ -104,4 +105,4 @@ def _judge(dreamed: Trajectory, states: list[str], rewards: list[float]) -> Repl
     won_at = next((place for place, reward in enumerate(rewards) if reward > 0.5), None)
     last = len(dreamed.steps) - 1 if dreamed.success else None
     denied = "the real engine denies it" if won_at is None else f"was won at step {won_at}, not {'at all' if last is None else last}"
-    return Replay(dreamed, won_at == last, same, "" if won_at == last else denied, tuple(states))
+    return Replay(dreamed, won_at == last, same, "" if won_at == last else denied, tuple(states), tuple(rewards))

@@ -85,6 +85,8 @@ class Manifest(Closed):
     seconds: float = Field(0.0, description="Wall time from the start of the process, or from the run before it there, to this run's end.")
     environment: Environment
     config: dict[str, Any] = Field(description="The resolved config.")
+    config_file: str = Field("", description="The config file that was named, relative to the repository or absolute; empty for none.")
+    overrides: list[str] = Field(default_factory=list, description="What the command line set on top of it: KEY=VALUE.")
     seeds: dict[str, int] = Field(default_factory=dict)
     data: DataLineage = Field(default_factory=lambda: DataLineage())
     prefect_flow_run_id: str = ""

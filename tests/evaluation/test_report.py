@@ -1,5 +1,6 @@
 """The report: complete, self-contained, escaped, and whole whatever a run lacks."""
 
+import html
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -9,7 +10,8 @@ import pytest
 from components.errors import DataError
 from components.evaluation.curriculum_figure import curriculum_svg
 from components.evaluation.report import ReportData, summary, write_report
-from components.evaluation.report_charts import Bar, bars_svg, curves_svg, spark
+from components.evaluation.report_charts import curve_svg, spark
+from components.evaluation.report_words import TERMS, title_of
 
 EVIL = "<script>alert(1)</script>"
 
@@ -57,6 +59,7 @@ def make_data(**changes):
         },
         "notes": ["A note | with a pipe."],
         "examples": [{"task": f"put {EVIL} away", "confirmed": False, "steps": [STEP]}],
+        "head": [("date", "31 January 2026"), ("commit", "ab" * 20)],
         "next_steps": ["mlflow ui"],
     }
     return ReportData(**{**values, **changes})
@@ -75,6 +78,7 @@ def test_both_hold_every_section_and_number(texts):
         for words in (*SECTIONS, *FIGURES):
             assert words in text
         assert "not confirmed by the real engine" in text
+        assert "31 January 2026" in text and "ab" * 20 in text
         assert "metrics.json" in text
         assert "git.diff" not in text
         assert "gone/success_rate" not in text, "a curve without a single value is left out"
@@ -83,19 +87,58 @@ def test_both_hold_every_section_and_number(texts):
 def test_the_summary_has_each_condition_and_the_costs():
     told = summary(make_data())
     assert told.startswith("**Not promoted.** Below the floor.") and "6,100,000 trained on" in told
-    assert "| threshold | success_rate | 0.100 | 0.000 to 0.300 | 64 | 0.200 | fail |" in told
+    assert (
+        "| success rate reaches the floor (threshold) | success rate (success_rate) | 0.100 | 0.000 to 0.300 | 64 | 0.200 | fail |" in told
+    )
+
+
+def step(action, state, real=None, reward=0.0, real_reward=0.0, **more):
+    played = {} if real is None else {"real": real, "real_reward": real_reward, "same_facts": real == state, "facts": {}}
+    return {"action": action, "state": state, "reward": reward, **played, **more}
 
 
 def test_a_dream_stands_beside_reality_and_what_differs_is_marked(tmp_path):
     facts = {"denied": [f"in mug 1 {EVIL}"]}
-    differing = {"action": "open fridge 1", "state": f"In it mug 1 {EVIL}.", "real": "In it cup 2.", "facts": facts}
-    steps = [{"action": "look", "state": "A room.", "real": "A room.", "facts": {}}, differing, {"action": "wait", "state": "Nothing."}]
-    examples = [{"task": "cool it", "confirmed": False, "steps": steps}, {"task": "heat it", "confirmed": True, "steps": steps[:1]}]
+    differing = step("open fridge 1", f"In it mug 1 {EVIL}.", "In it cup 2.", facts=facts)
+    steps = [step("look", "A room.", "A room."), differing, step("wait", "Nothing.")]
+    examples = [
+        {"task": "cool it", "start": "A hall.", "confirmed": False, "steps": steps, "parts_at": 1},
+        {"task": "heat it", "confirmed": True, "steps": steps[:1], "parts_at": None},
+    ]
     markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=examples)))
-    assert page.count("A room.") == 2 and page.count("not played</span>") == 1
+    assert page.count("A room.") == 2 == page.count(">the same</span>") and page.count("not played</span>") == 1
+    assert page.count(">reward 0</span>") == 7 and "A hall." in page
     assert "In it <mark>cup 2.</mark>" in page and "denied by reality: in mug 1 &lt;script&gt;" in page and "<script" not in page
     assert page.count('<details class="episode" open>') == 1 == page.count('<details class="episode">')
-    assert "dream:   In it mug 1" in markdown and "reality: In it cup 2." in markdown and "denied by reality: in mug 1" in markdown
+    assert page.count("dream and reality part here") == 1 == page.count('class="turn parted"') == page.count("part at step 2")
+    assert (
+        "dream:   In it mug 1" in markdown and "reality: In it cup 2. [reward 0]" in markdown and "denied by reality: in mug 1" in markdown
+    )
+    assert "!! Dream and reality part at step 2, 'open fridge 1': denied by reality" in markdown
+
+
+def test_a_success_granted_wrongly_is_seen_although_every_state_is_the_same(tmp_path):
+    """Heat asked, cooled done: the dream's last state is the real one, its reward is not."""
+    wrong = {"why": "mug want mug: yes, cool want hot: yes. done", "real_why": "mug want mug: yes, cool want hot: no. not done"}
+    steps = [step("cool mug 1", "Cooled.", "Cooled."), step("put mug 1 in desk 1", "Put.", "Put.", reward=1.0, **wrong)]
+    example = {"task": "put a hot mug in desk", "confirmed": False, "steps": steps, "parts_at": 1}
+    markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=[example])))
+    words = "Dream and reality part at step 2, 'put mug 1 in desk 1': the dream gives reward 1, the real engine 0"
+    for text in (markdown, html.unescape(page)):
+        assert words in text and "the dream concludes 'cool want hot: yes', the real state 'cool want hot: no'" in text
+        assert "success granted wrongly" in text
+    assert '<span class="reward differs">reward 1</span>' in page and '<span class="reward differs">reward 0</span>' in page
+    assert "cool want hot: <mark>no. not</mark> done" in page
+
+
+def test_a_dream_that_the_real_engine_ended_earlier_parts_where_it_ended(tmp_path):
+    example = {"task": "x", "confirmed": False, "steps": [step("a", "s", "s"), step("b", "t")], "parts_at": 1}
+    assert "part at step 2: the real episode is over" in write_report(tmp_path, make_data(examples=[example]))[1].read_text()
+
+
+def test_a_check_without_dreamed_successes_says_so_and_a_run_without_check_says_nothing(tmp_path):
+    assert "No dreamed episode of the last check ended in success" in write_report(tmp_path, make_data(examples=[]))[1].read_text()
+    assert "Dreamed episodes" not in write_report(tmp_path, make_data(examples=None))[1].read_text()
 
 
 def test_policies_stand_in_the_order_of_training(texts):
@@ -103,8 +146,8 @@ def test_policies_stand_in_the_order_of_training(texts):
 
 
 def test_what_was_not_measured_is_called_so_and_counts_are_counts(texts):
-    assert "| policy_reward_recall | not measured |" in texts[0]
-    assert re.search(r"zero_variance_groups \| 31 \|", texts[0])
+    assert "| reward recall, policy's steps (fidelity/policy_reward_recall) | not measured |" in texts[0]
+    assert re.search(r"zero_variance_groups\) \| 31 \|", texts[0])
 
 
 def test_text_of_a_dream_is_shown_not_run(texts):
@@ -134,7 +177,7 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(texts):
     reader = Reader()
     reader.feed(texts[1])
     assert reader.opened == []
-    assert len(reader.links) == 5
+    assert len(reader.links) == 4
     assert all(link.startswith("data:image/svg+xml;base64,") for link in reader.links)
     assert "url(" not in re.sub(r"base64,[^\"]*", "", texts[1])
 
@@ -161,9 +204,45 @@ def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path):
 
 
 def test_pictures_are_valid_svg_even_with_odd_names():
-    for svg in (bars_svg([Bar("$a_b$ <x>", 0.5, 0.4, 0.6, 10)]), curves_svg({"a$b": [1.0, float("nan")], "c": [2.0], "d": [0.0] * 100})):
+    for svg in (curve_svg("a$b", [1.0, float("nan")]), curve_svg("c", [2.0], rate=True), curve_svg("d", [0.0] * 100)):
         assert ElementTree.fromstring(svg).tag.endswith("svg")
         assert not re.search(r'href="(?!#)', svg)
+
+
+def test_two_points_are_no_line():
+    """Matplotlib draws a line as one path with as many parts as points: two points have none, three have one."""
+
+    def lines(values):
+        return len(re.findall(r'style="fill: none; stroke: #7b61c9', curve_svg("synthetic_rl/x", values)))
+
+    assert lines([0.1, 0.9]) == 0 == lines([0.1, float("nan"), 0.9]) and lines([0.1, 0.4, 0.9]) == 1
+
+
+def test_curves_are_grouped_and_named_in_words(tmp_path):
+    series = {"synthetic_rl/policy_entropy": [2.0, 1.5, 1.0], "sim_to_real/success_rate": [0.5, 0.75]}
+    markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(series=series)))
+    for words in (
+        "<h3>RL in the dream</h3>",
+        "<h3>RL in the real environment</h3>",
+        "<dfn>policy entropy</dfn>",
+        TERMS["policy_entropy"][1],
+    ):
+        assert words in page, words
+    assert "sim_to_real/success_rate  0.5, 0.75" in markdown
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("fidelity/next_state_exact/determined/changed_1_2", "next state exact, where the history determines it, 1-2 facts changed"),
+        ("fidelity/next_state_exact/changed_3_plus", "next state exact, 3+ facts changed"),
+        ("fidelity/rollout_agreement/dreamed", "dreamed successes confirmed, dreamed policy"),
+        ("own/new_figure", "new figure"),
+        ("success_rate", "success rate"),
+    ],
+)
+def test_a_metric_has_a_title_in_words(name, title):
+    assert title_of(name) == title
 
 
 def test_spark_follows_the_values():
