@@ -13,6 +13,7 @@ from components.evaluation.metric_changes import Change, changes
 from components.tracking.comparison import Difference, differences
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, read_games, read_metrics
+from components.tracking.same_policy import require_different_policies
 from flows.output import Column, Output, Table
 
 
@@ -30,10 +31,14 @@ def compare_runs(root: Path, first: str, second: str) -> Comparison:
     """Compare two runs under `root`/runs. A run that has not come to its end has no metrics, which is then all that is said of them.
 
     Raises:
-        DataError: there is no such run, or its manifest is damaged.
+        DataError: there is no such run, its manifest is damaged, or the two are one policy.
     """
     directories = [find_run(root / "runs", name) for name in (first, second)]
     manifests = [Manifest.load(directory) for directory in directories]
+    if directories[0] == directories[1]:
+        raise DataError(f"Both names mean the run {directories[0].name}.", "Expected two runs.", "Name another one of runs/.")
+    named = {directory.name: manifest for directory, manifest in zip(directories, manifests, strict=True)}
+    require_different_policies(named, root / ".dreamgym" / "stages", last=True)
     found = differences(manifests[0], manifests[1], root)
     state = [manifest.status for manifest in manifests]
     if state[0] != state[1]:

@@ -84,9 +84,12 @@ def pool(
         _, place = begin(None, [], root)
         from components.evaluation.pooling import pool as pool_games
         from components.tracking.runs import find_run, read_games
+        from components.tracking.same_policy import distinct_runs, require_different_policies
         from flows.summary import print_pooled
 
-        games = {(found := find_run(place / "runs", run)).name: read_games(found) for run in runs}
+        directories = [find_run(place / "runs", run) for run in runs]
+        require_different_policies(distinct_runs(directories), place / ".dreamgym" / "stages")
+        games = {directory.name: read_games(directory) for directory in directories}
         pooled = {name: estimate.to_json() for name, estimate in pool_games(games).items()}
         rates = {name: {policy: sum(won.values()) / len(won) for policy, won in played.items()} for name, played in games.items()}
         print_pooled(page, rates, pooled)
@@ -331,7 +334,7 @@ def play(
     overrides: Overrides = None,
     task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",
     split: Annotated[str, typer.Option(help="fidelity (held out), test (held out) or train.")] = "fidelity",
-    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the newest finished stage's.")] = None,
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the champion's, else the newest.")] = None,
     side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")] = False,
     actions: Annotated[Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")] = None,
     transcript: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")] = None,

@@ -1,4 +1,4 @@
-"""What a command looks at outside a run: the experience model that was named, else the newest one, and what such a model remembers."""
+"""What a command looks at outside a run: an experience model or a clone by directory or the newest one, and what a model remembers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def find_model(root: Path, named: Path | None, environment: str) -> Path:
     """
     if named is None:
         return _newest(root, environment, "experience_model", "model", "experience model")
-    if not _has_weights(named):
+    if not has_weights(named):
         found = f"{named} holds no experience model: {'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
-        hint = f"Type --model {named / 'model'}." if _has_weights(named / "model") else "Leave --model out to take the newest one."
+        hint = f"Type --model {named / 'model'}." if has_weights(named / "model") else "Leave --model out."
         raise DataError(found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint)
     return named
 
@@ -37,7 +37,7 @@ def find_clone(root: Path, named: Path | None, environment: str) -> Path:
     """
     if named is None:
         return _newest(root, environment, "clone", "policy", "clone")
-    if not _has_weights(named):
+    if not has_weights(named):
         raise DataError(f"{named} holds no policy: no *.safetensors in it.", "Expected one such as .dreamgym/stages/clone-*/policy.")
     return named
 
@@ -46,7 +46,7 @@ def _newest(root: Path, environment: str, stage: str, output: str, what: str) ->
     """What the newest finished `stage` of `environment` made (one that says none, of an earlier version, counts as of any)."""
     place = root / ".dreamgym" / "stages"
     stages = [found for found in place.glob(f"{stage}-*") if not found.suffix and (found / RECORD).is_file()]
-    finished = [found for found in stages if _has_weights(found / output)]
+    finished = [found for found in stages if has_weights(found / output)]
     own = [found for found in finished if _environment(found / RECORD) in ("", environment)]
     if not own:
         others = sorted({_environment(found / RECORD) for found in finished})
@@ -71,5 +71,6 @@ def lessons(config: Config, data: DataLayout) -> list[Transition]:
     return [step for episode in chosen(taught, config.experience_model, config.seed) for step in episode.steps]
 
 
-def _has_weights(directory: Path) -> bool:
+def has_weights(directory: Path) -> bool:
+    """True if there are safetensors in the directory."""
     return any(directory.glob("*.safetensors"))

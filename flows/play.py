@@ -23,7 +23,8 @@ from components.errors import ConfigError, DataError
 from components.experience.side_by_side import Witness
 from components.records import Task, Transition
 from components.trajectories.store import DataLayout, held_out, read_tasks
-from flows.models import find_model, lessons
+from flows.chosen_model import choose_model
+from flows.models import lessons
 from flows.play_view import QUIET
 from flows.player import Player, Worlds, lines, pick
 from flows.screen import Screen
@@ -54,7 +55,8 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
         with suppress(AttributeError):  # a stream without an encoding
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     script = None if wishes.actions is None else read_actions(wishes.actions)
-    screen, directory = Screen(console, wishes.transcript), find_model(root, wishes.model, config.environment.name)
+    screen = Screen(console, wishes.transcript)
+    model = choose_model(config, root, wishes.model)
     layout = DataLayout.of(root, config.environment.name)
     task, tasks = find_task(layout, wishes.split, wishes.task)
     from flows.synthetic_rl import dream_of
@@ -63,11 +65,10 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
     known = lessons(config, layout)
     with decoding():
-        dream = dream_of(directory, config, known, [], held_out(layout), root)
+        dream = dream_of(model.directory, config, known, [], held_out(layout), root)
         real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
         try:
-            shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
-            screen.show(Text(f"The dream of {shown} remembers {len(known):,} transitions. `:help` tells more.", style=QUIET))
+            screen.show(Text(f"The dream of {model.shown(root)} remembers {len(known):,} transitions. `:help` tells more.", style=QUIET))
             worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
             Player(worlds, screen, wishes.split, tasks, examples(known)).play(task, lines(script))
         finally:

@@ -17,7 +17,8 @@ from components.environments import make_adapter
 from components.errors import ConfigError, DataError, EnvironmentFailure
 from components.records import Task
 from components.trajectories.store import DataLayout, held_out, read_tasks
-from flows.models import find_model, lessons
+from flows.chosen_model import choose_model
+from flows.models import lessons
 
 INSTALL = "pip install -c constraints.txt -e '.[serve]' && pip install --no-deps -c constraints.txt openenv"
 SPLITS = ("train", "fidelity", "test")
@@ -59,12 +60,11 @@ def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str
 
     token = check_token(os.environ.get(TOKEN_VARIABLE, ""), offer.host)
     listen(offer.host, offer.port).close()  # refused now, not after the model is loaded
-    directory, layout = find_model(root, offer.model, config.environment.name), DataLayout.of(root, config.environment.name)
+    model, layout = choose_model(config, root, offer.model), DataLayout.of(root, config.environment.name)
     tasks = _tasks(config, layout, require_split(offer.split))
     adapter, known = make_adapter(config.environment), lessons(config, layout)
-    dream = dream_of(directory, config, known, [], held_out(layout), root)
-    shown = directory.relative_to(root) if directory.is_relative_to(root) else directory
-    served = f"{len(tasks):,} tasks of {offer.split}, {offer.sessions} sessions, the dream of {shown}"
+    dream = dream_of(model.directory, config, known, [], held_out(layout), root)
+    served = f"{len(tasks):,} tasks of {offer.split}, {offer.sessions} sessions, the dream of {model.shown(root)}"
     run(
         SharedDream(dream, offer.sessions, around=decoding),
         Catalogue(offer.split, tasks, adapter.feasible),

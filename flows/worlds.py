@@ -25,7 +25,7 @@ def serve(
     sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most sessions at the same time; each takes memory for an episode.")] = 16,
     idle_seconds: Annotated[float, typer.Option(min=0.1, help="A session that asks for nothing for so long is closed.")] = 600.0,
     max_chars: Annotated[int, typer.Option(min=1, max=100_000, help="Longest action, in characters.")] = 500,
-    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the newest finished stage's.")] = None,
+    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the champion's, else the newest.")] = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,

@@ -130,6 +130,11 @@ def _make_tables(file: Path) -> None:
     beside.replace(file)
 
 
+def has_store(uri: str) -> bool:
+    """False if `uri` is a local SQLite file that does not exist yet, so that nothing can be registered in it."""
+    return not uri.startswith(_SQLITE) or _file_of(uri).is_file()
+
+
 def without_password(uri: str) -> str:
     """The URI as it may be printed and recorded."""
     parts = urllib.parse.urlsplit(uri)

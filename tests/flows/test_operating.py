@@ -13,6 +13,7 @@ from components.config import load_config
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from flows import cli
+from flows.chosen_model import choose_model
 from flows.evaluate import PROMOTED_AT
 
 
@@ -25,6 +26,7 @@ def clone(finished, tmp_path_factory):
 @pytest.fixture
 def dreamgym(clone, quiet_process):
     """Run a verb there, in this process: (exit code, what it said)."""
+
     def run(*arguments):
         done = CliRunner().invoke(cli.app, [*map(str, arguments), "--root", str(clone)])
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -47,6 +49,7 @@ def second(clone, first):
     values = first.model_dump(mode="json") | {"run_id": place.name}
     values["data"]["dvc_in"], values["environment"]["packages"]["numpy"] = "f" * 32 + ".dir", "0.1"
     values["config"]["promotion"]["threshold"] = 0.875
+    next(stage for stage in values["stages"] if stage["name"] == "sim_to_real")["key"] = "e" * 64
     (place / "manifest.json").write_text(json.dumps(values))
     metrics = json.loads((place / "metrics.json").read_text())
     metrics["synthetic_rl/real_interactions"] |= {"value": 7.0, "low": 7.0, "high": 7.0}
@@ -77,10 +80,67 @@ def test_compare_tells_what_differs_and_nothing_else(dreamgym, first, second, tm
 
 def test_compare_of_a_run_with_itself_and_with_none(dreamgym, first):
     code, said = dreamgym("compare", first.run_id)
-    same = ("Code, prompts, data, config, seeds, packages and machine are the same.", "All metrics are the same.")
-    assert code == 0 and all(words in said for words in same)
+    assert code == 1 and f"Both names mean the run {first.run_id}" in said
     code, said = dreamgym("compare", first.run_id, "20260101-000000-0000")
     assert code == 1 and "There is no run '20260101-000000-0000'" in said
+
+
+@pytest.fixture
+def copied(clone, first):
+    """Makes another run of the same stages, or of a last stage with another key and the same files; both are removed afterwards."""
+    run, stages = clone / "runs" / "29990102-000000-0000", clone / ".dreamgym" / "stages"
+    shutil.copytree(clone / "runs" / first.run_id, run)
+
+    def copy(key):
+        values = first.model_dump(mode="json") | {"run_id": run.name}
+        stage = next(stage for stage in values["stages"] if stage["name"] == "sim_to_real")
+        if key != stage["key"]:
+            made = shutil.copytree(stages / f"sim_to_real-{stage['key'][:12]}", stages / f"sim_to_real-{key[:12]}")
+            (made / "stage.json").write_text((made / "stage.json").read_text().replace(stage["key"], key))
+            stage["key"] = key
+        (run / "manifest.json").write_text(json.dumps(values))
+        return run.name
+
+    yield copy
+    shutil.rmtree(run)
+    shutil.rmtree(stages / f"sim_to_real-{'d' * 12}", ignore_errors=True)
+
+
+@pytest.mark.parametrize("verb", ["compare", "pool"])
+@pytest.mark.parametrize("same", ["stage", "files"])
+def test_two_runs_that_are_one_policy_are_refused(dreamgym, first, copied, verb, same):
+    """A run that reused every stage is a copy: as another seed it would make an n that is not there."""
+    key = next(stage.key for stage in first.stages if stage.name == "sim_to_real")
+    copy = copied(key if same == "stage" else "d" * 64)
+    code, said = dreamgym(verb, first.run_id, copy)
+    assert code == 1 and f"The runs {first.run_id} and {copy} are one policy" in said and "refined" in said, said
+
+
+def test_pool_refuses_a_run_that_is_named_twice(dreamgym, first):
+    code, said = dreamgym("pool", first.run_id, "latest")
+    assert code == 1 and f"The run {first.run_id} is named twice" in said
+
+
+def test_the_champions_experience_model_is_opened_and_said(clone, first):
+    """By its stage; where that is gone, as the registry has it; without a champion the newest."""
+    config = load_config(None, [])
+    key = next(stage.key for stage in first.stages if stage.name == "experience_model")
+    stage = clone / ".dreamgym" / "stages" / f"experience_model-{key[:12]}"
+    chosen = choose_model(config, clone, None)
+    assert chosen.directory == stage / "model" and "the champion's: version 1 of dreamgym-policy" in chosen.why
+    assert first.run_id in chosen.shown(clone) and not chosen.shown(clone).startswith("/")
+    newer = shutil.copytree(stage, stage.with_name("experience_model-ffffffffffff"))
+    moved = stage.rename(stage.with_name("moved"))
+    try:
+        kept = choose_model(config, clone, None)
+        assert kept.directory.parent == clone / ".dreamgym" / "champion" and kept.why == chosen.why
+        other = load_config(None, ["tracking.experiment=other"])
+        assert choose_model(other, clone, None).directory == newer / "model"
+        assert "no policy is the champion" in choose_model(other, clone, None).why
+    finally:
+        moved.rename(stage)
+        shutil.rmtree(newer)
+    assert choose_model(config, clone, stage / "model").why == "named with --model"
 
 
 @pytest.mark.parametrize("policy", ["champion", "1", "latest"])
