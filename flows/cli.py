@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from components.orphans import end_with_parent
 from flows import data_verbs, measuring, operating, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
 from flows.output import JsonFile, VerbGroup, output
@@ -35,6 +36,8 @@ def main() -> None:
     """Run the command; or, in every process of a launch but the first, help it to train."""
     from components.language import parallel
 
+    if parallel.size() > 1:
+        end_with_parent()  # the launcher
     if parallel.helps():
         parallel.serve()
         return

@@ -9,6 +9,8 @@ import os
 import tomllib
 from pathlib import Path
 
+from components.orphans import watch_over_children
+
 MLFLOW_PORT = 5000
 """Where `dreamgym ui` shows MLflow, unless it is told another port; a run's report in Prefect links there if its store is a local one."""
 DEFAULTS = {
@@ -41,11 +43,14 @@ DEFAULTS = {
 def prepare(root: Path) -> None:
     """Set the defaults that the user has not set, and keep Prefect's database with the repository unless another was chosen.
 
+    From here on no child of this process outlives it.
+
     Raises:
         DataError: the directory for that database cannot be made.
     """
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+    watch_over_children()
     if not prefect_is_configured():
         home = (root / ".dreamgym" / "prefect").absolute()
         if (root / ".git").exists():  # elsewhere no flow is started

@@ -21,6 +21,7 @@ import torch
 
 from components.environments.protocol import Environment
 from components.errors import DreamGymError, TrainingError
+from components.orphans import end_with_parent
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, play
 from components.records import Task, Transition
@@ -148,6 +149,7 @@ _world: DreamWorld | None = None
 def _begin(open_world: Callable[[], DreamWorld]) -> None:
     """A process's start. The parent alone answers to Ctrl-C; the world is opened with the first request, whose error is told."""
     global _open_world
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

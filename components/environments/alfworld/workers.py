@@ -17,6 +17,7 @@ from typing import Any
 
 from components.environments.alfworld.games import World
 from components.errors import EnvironmentFailure
+from components.orphans import end_with_parent
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _GAMES_A_WORKER = 2000
@@ -26,6 +27,7 @@ def _serve(pipe: Connection, cached: bool) -> None:
     """A worker's life: load and step games until told to stop."""
     from components.environments.alfworld.engine import Game, Observation
 
+    end_with_parent()
     games: dict[int, Game] = {}
     while True:
         try:
