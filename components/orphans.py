@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 MARK = "DREAMGYM_COMMAND"
 """The variable that every process has which a command started: `<process id>-<random>` of the command."""
@@ -39,9 +40,11 @@ def watch_over_children() -> None:
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     os.environ[MARK] = mark
     # Isolated, and in a session of its own: a signal to the command's process group does not reach the watcher.
-    command = [sys.executable, "-I", os.path.abspath(__file__), str(os.getpid()), mark]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    watcher = subprocess.Popen(command, env=environment, cwd="/", start_new_session=True, **pipes)  # type: ignore[call-overload]
+    command = [sys.executable, "-I", str(Path(__file__).resolve()), str(os.getpid()), mark]
+    nothing = subprocess.DEVNULL
+    watcher = subprocess.Popen(
+        command, env=environment, cwd="/", start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing
+    )
     _watchers[os.getpid()] = watcher
     atexit.register(_dismiss, watcher, os.getpid())
 

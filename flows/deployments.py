@@ -5,6 +5,8 @@ A server that does not answer is waited for and tried again; nothing else is: a 
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -20,17 +22,17 @@ from prefect.client.schemas.objects import State, TaskRun  # noqa: E402
 from prefect.events import emit_event  # noqa: E402
 from prefect.states import Completed  # noqa: E402
 from prefect.tasks import exponential_backoff  # noqa: E402
-from prefect.variables import Variable  # noqa: E402
 
 from components.config import Config, load_config  # noqa: E402
 from components.errors import ServiceUnreachable  # noqa: E402
-from components.trajectories.store import DataLayout  # noqa: E402
 from flows.automations import DATA_CHANGED, DATA_RESOURCE, SKIPPED, TAG  # noqa: E402
+from flows.deploy import RETRAIN  # noqa: E402
+from flows.watched_data import note_trained_on, retraining_in_progress, trained_on, trajectories_hash  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")
-SEEN = "dreamgym_trajectories"
-"""The Prefect variables, one an environment, that hold the DVC hash of its trajectories last seen."""
+RETRY_SECONDS = (30.0, 60.0, 120.0)
+"""How long a retraining waits before it tries again, when a server did not answer; up to half as long again at random."""
 
 
 @flow(name="retrain-from-file")
@@ -39,12 +41,14 @@ def retrain_from_file(
 ) -> str | State[Any]:
     """Retrain with a config file of the repository and `key=value` overrides; the run's id.
 
-    Skipped, and says so, when a finished run is made of the same data, config and code. A refused promotion is a normal outcome: the
-    flow completes. Any other failure fails it.
+    The flow run takes the run's name, and its stages are its subflows.
+
+    Skipped, and says so, when a finished run is made of the same data, config and code. A refused promotion
+    is a normal outcome: the flow completes. Any other failure fails it.
     """
     from flows.resume import unchanged_since
 
-    config = _prepared(config_file, overrides)
+    config = _prepared(config_file, overrides, trains=True)
     earlier = unchanged_since(config, Path.cwd()) if skip_unchanged else ""
     if earlier:
         return Completed(name=SKIPPED, message=f"Nothing that it depends on has changed since run {earlier}.")
@@ -70,36 +74,52 @@ def study_from_file(
 
     config, place = _prepared(config_file, overrides), Path.cwd() / cells
     with tags(TAG):
-        found = study(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)
+        found = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)  # its cells are tasks of this flow run
     return [str(path) for path in write_study(found, summarise(found, BASE, BASES), place.with_suffix(".json"), place)]
 
 
 @flow(name="watch-data")
 def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
-    """Send an event if the offline trajectories of that config's environment are of another version than last time, pulled if data.dvc
-    names one that is not there; what RL adds to the replay log does not count."""
-    from components.trajectories.snapshots import part_hash
+    """Send an event if the offline trajectories are not those that a retraining last started with; their hash.
 
+    They are pulled first if data.dvc names a version that is not there. The first watch of an environment
+    notes them and sends nothing. While a retraining runs or waits for a worker, the event is put off: the slot
+    is taken, and the server would cancel a second retraining.
+    """
     config, root = load_config(Path.cwd() / config_file), Path.cwd()
     _data_in_place(config, backbone=False)
-    layout, noted = DataLayout.of(root, config.environment.name), f"{SEEN}_{config.environment.name}"
-    found = part_hash(root, layout.trajectories("train").parent.relative_to(layout.root.parent).as_posix())
-    seen: Any = Variable.get(noted, default="")
-    if found == seen:
-        return Completed(name=SKIPPED, message=f"The trajectories are those of last time ({found[:12]}).")
-    if seen:  # told before it is noted: a watch that is cut off between the two tells twice, not never
-        emit_event(DATA_CHANGED, {"prefect.resource.id": DATA_RESOURCE, "prefect.resource.name": "trajectories"}, payload={"hash": found})
-    Variable.set(noted, found, overwrite=True)
-    return found
+    current, trained = trajectories_hash(config, root), trained_on(config)
+    if not trained:
+        note_trained_on(config, current)
+    elif current == trained:
+        message = f"The trajectories are those of the last retraining ({current[:12]})."
+        return Completed(name=SKIPPED, message=message)
+    elif run := retraining_in_progress(RETRAIN):
+        waits = f"The retraining {run} holds the slot: the event follows when it has ended."
+        return Completed(name=SKIPPED, message=f"The trajectories have changed ({current[:12]}). {waits}")
+    else:
+        resource = {"prefect.resource.id": DATA_RESOURCE, "prefect.resource.name": "trajectories"}
+        emit_event(DATA_CHANGED, resource, payload={"hash": current})
+    return current
 
 
-def _prepared(config_file: str, overrides: list[str] | None) -> Config:
+def _prepared(config_file: str, overrides: list[str] | None, *, trains: bool = False) -> Config:
+    """The config, its data in place. `trains`: the watch is told what this run trains on, also if its overrides are refused."""
     from flows.preflight import check_settings, require_repository
 
     root = Path.cwd()
-    config = load_config(root / config_file, overrides or [])
+    plain = load_config(root / config_file)
     require_repository(root)
+    _data_in_place(plain, backbone=not overrides and not plain.backbone.path)
+    if trains:
+        note_trained_on(plain, trajectories_hash(plain, root))
+    if not overrides:
+        check_settings(root, plain, Path(config_file))
+        return plain
+    config = load_config(root / config_file, overrides)
     _data_in_place(config, backbone=not config.backbone.path)
+    if trains and config.environment.name != plain.environment.name:
+        note_trained_on(config, trajectories_hash(config, root))
     check_settings(root, config, Path(config_file))
     return config
 
@@ -129,10 +149,22 @@ def _data_in_place(config: Config, backbone: bool) -> None:
     ensure_data(Path.cwd(), config, get_run_logger().info, backbone=backbone)
 
 
-@_tried_again("retrain")
 def _retrained(config: Config) -> tuple[str, str]:
-    """Each try is a run of its own, which reuses the stages that the one before finished."""
+    """The run's id and the gate's reason.
+
+    While a server is silent it is tried again: each try is a run of its own, which reuses the finished stages.
+    The job is called as a function, so that its stages are subflows of the deployed flow run.
+    """
     from flows.retrain import retrain
 
-    finished = retrain(config, Path.cwd())
-    return finished.directory.name, finished.decision.reason
+    for delay in (*RETRY_SECONDS, None):
+        try:
+            finished = retrain.fn(config, Path.cwd())
+        except ServiceUnreachable as error:
+            if delay is None:
+                raise
+            get_run_logger().warning("%s Tried again in %.0f s.", error, delay)
+            time.sleep(delay * random.uniform(1, 1.5))
+        else:
+            return finished.directory.name, finished.decision.reason
+    raise AssertionError("the last try raises or returns")

@@ -40,6 +40,9 @@ class Server:
         answer.raise_for_status()
         return answer.json()
 
+    def set_state(self, run: str, name: str) -> Any:
+        return self.post(f"/flow_runs/{run}/set_state", state={"type": name})
+
     def dreamgym(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command_of(*arguments), cwd=self.clone, env=self.environment, capture_output=True, text=True, timeout=300)
 
@@ -131,19 +134,43 @@ def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(serve
     first = server.await_run("watch-data", lambda run: run["state_type"] == "COMPLETED", 200)
     assert first["auto_scheduled"] and first["state_name"] == "Completed"
     again = server.await_run("watch-data", lambda run: run["state_name"] == "Skipped", 120)
-    assert "those of last time" in again["state"]["message"]
+    assert "those of the last retraining" in again["state"]["message"]
     assert not server.runs("retrain")
-    _git_pull(server.clone)
+    _git_pull(server.clone, "fidelity")
     run = server.await_run("retrain", lambda run: run["state_type"] == "FAILED", 150)
     assert "seed" in run["state"]["message"], "started by the event; its config is refused"
 
 
-def _git_pull(clone: Path) -> None:
+def test_data_that_change_while_a_retraining_holds_the_slot_start_one_after_it(server, deployed):
+    """The event would be lost: the server cancels a run for which there is no slot. So the watch waits, and does not forget."""
+    (deployment,) = (entry for entry in server.post("/deployments/filter") if entry["name"] == "retrain")
+    holder = server.post(f"/deployments/{deployment['id']}/create_flow_run", state={"type": "PENDING"})["id"]
+    server.set_state(holder, "RUNNING")
+    second = server.post(f"/deployments/{deployment['id']}/create_flow_run", state={"type": "PENDING"})["id"]
+    assert server.set_state(second, "PENDING")["state"]["type"] == "CANCELLED", "the slot is taken"
+    before = {run["id"] for run in server.runs("retrain")}
+    _git_pull(server.clone, "fidelity", copies=2)
+    waits = server.await_run("watch-data", lambda run: "holds the slot" in (run["state"]["message"] or ""), 120)
+    assert waits["state_name"] == "Skipped"
+    assert {run["id"] for run in server.runs("retrain")} == before
+    server.set_state(holder, "COMPLETED")
+    server.await_run("retrain", lambda run: run["id"] not in before and run["state_type"] == "FAILED", 150)
+    server.await_run("watch-data", lambda run: run["start_time"] > waits["end_time"] and _is_quiet(run), 120)
+    assert len({run["id"] for run in server.runs("retrain")} - before) == 1, "once, not again and again"
+
+
+def _is_quiet(run: dict[str, Any]) -> bool:
+    return "those of the last retraining" in (run["state"]["message"] or "")
+
+
+def _git_pull(clone: Path, source: str, copies: int = 1) -> None:
     """A colleague's version of data/ with other trajectories: its pointer, and its objects in the remote."""
-    colleague = Path(shutil.copytree(clone, clone.parent / "colleague"))
+    colleague = Path(shutil.copytree(clone, clone.parent / f"colleague-{copies}"))
     trajectories = colleague / "data" / "alfworld" / "trajectories"
-    (trajectories / "train.parquet").unlink()
-    shutil.copy(trajectories / "fidelity.parquet", trajectories / "train.parquet")
+    for number in range(copies):
+        name = "train.parquet" if number == 0 else f"more-{number}.parquet"
+        (trajectories / name).unlink(missing_ok=True)
+        shutil.copy(trajectories / f"{source}.parquet", trajectories / name)
     snapshot(colleague)
     push(colleague)
     shutil.copytree(colleague / ".dreamgym" / "dvc-remote", clone / ".dreamgym" / "dvc-remote", dirs_exist_ok=True)
@@ -204,5 +231,8 @@ def test_a_scheduled_retraining_completes_and_the_next_is_skipped_since_nothing_
     skipped = other.await_run("retrain", lambda run: run["state_name"] == "Skipped", 240)
     (made,) = (path.name for path in (clone / "runs").glob("2*"))
     assert first["total_run_time"] > skipped["total_run_time"] and made in skipped["state"]["message"]
+    assert first["name"] == f"retrain {made[-4:]}, seed 0"
+    below = server.post("/flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [first["id"]]}})
+    assert {run["name"] for run in below} == {first["name"]} and len(below) == 10, "its stages are its own subflows"
     between = [run for run in other.runs("retrain") if first["start_time"] < run["expected_start_time"] < first["end_time"]]
     assert between and all(run["state_name"] == "Cancelled" for run in between), "what falls due meanwhile is not queued"
