@@ -36,9 +36,12 @@ class Server:
         self.environment |= {"COLUMNS": "200", "PREFECT_WORKER_QUERY_SECONDS": "2"}
 
     def post(self, path: str, **body: Any) -> Any:
-        answer = httpx.post(f"{self.url}{path}", json=body, timeout=30)
-        answer.raise_for_status()
-        return answer.json()
+        for _ in range(20):
+            answer = httpx.post(f"{self.url}{path}", json=body, timeout=30)
+            if answer.status_code != 503:  # "database is locked": SQLite while others write
+                break
+            time.sleep(0.5)
+        return answer.raise_for_status().json()
 
     def set_state(self, run: str, name: str) -> Any:
         return self.post(f"/flow_runs/{run}/set_state", state={"type": name})
