@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flows.deploy import Deployed
     from flows.index import Indexed
     from flows.reproduce import Reproduction
-    from flows.resume import Planned
+    from flows.planning import Planned
 
 POLICIES = ("cloned", "dreamed", "refined")
 

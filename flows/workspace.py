@@ -30,11 +30,12 @@ from components.language.compute import Compute, compute_of
 from components.tracking.curves import Curves, Point, read_curves
 from components.tracking.dead_runs import close_dead_runs
 from components.tracking.environment import collect_environment
-from components.tracking.hashes import file_hash, with_imports
+from components.tracking.hashes import with_imports
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from components.tracking.process import this_process
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
+from components.tracking.stage_keys import key_of, key_parts, read_pins
 from components.tracking.stages import RECORD, StageResult, StageStore
 from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash, data_parts
@@ -81,6 +82,7 @@ class Workspace:
         self.data = DataLayout.of(root, config.environment.name)
         self.store = StageStore(root / ".dreamgym" / "stages")
         self.results: dict[str, StageResult] = {}
+        self.parts: dict[str, dict[str, Any]] = {}
         self.metrics: dict[str, dict[str, Any]] = {}
         self.curve_names: set[str] = set()
         self._curves: Curves | None = None
@@ -152,8 +154,10 @@ class Workspace:
         if "environment" in config and (own := self.config.environment.own_module):
             look_here()
             code = [*code, own]
-        full = {**inputs, "constraints": file_hash(self.root / "constraints.txt")}
-        return self.store.key(name, full, {**config, "seed": self.config.seed}, with_imports(code, BOOKKEEPING))
+        pins = read_pins(self.root / "constraints.txt")
+        parts = key_parts(inputs, config, with_imports(code, BOOKKEEPING), pins, self.config.seed)
+        self.parts[name] = parts
+        return key_of(name, parts)
 
     def adopt(self, result: StageResult) -> None:
         """Take a finished stage of another run as this run's own, with an MLflow run of its own below the parent run."""
@@ -167,7 +171,10 @@ class Workspace:
         series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
         details = {**outcome.details, "series": series, "costs": outcome.costs, "environment": self.config.environment.name}
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
-        return self.store.commit(name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details)
+        return self.store.commit(
+            name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details,
+            parts=self.parts[name],
+        )  # fmt: skip
 
     @contextmanager
     def _drawing(self, directory: Path, child: str) -> Iterator[None]:

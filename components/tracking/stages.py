@@ -24,8 +24,9 @@ from typing import Any
 from components.atomic import cannot_write, sync_directory, sync_tree, write_json
 from components.bounded import read_text
 from components.errors import DataError, TrackingError
-from components.tracking.hashes import code_hash, file_hash, text_hash, tree_hash
+from components.tracking.hashes import code_hash, file_hash, tree_hash
 from components.tracking.runs import Metrics, checked_metrics
+from components.tracking.stage_keys import key_of, key_parts
 
 __all__ = ["StageResult", "StageStore", "code_hash", "file_hash", "tree_hash"]
 
@@ -52,6 +53,20 @@ class StageResult:
     reused: bool = False
 
 
+@dataclass(frozen=True)
+class EarlierResult:
+    """A finished result of a stage as its record tells, unverified: what its key was made of, and how long it took.
+
+    `parts` is empty in a record of a version that did not keep them. `made`: seconds since 1970.
+    """
+
+    directory: Path
+    key: str
+    seconds: float
+    parts: dict[str, Any]
+    made: float
+
+
 class StageStore:
     """Results of stages below `root`, by name and key."""
 
@@ -65,8 +80,7 @@ class StageStore:
             TrackingError: `code` names a module that does not exist.
             TypeError, ValueError: `config` holds something that is not JSON, or a NaN.
         """
-        parts = {"name": name, "inputs": dict(inputs), "config": dict(config), "code": code_hash(code)}
-        return text_hash(json.dumps(parts, sort_keys=True, allow_nan=False))
+        return key_of(name, key_parts(inputs, config, code))
 
     def find(self, name: str, key: str) -> StageResult | None:
         """The stage's result with `reused` set, or None if it was never made or is damaged (then a warning says how)."""
@@ -84,6 +98,20 @@ class StageStore:
             return _verified(directory, name, key), ""
         except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return None, f"The stored result of {name} in {directory} is damaged and will be made again: {error}"
+
+    def earlier(self, name: str) -> list[EarlierResult]:
+        """All finished results of a stage, whatever their keys, the newest first; what cannot be read is left out."""
+        found = []
+        for record in self.root.glob(f"{name}-*/{RECORD}"):
+            try:
+                values = json.loads(read_text(record))
+                if values["name"] == name and record.parent == self._directory(name, values["key"]):
+                    made = record.stat().st_mtime
+                    parts = values.get("key_parts") or {}
+                    found.append(EarlierResult(record.parent, values["key"], float(values["seconds"]), parts, made))
+            except (DataError, TrackingError, OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue
+        return sorted(found, key=lambda result: result.made, reverse=True)
 
     def begun(self, name: str, key: str) -> list[str]:
         """Names of what an attempt that did not come to its end left in the work directory."""
@@ -108,8 +136,11 @@ class StageStore:
         outputs: Mapping[str, str],
         seconds: float,
         details: Mapping[str, Any] | None = None,
+        parts: Mapping[str, Any] | None = None,
     ) -> StageResult:
         """Make the work directory the stage's result; `outputs` are files or directories relative to it.
+
+        `parts` are those of the key (`stage_keys.py`), kept so that later changes can be told.
 
         If another process has committed this key meanwhile, its result is returned (`reused`) and the work directory removed.
 
@@ -128,6 +159,7 @@ class StageStore:
             "output_hashes": {label: tree_hash(_inside(work, label, place)) for label, place in outputs.items()},
             "seconds": seconds,
             "details": dict(details or {}),
+            "key_parts": dict(parts or {}),
         }
         try:
             sync_tree(work)

@@ -147,8 +147,10 @@ def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(serve
 def test_data_that_change_while_a_retraining_holds_the_slot_start_one_after_it(server, deployed):
     """The event would be lost: the server cancels a run for which there is no slot. So the watch waits, and does not forget."""
     (deployment,) = (entry for entry in server.post("/deployments/filter") if entry["name"] == "retrain")
-    holder = server.post(f"/deployments/{deployment['id']}/create_flow_run", state={"type": "PENDING"})["id"]
-    server.set_state(holder, "RUNNING")
+    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2199-01-01T00:00:00Z"}}  # for no worker
+    holder = server.post(f"/deployments/{deployment['id']}/create_flow_run", state=later)["id"]
+    for name in ("PENDING", "RUNNING"):
+        assert server.set_state(holder, name)["status"] == "ACCEPT"
     second = server.post(f"/deployments/{deployment['id']}/create_flow_run")["id"]
     server.await_run("retrain", lambda run: run["id"] == second and run["state_type"] == "CANCELLED", 60)  # no slot
     before = {run["id"] for run in server.runs("retrain")}
