@@ -88,10 +88,12 @@ def _around(directory: Path) -> Path:
 
 
 def quiet(debug: bool) -> None:
-    """No tracebacks of expected failures in the log, unless asked for."""
-    if not debug:
-        from flows.failures import hush_tracebacks
+    """Before a flow: no tracebacks of expected failures in its log, unless asked for; Prefect knows its process."""
+    from flows.dead_flow_runs import tag_flow_runs
+    from flows.failures import hush_tracebacks
 
+    tag_flow_runs()
+    if not debug:
         hush_tracebacks()
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from components.tracking.manifest import Manifest
     from flows.deploy import Deployed
     from flows.index import Indexed
-    from flows.reproduce import Reproduction
     from flows.planning import Planned
+    from flows.reproduce import Reproduction
 
 POLICIES = ("cloned", "dreamed", "refined")
 

@@ -40,9 +40,10 @@ from components.tracking.stages import RECORD, StageResult, StageStore
 from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash, data_parts
 from components.trajectories.store import DataLayout
+from flows.dead_flow_runs import crash_dead_flow_runs
 
 BOOKKEEPING = ["components.tracking", "components.atomic", "components.bounded", "components.config", "components.errors"]
-BOOKKEEPING += ["flows.progress", "flows.workspace"]
+BOOKKEEPING += ["flows.dead_flow_runs", "flows.progress", "flows.workspace"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
 
 _SINCE = [psutil.Process().create_time()]
@@ -100,6 +101,8 @@ class Workspace:
         """
         run_id, version, tracker = new_run_id(), data_hash(self.root), self.tracker
         close_dead_runs(self.root / "runs", tracker)
+        if runtime.flow_run.id:
+            crash_dead_flow_runs(self.root / "runs")
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
         environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
