@@ -43,7 +43,13 @@ def watch_over_children() -> None:
     command = [sys.executable, "-I", str(Path(__file__).resolve()), str(os.getpid()), mark]
     nothing = subprocess.DEVNULL
     watcher = subprocess.Popen(
-        command, env=environment, cwd="/", start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing
+        command,
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+        stdin=nothing,
+        stdout=nothing,
+        stderr=nothing,
     )
     _watchers[os.getpid()] = watcher
     atexit.register(_dismiss, watcher, os.getpid())

@@ -213,9 +213,16 @@ def ui(
         def show(name: str, address: str, how: str) -> None:
             out.print(f"{name}: {address}   ({how})", soft_wrap=True)
             if name == "MLflow":
+                from components.tracking.dead_runs import close_dead_runs
                 from components.tracking.mlflow_store import Tracker
 
-                out.print(f"  runs side by side: {Tracker(settings.tracking, place).page(address)}", soft_wrap=True)
+                tracker = Tracker(settings.tracking, place)
+                close_dead_runs(place / "runs", tracker)
+                out.print(f"  runs side by side: {tracker.page(address)}", soft_wrap=True)
+            else:
+                from flows.dead_flow_runs import crash_dead_flow_runs
+
+                crash_dead_flow_runs(place / "runs", f"{address}/api")
 
         wanted = {"MLflow": mlflow_service(settings.tracking, place, mlflow_port), "Prefect": prefect_service(prefect_port)}
         services = [service for service in wanted.values() if isinstance(service, Service)]

@@ -1,7 +1,8 @@
-"""Prefect's flow runs whose process was killed: they say Running for ever, until the next run or `dreamgym ui` marks them Crashed.
+"""Mark flow runs whose process was killed as Crashed in Prefect, where they would stay Running for ever.
 
-A command tags its flow runs with its process. A tagged run whose process is gone on this machine is dead, and so
-is one that a manifest under runs/ names with such a process. Deployed runs have a heartbeat beside (automations.py).
+The next run does it, and `dreamgym ui`. A command tags its flow runs with its process. A tagged run whose process
+is gone on this machine is dead, and so is one that a manifest under runs/ names with such a process.
+Deployed runs have a heartbeat too (automations.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from components.tracking.runs import list_runs
 from flows.automations import TAG
 
 PROCESS = "process"
-"""Begins the tag that names the process of a flow run: `process:HOST:ID:SECONDS`, the seconds of its start since 1970."""
+"""Begins the tag `process:HOST:ID:SECONDS` of a flow run's process; its start is in seconds since 1970."""
 MESSAGE = "Its process was killed. `dreamgym resume` goes on from what is finished."
 _OPEN = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING, StateType.PAUSED]
 _PAGE = 100
@@ -65,15 +66,22 @@ def process_of(tags: Sequence[str]) -> OwnProcess | None:
 
 
 def crash_dead_flow_runs(runs: Path, api: str = "") -> list[str]:
-    """Mark flow runs whose process is gone as Crashed, with their subflows and tasks; the names of the outermost.
+    """Mark flow runs whose process is gone as Crashed, with their subflows and tasks; names of the outermost.
 
-    Args: runs: the run directories, whose manifests name flow runs. api: the server's address; default: the present one.
+    Args: runs: directories of runs, with manifests. api: the server's address, if not the present one.
 
     A server that refuses is no reason not to go on: it is logged.
     """
     try:
-        with temporary_settings({PREFECT_API_URL: api} if api else {}), get_client(sync_client=True) as client:
-            dead = {run.id: run for run in (*_tagged(client), *_named(client, _of_manifests(runs))) if _is_open(run)}
+        with (
+            temporary_settings({PREFECT_API_URL: api} if api else {}),
+            get_client(sync_client=True) as client,
+        ):
+            dead = {
+                run.id: run
+                for run in (*_tagged(client), *_named(client, _of_manifests(runs)))
+                if _is_open(run)
+            }
             for run in dead.values():
                 _crash(client, run)
             return sorted(run.name for run in dead.values() if run.parent_task_run_id is None)

@@ -32,7 +32,7 @@ from flows.watched_data import note_trained_on, retraining_in_progress, trained_
 P = ParamSpec("P")
 R = TypeVar("R")
 RETRY_SECONDS = (30.0, 60.0, 120.0)
-"""How long a retraining waits before it tries again, when a server did not answer; up to half as long again at random."""
+"""Seconds that a retraining waits before each new try when a server did not answer, plus up to half at random."""
 
 
 @flow(name="retrain-from-file")
@@ -74,7 +74,8 @@ def study_from_file(
 
     config, place = _prepared(config_file, overrides), Path.cwd() / cells
     with tags(TAG):
-        found = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)  # its cells are tasks of this flow run
+        # Called as a function: the cells are tasks of this flow run.
+        found = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)
     return [str(path) for path in write_study(found, summarise(found, BASE, BASES), place.with_suffix(".json"), place)]
 
 
@@ -104,7 +105,10 @@ def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
 
 
 def _prepared(config_file: str, overrides: list[str] | None, *, trains: bool = False) -> Config:
-    """The config, its data in place. `trains`: the watch is told what this run trains on, also if its overrides are refused."""
+    """The config, with its data in place.
+
+    Args: trains: note the trajectories for the watch, also where the overrides are refused afterwards.
+    """
     from flows.preflight import check_settings, require_repository
 
     root = Path.cwd()

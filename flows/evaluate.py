@@ -201,6 +201,11 @@ def _champion_games(run: Workspace, version: str | None, challenger: dict[str, b
 
 
 def download_champion(tracker: Tracker, root: Path, version: str) -> Path:
-    """The directory with the champion's files; each store and experiment counts versions from 1, so each has one of its own."""
+    """The directory with the champion's files."""
+    return tracker.download("policy", version, champion_directory(tracker, root, version))
+
+
+def champion_directory(tracker: Tracker, root: Path, version: str) -> Path:
+    """Where a version is downloaded to; each store and experiment counts versions from 1, so each has a place of its own."""
     place = text_hash(f"{tracker.uri} {tracker.model_name('policy')}")[:12]
-    return tracker.download("policy", version, root / ".dreamgym" / "champion" / f"{place}-{version}")
+    return root / ".dreamgym" / "champion" / f"{place}-{version}"

@@ -1,4 +1,4 @@
-"""What a job would do today, stage by stage, without doing it: what is reused, what runs, and which part of its key changed.
+"""What a job would do today, stage by stage: what is reused, what runs, and which part of its key changed.
 
     dreamgym retrain --dry-run
     dreamgym resume --dry-run
@@ -22,15 +22,15 @@ from flows.workspace import Outcome, Workspace
 PENDING = "pending:"
 """Begins the hash of an input that a stage will make which is not there yet; that stage's name follows."""
 MOST_NAMES = 6
-"""Modules and packages of one stage that are named in the table; of more, the rest is counted. JSON has all."""
+"""Modules and packages of one stage that the table names; of more, the rest is counted. JSON has all."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One stage and what will become of it: `reused`, `goes on`, `made`, `made again`, `open` or `stops`; `note` says why.
+    """One stage and what becomes of it: `reused`, `goes on`, `made`, `made again`, `open` or `stops`.
 
-    `seconds`: how long `compared` took, the earlier result that is reused or nearest; None where there is none.
-    `changes`: how the key differs from that result's. `has_parts`: whether that result says what its key was made of.
+    `note`: why. `compared`: the earlier result that is reused or nearest; `seconds`: how long it took.
+    `changes`: how the key differs from that result's. `has_parts`: whether that result has its key's parts.
     """
 
     name: str
@@ -73,7 +73,13 @@ class Plan(Workspace):
         self.steps: list[Planned] = []
 
     def stage(
-        self, name: str, work: Callable[[Path], Outcome], *, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
+        self,
+        name: str,
+        work: Callable[[Path], Outcome],
+        *,
+        inputs: Mapping[str, str],
+        config: Mapping[str, Any],
+        code: Sequence[str],
     ) -> StageResult:
         """The finished result.
 
@@ -106,9 +112,11 @@ class Plan(Workspace):
         return replace(step, fate=fate, note=damage or (f"from {', '.join(saved)}" if saved else ""))
 
     def _nearest(self, name: str, key: str) -> tuple[EarlierResult | None, list[KeyChange]]:
-        """The earlier result that differs in the fewest parts, the newest of those; one without parts where no other is."""
+        """The earlier result that differs in the fewest parts; one without parts where there is no other."""
         earlier = [result for result in self.store.earlier(name) if result.key != key]
-        compared = [(result, key_changes(result.parts, self.parts[name])) for result in earlier if result.parts]
+        compared = [
+            (result, key_changes(result.parts, self.parts[name])) for result in earlier if result.parts
+        ]
         if compared:
             return min(compared, key=lambda pair: len(pair[1]))
         return (earlier[0] if earlier else None), []
@@ -150,11 +158,15 @@ def why(step: Planned) -> str:
 
 
 def describe_changes(changes: Sequence[KeyChange]) -> str:
-    """Config keys and the seed with the values before and now, inputs, modules of code and packages by name."""
+    """Config keys and the seed with both values; inputs, modules of code and packages by name."""
     told = [_value_change(change) for change in changes if change.part in (CONFIG, SEED)]
     inputs = [_input_change(change) for change in changes if change.part == INPUTS]
     modules = [change.name for change in changes if change.part == CODE]
-    pins = [f"{change.name} {change.before or 'none'} -> {change.now or 'none'}" for change in changes if change.part == PACKAGES]
+    pins = [
+        f"{change.name} {change.before or 'none'} -> {change.now or 'none'}"
+        for change in changes
+        if change.part == PACKAGES
+    ]
     for label, names in (("input", inputs), ("code", modules), ("packages", pins)):
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

@@ -1,4 +1,4 @@
-"""Which trajectories a retraining has started with, kept on the Prefect server, so that the watch knows what is still to be trained on.
+"""Which trajectories a retraining has started with, kept on the Prefect server for the watch.
 
 The watch compares with what a retraining *started* with, not with what it saw last: data that changed while a
 run held the deployment's one slot is then still new when the slot is free.
@@ -27,12 +27,12 @@ from components.trajectories.snapshots import part_hash
 from components.trajectories.store import DataLayout
 
 VARIABLE = "dreamgym_trajectories"
-"""The Prefect variables, one an environment: the DVC hash of the trajectories that a retraining last started with."""
+"""Begins the name of a Prefect variable: the DVC hash of an environment's trajectories last trained on."""
 ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 
 
 def trajectories_hash(config: Config, root: Path) -> str:
-    """The DVC hash of the offline trajectories of the config's environment; what RL adds to the replay log does not count."""
+    """The DVC hash of the offline trajectories of the config's environment, without the replay log of RL."""
     layout = DataLayout.of(root, config.environment.name)
     return part_hash(root, layout.trajectories("train").parent.relative_to(layout.root.parent).as_posix())
 
@@ -49,7 +49,7 @@ def note_trained_on(config: Config, trajectories: str) -> None:
 
 
 def retraining_in_progress(deployment: str) -> str:
-    """The name of a run of the deployment that has begun, or is due and waits for a worker; empty if there is none."""
+    """The name of a run of the deployment that has begun, or is due and waits for a worker; empty if none."""
     named = DeploymentFilter(name=DeploymentFilterName(any_=[deployment]))
     begun = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ACTIVE)))
     due = FlowRunFilter(

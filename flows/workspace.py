@@ -116,7 +116,8 @@ class Workspace:
         tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
         short = name.removeprefix("study ")  # a list of runs shows some twenty letters
         self.label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
-        own = runtime.flow_run.flow_name in (self.manifest.flow, f"{self.manifest.flow}-from-file")  # by hand, or deployed
+        by_hand_or_deployed = (self.manifest.flow, f"{self.manifest.flow}-from-file")
+        own = runtime.flow_run.flow_name in by_hand_or_deployed
         if own and not runtime.task_run.id:  # the cells of a study share a flow run
             with get_client(sync_client=True) as prefect:
                 prefect.set_flow_run_name(UUID(runtime.flow_run.id), self.label)

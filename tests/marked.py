@@ -1,4 +1,4 @@
-"""Processes that carry a variable in their environment, so that a test finds all that a command has started, and what is left of it."""
+"""Processes that carry a variable in their environment: all that a command started, and what is left of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL of a process that is watched: its children end, whoever started them and from whichever thread; others do not."""
+"""SIGKILL of a watched process: its children end, from whichever thread they were started; others do not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ start = lambda: subprocess.Popen([sys.executable, "-c", deaf], start_new_session
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
-nested = "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
+nested = "import subprocess as s, time; s.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
 subprocess.Popen([sys.executable, "-c", nested], env={**os.environ, "OTHER": "1"})
 time.sleep(1)
 print("ready", flush=True)
@@ -42,7 +42,9 @@ if __name__ == "__main__":
 def start(program, mark, *arguments):
     """A Python program that has said its first line."""
     command, environment = [sys.executable, *arguments, program], {**os.environ, VARIABLE: mark}
-    child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    child = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
     assert child.stdout.readline()
     return child
 

@@ -23,7 +23,7 @@ PARTS = (INPUTS, CONFIG, CODE, PACKAGES, SEED)
 
 @dataclass(frozen=True)
 class KeyChange:
-    """One difference: the kind of part, its name (input, config key, module, package), the values before and now.
+    """One difference: the kind of part, its name (input, config key, module, package), values before and now.
 
     None stands for a part that there is not on that side. Inputs and code have hashes as values.
     """
@@ -47,7 +47,13 @@ def key_parts(
         TrackingError: `code` names a module that does not exist.
     """
     modules = {name: code_hash([name]) for name in sorted(set(code))}
-    return {INPUTS: dict(inputs), CONFIG: dict(config), CODE: modules, PACKAGES: dict(packages or {}), SEED: seed}
+    return {
+        INPUTS: dict(inputs),
+        CONFIG: dict(config),
+        CODE: modules,
+        PACKAGES: dict(packages or {}),
+        SEED: seed,
+    }
 
 
 def key_of(name: str, parts: Mapping[str, Any]) -> str:
@@ -68,7 +74,9 @@ def read_pins(file: Path) -> dict[str, str]:
     try:
         lines = read_text(file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file} cannot be read: {error}.", next_step="Restore it: git checkout constraints.txt") from None
+        raise DataError(
+            f"{file} cannot be read: {error}.", next_step="Restore it: git checkout constraints.txt"
+        ) from None
     pins = {}
     for line in lines:
         text = line.partition("#")[0].strip()

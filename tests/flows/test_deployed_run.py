@@ -1,4 +1,4 @@
-"""A deployed retraining as Prefect shows it: by the run's name, with the stages as its own subflows, and its data noted for the watch."""
+"""A deployed retraining as Prefect shows it: by the run's name, with the stages as its own subflows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ import json, sys
 from flows.deployments import retrain_from_file
 print(json.dumps(retrain_from_file("configs/quick.yaml", json.loads(sys.argv[1]), False)))
 """
-STAGES = ["validate", "experience-model", "clone", "check-dream", "synthetic-rl", "check-dream", "snapshot-buffer", "sim-to-real"]
+STAGES = [
+    "validate",
+    "experience-model",
+    "clone",
+    "check-dream",
+    "synthetic-rl",
+    "check-dream",
+    "snapshot-buffer",
+    "sim-to-real",
+]
 STAGES += ["evaluate", "promote"]
 
 
@@ -39,7 +48,19 @@ def test_its_flow_run_has_the_runs_name_and_the_stages_below_it(finished, tmp_pa
     (flow_run,) = post("/flow_runs/filter", flow_runs={"id": {"any_": [manifest["prefect_flow_run_id"]]}})
     name = f"retrain {run[-4:]}, seed 0"
     assert (flow_run["name"], flow_run["parent_task_run_id"]) == (name, None)
-    below = post("/flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [flow_run["id"]]}}, sort="START_TIME_ASC")
-    flows = {flow["id"]: flow["name"] for flow in post("/flows/filter", flows={"id": {"any_": [child["flow_id"] for child in below]}})}
-    assert [flows[child["flow_id"]] for child in below] == STAGES and {child["name"] for child in below} == {name}
-    assert httpx.get(f"{url}/variables/name/dreamgym_trajectories_alfworld", timeout=30).json()["value"] == trained
+    below = post(
+        "/flow_runs/filter",
+        flow_runs={"parent_flow_run_id": {"any_": [flow_run["id"]]}},
+        sort="START_TIME_ASC",
+    )
+    flows = {
+        flow["id"]: flow["name"]
+        for flow in post("/flows/filter", flows={"id": {"any_": [child["flow_id"] for child in below]}})
+    }
+    assert [flows[child["flow_id"]] for child in below] == STAGES and {child["name"] for child in below} == {
+        name
+    }
+    assert (
+        httpx.get(f"{url}/variables/name/dreamgym_trajectories_alfworld", timeout=30).json()["value"]
+        == trained
+    )

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 
+import httpx
 import pytest
 from prefect_server import shared_server
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, numbers, run
@@ -38,8 +39,11 @@ def test_a_run_killed_at_a_checkpoint_of_rl_in_the_real_world_goes_on_to_the_sam
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+    killed = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["prefect_flow_run_id"]
     code, said, _ = run(clone, verb=("resume",), small=False)
     assert code == 0 and said.count(": reused") >= 6, said
+    shown = httpx.get(f"{shared_server()}/flow_runs/{killed}", timeout=30).json()
+    assert shown["state_name"] == "Crashed", "Prefect knows its end"
     assert numbers(clone) == numbers(finished.kept)
     assert sorted(log_of(clone)) == sorted(log_of(finished.kept)), "no transition lost, none twice"
 

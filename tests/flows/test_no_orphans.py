@@ -1,4 +1,4 @@
-"""After SIGKILL of the command nothing that it started is left: workers, Prefect's server, DVC, `dreamgym ui`'s servers."""
+"""After SIGKILL of a command nothing that it started is left: workers, Prefect's server, `ui`'s servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from small_job import ANYHOW, SMALL, command_of, environment_of, make_clone
 
 LATER = {
     "synthetic_rl": ("synthetic_rl", "check_dreamed", "sim_to_real", "evaluate"),
-    "experience_model": ("experience_model", "clone", "check_cloned", "synthetic_rl", "check_dreamed", "sim_to_real", "evaluate"),
+    "experience_model": (
+        "experience_model",
+        "clone",
+        "check_cloned",
+        "synthetic_rl",
+        "check_dreamed",
+        "sim_to_real",
+        "evaluate",
+    ),
     "check_cloned": ("check_cloned", "synthetic_rl", "check_dreamed", "sim_to_real", "evaluate"),
     "sim_to_real": ("sim_to_real", "evaluate"),
     "evaluate": ("evaluate",),
@@ -40,7 +48,9 @@ def workers(mark):
     return [process for process, line in marked(mark).items() if "spawn_main" in line]
 
 
-@pytest.mark.parametrize("stage", ["synthetic_rl", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.parametrize(
+    "stage", ["synthetic_rl", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 @pytest.mark.timeout(900)
 def test_after_sigkill_in_a_stage_no_process_of_the_job_is_left(finished, tmp_path, stage):
     clone, log, mark = make_clone(tmp_path / "clone"), tmp_path / "log", uuid.uuid4().hex
@@ -51,7 +61,9 @@ def test_after_sigkill_in_a_stage_no_process_of_the_job_is_left(finished, tmp_pa
     environment.pop("PREFECT_API_URL", None)
     with log.open("wb") as output:
         command = command_of("retrain", *SMALL, *ANYHOW)
-        child = subprocess.Popen(command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True)
+        child = subprocess.Popen(
+            command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
         try:
             await_true(lambda: list(stages.glob(f"{stage}-*.partial")), child, log)
             await_true(lambda: len(workers(mark)) >= WORKERS.get(stage, 0), child, log)
@@ -72,7 +84,9 @@ def test_after_sigkill_of_the_user_interfaces_no_server_is_left(tmp_path):
     environment.pop("PREFECT_API_URL", None)
     command = command_of("ui", f"--mlflow-port={free_port()}", f"--prefect-port={free_port()}")
     with log.open("wb") as output:
-        child = subprocess.Popen(command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True)
+        child = subprocess.Popen(
+            command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
         try:
             await_true(lambda: "Prefect: " in log.read_text(), child, log)
             assert len(marked(mark)) >= 3

@@ -70,7 +70,9 @@ def test_the_parts_lie_with_the_result_and_earlier_results_are_listed(tmp_path):
     for seed in (3, 4):
         key = key_of("clone", parts(seed=seed))
         (store.begin("clone", key) / "model").write_text(str(seed))
-        store.commit("clone", key, metrics={}, outputs={"model": "model"}, seconds=seed, parts=parts(seed=seed))
+        store.commit(
+            "clone", key, metrics={}, outputs={"model": "model"}, seconds=seed, parts=parts(seed=seed)
+        )
     old = key_of("clone", parts(seed=5))
     (store.begin("clone", old) / "model").write_text("5")
     store.commit("clone", old, metrics={}, outputs={"model": "model"}, seconds=5)
@@ -78,5 +80,9 @@ def test_the_parts_lie_with_the_result_and_earlier_results_are_listed(tmp_path):
     (tmp_path / "clone-damaged" / "stage.json").write_text("{")
     store.begin("clone", key_of("clone", parts(seed=6)))
     found = {result.key: result for result in store.earlier("clone")}
-    assert {result.seconds: result.parts.get("seed") for result in found.values()} == {3.0: 3, 4.0: 4, 5.0: None}
+    assert {result.seconds: result.parts.get("seed") for result in found.values()} == {
+        3.0: 3,
+        4.0: 4,
+        5.0: None,
+    }
     assert store.earlier("clo") == []

@@ -1,0 +1,168 @@
+"""What `gc` would remove and what it keeps: a test for each reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from workplace import age, directory_of, make_run
+
+from components.tracking.loading import STAGES
+from components.tracking.storage import Champions, remove, runs_in_progress, survey
+
+NONE = Champions()
+HOLDS = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("holds it", flush=True)
+sys.stdin.read()
+"""
+
+
+def look(root, champions=NONE, older_than_days=7, keep=1):
+    """Path below the root -> why it is kept."""
+    found = survey(root, champions, older_than_days=older_than_days, keep=keep)
+    return {item.path.relative_to(root).as_posix(): item.kept for item in found}
+
+
+def stage_of(root, manifest, stage):
+    return directory_of(root, manifest, stage).relative_to(root).as_posix()
+
+
+@pytest.fixture
+def old(tmp_path):
+    """Four runs of a month ago: (root, their manifests)."""
+    manifests = [make_run(tmp_path, number, "clone", "evaluate") for number in range(1, 5)]
+    age(tmp_path, 30)
+    return tmp_path, manifests
+
+
+def test_old_runs_and_their_stages_are_not_needed_and_the_newest_are(old):
+    root, (first, second, third, fourth) = old
+    found = look(root, keep=2)
+    for manifest in (first, second):
+        assert found[f"runs/{manifest.run_id}"] == "" == found[stage_of(root, manifest, "clone")]
+    for manifest in (third, fourth):
+        assert (
+            "newest" in found[f"runs/{manifest.run_id}"]
+            and manifest.run_id in found[stage_of(root, manifest, "clone")]
+        )
+    assert "newest" in look(root, keep=0)[f"runs/{fourth.run_id}"], "`latest` points there"
+    assert set(look(root, older_than_days=31, keep=0).values()) == {
+        "changed less than 31 days ago",
+        "one of the newest runs",
+    }
+
+
+def test_removal_takes_what_is_not_needed_and_nothing_else(old):
+    root, manifests = old
+    items = survey(root, NONE, older_than_days=7, keep=1)
+    unneeded = [item for item in items if not item.kept]
+    before = {item.path for item in items}
+    removed, freed = remove(root, items)
+    assert removed == unneeded and freed == sum(item.bytes for item in unneeded) > 0
+    assert {path for path in before if path.exists()} == {item.path for item in items if item.kept}
+    assert not list((root / ".dreamgym").glob("removed-*"))
+    assert not [item for item in survey(root, NONE, older_than_days=7, keep=1) if not item.kept]
+
+
+def test_the_stages_and_the_run_of_a_champion_are_kept(tmp_path):
+    promoted = make_run(tmp_path, 1, "clone", "sim_to_real", champion=True)
+    make_run(tmp_path, 2, "clone")
+    age(tmp_path, 30)
+    found = look(tmp_path, keep=0)
+    assert found[f"runs/{promoted.run_id}"] == "made a champion"
+    assert promoted.run_id in found[stage_of(tmp_path, promoted, "sim_to_real")]
+    assert promoted.run_id in found[stage_of(tmp_path, promoted, "clone")]
+
+
+def test_what_a_version_needs_that_rollback_may_return_to_is_kept(old):
+    """The registry names the run and the stage's key; the manifest says nothing."""
+    root, (first, second, *_) = old
+    (key,) = (stage.key for stage in second.stages if stage.name == "evaluate")
+    found = look(root, Champions(frozenset({first.run_id}), frozenset({key}), ""), keep=0)
+    assert found[f"runs/{first.run_id}"] == "made a champion" and found[stage_of(root, first, "clone")]
+    assert found[stage_of(root, second, "evaluate")] and not found[stage_of(root, second, "clone")]
+
+
+def test_the_record_that_a_commit_needs_is_kept_and_its_stages_are_not(tmp_path):
+    committed = make_run(tmp_path, 1, "clone", commit="a" * 40)
+    make_run(tmp_path, 2, "clone")
+    age(tmp_path, 30)
+    found = look(tmp_path, keep=0)
+    assert (
+        "commit aaaaaaaaaaaa" in found[f"runs/{committed.run_id}"]
+        and found[stage_of(tmp_path, committed, "clone")] == ""
+    )
+
+
+def test_while_a_run_is_in_progress_nothing_is_removed_also_if_it_begins_after_the_look(old):
+    root, _ = old
+    items = survey(root, NONE, older_than_days=0, keep=0)
+    going = make_run(root, 9, status="running", alive=True)
+    assert runs_in_progress(root) == [going.run_id]
+    assert remove(root, items) == ([], 0) and all(item.path.exists() for item in items)
+    assert all(look(root, older_than_days=0, keep=0).values())
+
+
+def test_a_killed_run_is_not_in_progress_but_its_unfinished_stage_is_kept_for_resume(tmp_path):
+    make_run(tmp_path, 1, "clone")
+    (tmp_path / STAGES / "evaluate-0123456789ab.partial").mkdir()
+    age(tmp_path, 30)
+    assert look(tmp_path)[f"{STAGES.as_posix()}/evaluate-0123456789ab.partial"] == "", (
+        "the newest run is finished"
+    )
+    make_run(tmp_path, 2, "clone", status="running")
+    age(tmp_path, 30)
+    assert runs_in_progress(tmp_path) == []
+    assert "dreamgym resume" in look(tmp_path)[f"{STAGES.as_posix()}/evaluate-0123456789ab.partial"]
+
+
+def test_an_unfinished_stage_in_which_another_process_works_is_kept(tmp_path):
+    make_run(tmp_path, 1, "clone")
+    store = tmp_path / STAGES
+    (store / "evaluate-0123456789ab.partial").mkdir()
+    age(tmp_path, 30)
+    command = [sys.executable, "-c", HOLDS, str(store / ".locks" / "evaluate-0123456789ab")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        kept = look(tmp_path)[f"{STAGES.as_posix()}/evaluate-0123456789ab.partial"]
+        other.stdin.close()
+        assert kept == "another process works in it"
+
+
+def test_embeddings_the_index_old_downloads_and_worktrees_are_listed_and_the_champions_download_kept(
+    tmp_path,
+):
+    make_run(tmp_path, 1, "clone")
+    own = tmp_path / ".dreamgym"
+    champions = ("champion/0123-1/weights", "champion/0123-2/weights")
+    for name in ("embeddings/a.sqlite", "index/chroma", *champions, "reproduced/r/data", "dvc-remote/x"):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_bytes(b"x" * 1000)
+    (tmp_path / STAGES / "clone-0123456789ab.damaged-1").mkdir()
+    assert look(tmp_path)[f"{STAGES.as_posix()}/clone-0123456789ab.damaged-1"] == "", "however young"
+    age(tmp_path, 30)
+    found = look(tmp_path, Champions(download="0123-2"))
+    unneeded = {path for path, kept in found.items() if not kept and not path.startswith(STAGES.as_posix())}
+    assert unneeded == {
+        f".dreamgym/{name}" for name in ("embeddings", "index", "champion/0123-1", "reproduced/r")
+    }
+    assert found[".dreamgym/champion/0123-2"] == "the champion" and "commits" in found[".dreamgym/dvc-remote"]
+    sizes = {item.path.name: item.bytes for item in survey(tmp_path, NONE, older_than_days=7, keep=1)}
+    assert sizes["embeddings"] == sizes["dvc-remote"] == 1000
+
+
+def test_a_removed_worktree_is_forgotten_by_git(tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    place = tmp_path / ".dreamgym" / "reproduced" / "r"
+    subprocess.run([*git, "worktree", "add", "-q", "--detach", str(place), "HEAD"], check=True)
+    age(place, 30)
+    remove(tmp_path, survey(tmp_path, NONE, older_than_days=7, keep=1))
+    listed = subprocess.run([*git, "worktree", "list"], capture_output=True, text=True, check=True).stdout
+    assert not place.exists() and str(place) not in listed and Path(tmp_path, ".git").is_dir()

@@ -1,0 +1,75 @@
+"""A clone with runs and results of stages, without any training: what `load` and `gc` look at."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+
+from components.tracking.environment import Environment, collect_environment
+from components.tracking.loading import STAGES
+from components.tracking.manifest import Manifest, RegisteredModel
+from components.tracking.process import this_process
+from components.tracking.stages import StageStore
+
+METRIC = {"value": 0.5, "n": 10, "low": 0.4, "high": 0.6}
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def environment() -> Environment:
+    """Of this repository; collected once, as it takes a second."""
+    return collect_environment(ROOT, ROOT, threads=1)
+
+
+def make_run(
+    root: Path,
+    number: int,
+    *stages: str,
+    status: str = "finished",
+    champion: bool = False,
+    commit: str = "",
+    alive: bool = False,
+) -> Manifest:
+    """A run of a day of its own with finished stages, each with an output `policy`; its manifest."""
+    name = f"202601{number:02}-000000-000{number}"
+    own = this_process()
+    process = own if alive else own.model_copy(update={"started": own.started - 60})
+    manifest = Manifest(run_id=name, environment=environment(), config={}, status=status, process=process)
+    store = StageStore(root / STAGES)
+    for stage in stages:
+        key = store.key(stage, {"run": name}, {}, ["components.errors"])
+        work = store.begin(stage, key)
+        (work / "policy").mkdir()
+        (work / "policy" / "weights").write_text(name * 100)
+        series = {f"{stage}/loss": [1.0, None, 0.25]}
+        details = {"series": series}
+        outputs = {"policy": "policy"}
+        made = store.commit(
+            stage, key, metrics={f"{stage}/win": METRIC}, outputs=outputs, seconds=2.5, details=details
+        )
+        manifest.add_stage(made)
+    if champion:
+        manifest.models = [RegisteredModel(name="dreamgym-policy", version="1", alias="champion")]
+    manifest.data.experiment_commit = commit
+    directory = root / "runs" / name
+    directory.mkdir(parents=True)
+    manifest.save(directory)
+    latest = root / "runs" / "latest"
+    latest.unlink(missing_ok=True)
+    latest.symlink_to(name)
+    return manifest
+
+
+def directory_of(root: Path, manifest: Manifest, stage: str) -> Path:
+    """Where the stage's result lies."""
+    (key,) = (entry.key for entry in manifest.stages if entry.name == stage)
+    return root / STAGES / f"{stage}-{key[:12]}"
+
+
+def age(root: Path, days: float) -> None:
+    """Let everything below look as if it had last been changed `days` ago."""
+    moment = time.time() - days * 86400
+    for place in [*root.rglob("*"), root]:
+        os.utime(place, (moment, moment), follow_symlinks=False)
