@@ -189,6 +189,9 @@ class ExperienceModelConfig(Section):
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="AdamW, or Muon for the blocks' matrices as in pretraining.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
+    checkpoint_every: int = Field(
+        200, ge=1, description="Updates between two checkpoints of fine-tuning, from which a run goes on; changes no result."
+    )
     history: bool = Field(True, description="False hides the steps before the current state from the model (ablation).")
     recall: int = Field(
         6, ge=0, description="Earlier states of the episode that name what the action names, shown again beside it (our choice); 0: none."

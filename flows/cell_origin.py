@@ -35,6 +35,7 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
     values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
+    values["experience_model"].pop("checkpoint_every")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
     return {"config": values, "data": part_hash(root, layout.root.name, layout.replay.name), "models": models}

@@ -146,8 +146,8 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
     with training(config):
         record = supervised_finetune(
             model, examples, epochs=1, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=seed,
-            optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt", on_step=telling(sum(map(len, examples))), compute=run.compute,
-            on_figures=drawing("experience_model", run.log_curves),
+            optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt", checkpoint_every=settings.checkpoint_every,
+            on_step=telling(sum(map(len, examples))), compute=run.compute, on_figures=drawing("experience_model", run.log_curves),
         )  # fmt: skip
     save_model(merge_lora(model), vocabulary, work / "model")
     note_form(work / "model", settings)

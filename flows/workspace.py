@@ -291,7 +291,8 @@ class Workspace:
             values["environment"] = self.config.environment.decisive()
         for place in ("encoder_path", "server"):
             values.get("retrieval", {}).pop(place, None)
-        values.get("experience_model", {}).pop("path", None)
+        for idle in ("path", "checkpoint_every"):
+            values.get("experience_model", {}).pop(idle, None)
         return values
 
 

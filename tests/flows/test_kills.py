@@ -1,5 +1,11 @@
-"""SIGKILL over the main job, at one moment by default and at twenty random ones (`-m slow`): each run that goes on ends with the numbers of
-the one that nobody disturbed."""
+"""SIGKILL over the main job: each run that goes on ends with the numbers of the one that nobody disturbed.
+
+By default there is one kill. Twenty, four of them between two checkpoints of fine-tuning:
+
+    pytest -m slow tests/flows/test_kills.py                    # all twenty, some hours on two cores
+    pytest -m slow tests/flows/test_kills.py -k fine_tuning     # the four
+    DREAMGYM_KILLS=5 pytest -m slow tests/flows/test_kills.py   # fewer
+"""
 
 from __future__ import annotations
 
@@ -17,6 +23,9 @@ from prefect_server import shared_server
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, numbers, run
 
 KILLS = int(os.environ.get("DREAMGYM_KILLS", "20"))
+IN_FINE_TUNING = max(1, KILLS // 5)
+"""How many of the kills fall between two checkpoints of fine-tuning; the others fall anywhere."""
+MANY_CHECKPOINTS = "experience_model.checkpoint_every=2"
 AFTER = ("sim_to_real", "evaluate")
 """The stages that the default kill makes anew."""
 
@@ -52,32 +61,76 @@ def test_a_run_killed_at_a_checkpoint_of_rl_in_the_real_world_goes_on_to_the_sam
 def undisturbed(tmp_path_factory):
     """A run from start to end: its clone, its numbers, its seconds."""
     clone = make_clone(tmp_path_factory.mktemp("whole") / "clone")
-    code, output, seconds = run(clone, *ANYHOW, own_server=True)
+    code, output, seconds = run(clone, *ANYHOW, MANY_CHECKPOINTS, own_server=True)
     assert code == 0, output
     return numbers(clone), log_of(clone), seconds
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("number", range(KILLS))
-def test_a_killed_run_goes_on_to_the_same_numbers(undisturbed, tmp_path, number):
-    wanted, log, seconds = undisturbed
-    clone = make_clone(tmp_path / "clone")
-    moment = random.Random(number).uniform(1, seconds)
-    command = command_of("retrain", *SMALL, *ANYHOW)
-    with (tmp_path / "log").open("wb") as output:
-        child = subprocess.Popen(command, cwd=clone, env=environment_of(clone), stdout=output, stderr=output, start_new_session=True)
-        time.sleep(moment)
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+@pytest.fixture
+def killed(tmp_path):
+    """A function that starts the run in a clone, waits, and kills it: the clone."""
+
+    def kill(wait):
+        clone = make_clone(tmp_path / "clone")
+        command = command_of("retrain", *SMALL, *ANYHOW, MANY_CHECKPOINTS)
+        environment = environment_of(clone)
+        with (tmp_path / "log").open("wb") as output:
+            child = subprocess.Popen(
+                command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                wait(clone, child)
+            finally:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        return clone
+
+    yield kill
+    shutil.rmtree(tmp_path / "clone")
+
+
+def go_on(clone, undisturbed):
+    """Resume the killed run, or start it again if it had not begun; it ends with the undisturbed run's numbers. What it said."""
+    expected, log, _ = undisturbed
     begun = (clone / "runs" / "latest" / "manifest.json").is_file()
-    ended = begun and json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] == "finished"
-    if not ended:
+    said = ""
+    if not begun or json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] != "finished":
+        more = () if begun else (*ANYHOW, MANY_CHECKPOINTS)
         verb = ("resume",) if begun else ("retrain",)
-        more = () if begun else ANYHOW
         code, said, _ = run(clone, *more, verb=verb, small=not begun, own_server=True)
         assert code == 0, said
-    assert numbers(clone) == wanted, f"killed after {moment:.1f} of {seconds:.1f} s"
-    found = log_of(clone)
-    assert sorted(found) == sorted(log) and len({step[1:3] for step in found}) == len(found), "no transition lost, none twice"
-    shutil.rmtree(clone)
+    assert numbers(clone) == expected
+    steps = log_of(clone)
+    assert sorted(steps) == sorted(log), "no transition lost"
+    assert len({step[1:3] for step in steps}) == len(steps), "none twice"
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("number", range(KILLS - IN_FINE_TUNING))
+def test_a_killed_run_goes_on_to_the_same_numbers(undisturbed, killed, number):
+    moment = random.Random(number).uniform(1, undisturbed[2])
+    go_on(killed(lambda _clone, _child: time.sleep(moment)), undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("number", range(IN_FINE_TUNING))
+def test_a_run_killed_between_two_checkpoints_of_fine_tuning_goes_on_to_the_same_numbers(undisturbed, killed, number):
+    draw = random.Random(number)
+    count, pause = draw.randint(1, 3), draw.uniform(0, 0.5)
+
+    def wait(clone, child):
+        """Until the checkpoint was written `count` times, and a moment longer."""
+        times: set[int] = set()
+        while len(times) < count:
+            assert child.poll() is None
+            for file in (clone / ".dreamgym" / "stages").glob("experience_model-*.partial/checkpoint.pt"):
+                times.add(file.stat().st_mtime_ns)
+            time.sleep(0.01)
+        time.sleep(pause)
+
+    clone = killed(wait)
+    assert list((clone / ".dreamgym" / "stages").glob("experience_model-*.partial/checkpoint.pt")), "in fine-tuning"
+    assert "from checkpoint.pt" in go_on(clone, undisturbed)
