@@ -132,7 +132,8 @@ def resume(
     with reported(debug, resumes=True), output(json_file) as page:
         _, place = begin(None, [], root)
         from flows.preflight import check_settings, ensure_data, require_repository, require_room
-        from flows.resume import cell_of, plan, resumable
+        from flows.planning import plan
+        from flows.resume import cell_of, resumable
         from flows.retrain import STAGES, retrain
         from flows.study import stages_of
         from flows.summary import print_plan
