@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from components.orphans import end_with_parent
-from flows import data_verbs, measuring, operating, worlds
+from flows import data_verbs, measuring, operating, storage, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
 from flows.output import JsonFile, VerbGroup, output
 from flows.settings import MLFLOW_PORT
@@ -49,21 +49,37 @@ def main() -> None:
 
 @app.command()
 def retrain(
-    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+    overrides: Overrides = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")] = False,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
 ) -> None:
     """From offline trajectories to a promoted policy: validate, experience model, dream, refine, evaluate, promote.
 
-    What an earlier run made of the same inputs is reused. A fresh clone's data is pulled first.
+    What an earlier run made of the same inputs is reused. A fresh clone's data is pulled first. With --dry-run
+    nothing runs: each stage is compared with its nearest earlier result, part by part of its key.
 
     Examples:
 
         dreamgym retrain
 
         dreamgym retrain --config configs/cpu.yaml seed=1 sim_to_real.budget=2000
+
+        dreamgym retrain --dry-run seed=1
     """
     with reported(debug, resumes=True), output(json_file) as page:
         settings, place = prepared(config, overrides, root)
+        from flows.retrain import STAGES
         from flows.retrain import retrain as flow
+
+        if dry_run:
+            from flows.planning import plan
+            from flows.summary import print_stages
+
+            print_stages(page, "What a run would do", plan(settings, place, STAGES))
+            return
 
         quiet(debug)
         began = time.monotonic()
@@ -281,6 +297,7 @@ def show_config(
 
 app.add_typer(measuring.verbs)
 app.add_typer(operating.verbs)
+app.add_typer(storage.verbs)
 app.add_typer(worlds.verbs)
 app.add_typer(data_verbs.verbs)
 

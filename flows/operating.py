@@ -113,7 +113,7 @@ def rollback(
 @verbs.command()
 def resume(
     run: RunName = "latest",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused and what runs.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -131,8 +131,8 @@ def resume(
     """
     with reported(debug, resumes=True), output(json_file) as page:
         _, place = begin(None, [], root)
-        from flows.preflight import check_settings, ensure_data, require_repository, require_room
         from flows.planning import plan
+        from flows.preflight import check_settings, ensure_data, require_repository, require_room
         from flows.resume import cell_of, resumable
         from flows.retrain import STAGES, retrain
         from flows.study import stages_of

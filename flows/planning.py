@@ -43,7 +43,9 @@ class Planned:
 
     def to_json(self) -> dict[str, Any]:
         """The values as JSON has them."""
-        return asdict(self) | {"changes": [asdict(change) for change in self.changes], "why": why(self)}
+        changes = [asdict(change) for change in self.changes]
+        values = {"stage": self.name, "fate": self.fate, "note": self.note, "why": why(self)}
+        return values | {"seconds": self.seconds, "compared": self.compared, "changes": changes}
 
 
 Ask = Callable[[Workspace], StageResult]
@@ -143,21 +145,23 @@ def seconds_to_run(steps: Sequence[Planned]) -> float | None:
 
 
 def why(step: Planned) -> str:
-    """The reason in words: the note, and what of the key changed against which earlier result."""
+    """The reason in words, on one line."""
+    return "; ".join(reasons(step))
+
+
+def reasons(step: Planned) -> list[str]:
+    """The note; the earlier result that the key is compared with; each kind of change."""
+    notes = [step.note] if step.note else []
     if step.fate in ("reused", "stops"):
-        return step.note
+        return notes
     if not step.compared:
-        reason = "there is no earlier result"
-    elif not step.has_parts:
-        reason = f"the key differs from that of {step.compared}, which does not say what its key was made of"
-    elif step.changes:
-        reason = f"against {step.compared}: {describe_changes(step.changes)}"
-    else:
-        reason = f"the key is that of {step.compared}"
-    return "; ".join(part for part in (step.note, reason) if part)
+        return [*notes, "there is no earlier result"]
+    if not step.has_parts:
+        return [*notes, f"the key differs from that of {step.compared}, which does not say what its key was made of"]
+    return [*notes, f"against {step.compared}:", *describe_changes(step.changes)]
 
 
-def describe_changes(changes: Sequence[KeyChange]) -> str:
+def describe_changes(changes: Sequence[KeyChange]) -> list[str]:
     """Config keys and the seed with both values; inputs, modules of code and packages by name."""
     told = [_value_change(change) for change in changes if change.part in (CONFIG, SEED)]
     inputs = [_input_change(change) for change in changes if change.part == INPUTS]
@@ -171,7 +175,7 @@ def describe_changes(changes: Sequence[KeyChange]) -> str:
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
             told.append(f"{label} {', '.join(names[:MOST_NAMES])}{more}")
-    return "; ".join(told)
+    return told
 
 
 def _value_change(change: KeyChange) -> str:

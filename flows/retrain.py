@@ -42,9 +42,15 @@ class Finished:
     decision: Decision
 
 
+def _gated_experience_model(run: Workspace) -> StageResult:
+    result = fine_tune_experience_model.fn(run)
+    _gate(run)
+    return result
+
+
 STAGES: dict[str, Callable[[Workspace], StageResult]] = {
     "validate": validate_data.fn,
-    "experience_model": fine_tune_experience_model.fn,
+    "experience_model": _gated_experience_model,
     "clone": clone_policy.fn,
     "check_cloned": lambda run: check_dream.fn(run, "clone", "cloned"),
     "synthetic_rl": train_in_dream.fn,

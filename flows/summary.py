@@ -263,10 +263,33 @@ FATES = {"reused": "green", "goes on": "yellow", "made": "yellow", "made again":
 
 def print_plan(page: Output, manifest: Manifest, steps: Sequence[Planned]) -> None:
     """What will become of each stage, before anything starts."""
-    columns = [Column("stage"), Column("what happens", "fate"), Column("note", prose=True)]
-    rows = [[step.name, Cell(step.fate, style=FATES[step.fate]), step.note] for step in steps]
-    page.table("stages", Table(f"Run {manifest.run_id} ({manifest.status}), gone on with today", columns, rows))
+    print_stages(page, f"Run {manifest.run_id} ({manifest.status}), gone on with today", steps)
     page.put(run=manifest.run_id, status=manifest.status)
+
+
+def print_stages(page: Output, title: str, steps: Sequence[Planned]) -> None:
+    """A table of the stages: what happens, how long the compared result took, and why. JSON has each change of a key."""
+    from flows.planning import reasons, seconds_to_run
+
+    columns = [Column("stage"), Column("what happens"), Column("last time", right=True), Column("why", prose=True)]
+    rows = [[step.name, Cell(step.fate, style=FATES[step.fate]), seconds_text(step.seconds), "\n".join(reasons(step))] for step in steps]
+    page.table("", Table(title, columns, rows))
+    seconds = seconds_to_run(steps)
+    page.put(stages=[step.to_json() for step in steps], seconds_to_run=seconds)
+    to_run = [step.name for step in steps if step.fate not in ("reused", "stops")]
+    if not to_run:
+        page.text("No stage runs.")
+    elif seconds is None:
+        page.text(f"Stages that run: {len(to_run)}. One of them was never made here: how long they take is not known.")
+    else:
+        page.text(f"Stages that run: {len(to_run)}. Last time they took {seconds_text(seconds)}.")
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Seconds, or minutes from two minutes on; empty where it is not known."""
+    if seconds is None:
+        return ""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 MOST_ROWS = 100
