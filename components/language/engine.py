@@ -374,7 +374,7 @@ def probe_kept_cache(model: PreTrainedModel) -> None:
         ConfigError: it says something else, or cannot be computed so.
     """
     texts = {0: [1, 2, 3, 4, 5], 1: [3, 1]}
-    cure = "Use a Llama, Qwen or Mistral backbone, or generate through a server."
+    cure = "Use a backbone of another architecture, for example Llama, Qwen or Mistral."
     name = model.config.model_type
     tolerance = PROBE_TOLERANCE if model.dtype == torch.float32 else PROBE_TOLERANCE_BF16
     try:
@@ -390,4 +390,5 @@ def probe_kept_cache(model: PreTrainedModel) -> None:
                 if not gap < tolerance:
                     raise ConfigError(f"With a kept cache {name} is off by {gap:.2g} nats.", "Expected the same numbers as without.", cure)
     except (TypeError, AttributeError, RuntimeError, IndexError, KeyError, ValueError) as error:
-        raise ConfigError(f"The architecture {name} cannot use the kept cache: {error}", next_step=cure) from error
+        found = f"The architecture {name} cannot use the kept cache: {str(error).rstrip('.')}."
+        raise ConfigError(found, "Expected attention that the kept cache computes alike.", cure) from error
