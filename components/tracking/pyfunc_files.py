@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 WEIGHTS = "weights"
 """The folder of a version that holds what was registered; a version of before holds it at its top."""
 _PACKAGES = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "peft", "pandas", "pydantic")
+_PAGE_COLUMNS = 90
 _HELP = "docs/models.md"
 
 
@@ -40,9 +42,15 @@ class ServedModel:
         """The text of the model's page, in Markdown."""
         facts = "\n".join(f"- {name}: {value}" for name, value in self.facts.items())
         return (
-            f"{self.title}\n\n{facts}\n\n**Prompt format**\n\n```\n{self.prompt_format}\n```\n\n**The prompt of the input example**\n\n"
-            f"```\n{self.prompt_example}\n```\n\nHow to load and serve it: {_HELP}."
+            f"{self.title}\n\n{facts}\n\n**Prompt format** (lines are broken for the page)\n\n{_block(self.prompt_format)}\n\n"
+            f"**The prompt of the input example**\n\n{_block(self.prompt_example)}\n\nHow to load and serve it: {_HELP}."
         )
+
+
+def _block(text: str) -> str:
+    """Text as Markdown shows it unchanged, in lines that fit MLflow's page."""
+    lines = textwrap.wrap(text, _PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return "```\n" + "\n".join(lines) + "\n```"
 
 
 def write_model(directory: Path, weights: Path, model: ServedModel, run_id: str, model_id: str) -> None:
