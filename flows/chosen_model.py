@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.config import Config
+from components.bounded import read_text
+from components.config import Config, source_of
 from components.errors import DataError, DreamGymError, TrackingError
 from components.tracking.hashes import text_hash
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from components.tracking.mlflow_uri import has_store, resolve_uri
+from components.tracking.stages import RECORD, StageResult, StageStore
 from flows.models import find_model, has_weights
 
 
@@ -86,3 +89,45 @@ def _registered(tracker: Tracker, root: Path, run_id: str, key: str) -> Path:
         raise DataError(f"The champion's experience model (run {run_id}) is neither among the stages here nor in the registry.")
     place = text_hash(f"{tracker.uri} {tracker.model_name('experience-model')}")[:12]
     return tracker.download("experience-model", version, root / ".dreamgym" / "champion" / f"{place}-{version}")
+
+
+OWN = "config"
+"""What `dreamgym fidelity --model` is told to examine the model of the config."""
+
+
+def choose_stage(config: Config, root: Path, named: str) -> tuple[StageResult | None, str]:
+    """The finished stage of the experience model to examine, and which and why; None: the one of the config.
+
+    The champion's is the default, unless the command line sets `experience_model.*`, which says that another one is meant.
+
+    Raises:
+        DataError: the named directory is not the output of a finished stage.
+    """
+    if named == OWN:
+        return None, "the one of this config (--model config)"
+    if named:
+        directory = find_model(root, Path(named), config.environment.name)
+        return _stage_of(directory, f"Expected one such as .dreamgym/stages/experience_model-0123456789ab/model, or {OWN}."), named
+    set_here = [override for override in source_of(config).overrides if override.startswith("experience_model.")]
+    if set_here:
+        return None, f"the one of this config, since {set_here[0]} was set"
+    try:
+        champion = champion_model(config, root)
+        if champion is None:
+            return None, "the one of this config; no policy is the champion"
+        return _stage_of(champion.directory, "Expected its stage."), champion.shown(root)
+    except (TrackingError, DataError) as error:
+        return None, f"the one of this config; {error.found.rstrip('.')}"
+
+
+def _stage_of(model: Path, expected: str) -> StageResult:
+    """The finished stage whose output `model` is. Raises DataError if there is none, or it is damaged."""
+    directory = model.resolve().parent
+    try:
+        record = json.loads(read_text(directory / RECORD))
+        found, damage = StageStore(directory.parent).look_up(record["name"], record["key"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{model} is not the output of a finished stage: {error}.", expected) from None
+    if found is None or found.name != "experience_model":
+        raise DataError(f"{model} is not the output of a finished experience model{f': {damage}' if damage else ''}.", expected)
+    return found

@@ -49,15 +49,21 @@ ROWS = 64
 
 
 @flow(name="fidelity", validate_parameters=False)
-def examine(config: Config, root: Path = Path()) -> Workspace:
-    """Everything that the examination needs, made or reused, then the examination; the run with its metrics."""
+def examine(config: Config, root: Path = Path(), model: StageResult | None = None) -> Workspace:
+    """Everything that the examination needs, made or reused, then the examination; the run with its metrics.
+
+    Args: model: the finished stage of the experience model to examine; None: the one of this config, made if it is not there.
+    """
     run = Workspace(config, root.resolve())
     run.start("fidelity")
     try:
         # 1. Check the offline data.
         validate_data(run)
         # 2. Fine-tune the experience model; its single steps on held-out offline data are judged there.
-        fine_tune_experience_model(run)
+        if model is None:
+            fine_tune_experience_model(run)
+        else:
+            run.adopt(model)
         # 3. The policies whose actions it must also get right.
         clone_policy(run)
         train_in_dream(run)

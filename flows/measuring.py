@@ -97,23 +97,39 @@ def pool(
 
 @verbs.command()
 def fidelity(
-    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+    overrides: Overrides = None,
+    model: Annotated[
+        str,
+        typer.Option(metavar="DIR|config", help="An experience model's directory; `config`: this config's own; default: the champion's."),
+    ] = "",
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
 ) -> None:
     """Examine an experience model: may its dream be trusted, and where not? What is not there yet is made, the policies too.
 
     Single steps of held-out data and of an untrained, a cloned and a dream-trained policy, and whole dreams replayed in the real engine.
 
-    Example:
+    Without a champion, and with experience_model.* on the command line, the model of the config is examined.
 
-        dreamgym fidelity --config configs/quick.yaml
+    Examples:
+
+        dreamgym fidelity
+
+        dreamgym fidelity --model config --config configs/quick.yaml
     """
     with reported(debug, resumes=True), output(json_file) as page:
         settings, place = prepared(config, overrides, root)
+        from flows.chosen_model import choose_stage
         from flows.fidelity import examine
         from flows.summary import print_fidelity
 
         quiet(debug)
-        run = examine(settings, place)
+        stage, which = choose_stage(settings, place, model)
+        say(f"Examined is the experience model {which}.")
+        page.put(model=which)
+        run = examine(settings, place, stage)
         print_fidelity(page, run.directory)
 
 

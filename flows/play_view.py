@@ -45,7 +45,7 @@ def turn_view(turn: Turn, play: Playthrough, own: Confirmation | None = None) ->
     if reasoning:
         parts.append(_Shortened("why  ", reasoning))
     for demo in turn.dreamed.info.get("demonstrations", ()):
-        parts.append(Text.assemble(("like ", QUIET), (f"{demo.action} -> {demo.next_state}", QUIET), overflow="ellipsis", no_wrap=True))
+        parts.append(Text.assemble(("like ", QUIET), (f"{demo.action} -> {demo.next_state}", QUIET)))
     return Group(*parts)
 
 

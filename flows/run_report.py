@@ -12,6 +12,7 @@ from components.environments import make_adapter
 from components.evaluation.promotion import Decision
 from components.evaluation.report import ReportData
 from components.tracking.manifest import Manifest
+from components.tracking.runs import list_runs
 from flows.summary import duration
 from flows.workspace import Workspace, series_of
 
@@ -65,8 +66,9 @@ def next_commands(manifest: Manifest, root: Path, model: Path) -> list[str]:
     """Commands that look further and work in any directory, without an activated environment; a comment says what each does."""
     program, run = shlex.quote(str(_program())), manifest.run_id
     place, config = shlex.quote(str(root)), shlex.quote(str(root / "runs" / run / "config.json"))
+    earlier = [name for name in list_runs(root / "runs") if name < run][-1:]
     commands = {
-        f"{program} compare {run} latest --root {place}": "what differs from the newest run",
+        **{f"{program} compare {name} {run} --root {place}": "what differs from the run before" for name in earlier},
         f"{program} lineage {run} --root {place}": "from which data, models and commit its policy comes",
         f"{program} play --side-by-side --model {shlex.quote(str(model))} --config {config} --root {place}": "step into this run's dream",
         f"{program} retrain --config {config} seed={manifest.seeds.get('run', 0) + 1} --root {place}": "the same with another seed",

@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from components.config import load_config
+from components.errors import DataError
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from flows import cli
-from flows.chosen_model import choose_model
+from flows.chosen_model import choose_model, choose_stage
 from flows.evaluate import PROMOTED_AT
 
 
@@ -176,3 +177,18 @@ def test_rollback_goes_back_to_the_champion_before_and_then_says_that_there_is_n
     code, said = dreamgym("rollback", "--to", version)
     assert code == 0 and tracker.alias("policy", "champion") == version
     dreamgym("rollback", "--to", "1")
+
+
+def test_fidelity_examines_the_champions_model_unless_another_is_meant(clone, first):
+    """The finished stage of the champion's model; the config's own where the command line says so."""
+    key = next(stage.key for stage in first.stages if stage.name == "experience_model")
+    stage, which = choose_stage(load_config(None, []), clone, "")
+    assert stage.key == key and "the champion's" in which
+    assert choose_stage(load_config(None, []), clone, "config")[0] is None
+    own, which = choose_stage(load_config(None, ["experience_model.epochs=0.1"]), clone, "")
+    assert own is None and "experience_model.epochs=0.1 was set" in which
+    model = clone / ".dreamgym" / "stages" / f"experience_model-{key[:12]}" / "model"
+    assert choose_stage(load_config(None, []), clone, str(model))[0].key == key
+    clone_of = next((clone / ".dreamgym" / "stages").glob("clone-*")) / "policy"
+    with pytest.raises(DataError, match="is not the output of a finished experience model"):
+        choose_stage(load_config(None, []), clone, str(clone_of))
