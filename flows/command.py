@@ -105,10 +105,12 @@ def say(message: str) -> None:
 def prepared(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
     """The config and the repository, with the data there and the settings checked."""
     settings, place = begin(config, overrides, root)
+    from flows.machine import require_machine
     from flows.preflight import check_settings, ensure_data, require_repository, require_room
 
     require_repository(place)
     require_room(place)
+    require_machine(place)
     ensure_data(place, settings, say, backbone=not settings.backbone.path)
     check_settings(place, settings, config)
     say("Starting (the libraries take some seconds to load) ...")

@@ -109,11 +109,13 @@ def _prepared(config_file: str, overrides: list[str] | None, *, trains: bool = F
 
     Args: trains: note the trajectories for the watch, also where the overrides are refused afterwards.
     """
+    from flows.machine import require_machine
     from flows.preflight import check_settings, require_repository
 
     root = Path.cwd()
     plain = load_config(root / config_file)
     require_repository(root)
+    require_machine(root)
     _data_in_place(plain, backbone=not overrides and not plain.backbone.path)
     if trains:
         note_trained_on(plain, trajectories_hash(plain, root))

@@ -207,6 +207,14 @@ def check_git(_config: Config, root: Path) -> Rung:
     return ok(str(root))
 
 
+def check_files(_config: Config, root: Path) -> Rung:
+    """Directories that a run writes to, temporary files, the lock files of DVC and git, and data.dvc without a merge conflict."""
+    from flows.machine import WRITTEN, require_machine
+
+    require_machine(root)
+    return ok(f"{', '.join(WRITTEN)} can be written; no lock is left behind")
+
+
 def check_data(config: Config, root: Path) -> Rung:
     """data.dvc is there, the data is pulled, and every file has its hash."""
     from components.trajectories.snapshots import data_hash, data_parts, drift, missing_files, verify
@@ -313,6 +321,7 @@ LADDER: dict[str, Callable[[Config, Path], Rung]] = {
     "cores": check_cores,
     "device": check_device,
     "git": check_git,
+    "files": check_files,
     "data": check_data,
     "backbone": check_backbone,
     "mlflow": check_mlflow,

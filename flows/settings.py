@@ -6,6 +6,7 @@ Nothing here replaces what the user has set. Importing this module is quick; it 
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def prepare(root: Path) -> None:
     """
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+    if (root / ".git").exists():
+        _usable_home(root)
     watch_over_children()
     if not prefect_is_configured():
         home = (root / ".dreamgym" / "prefect").absolute()
@@ -59,6 +62,19 @@ def prepare(root: Path) -> None:
         os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home / "storage"))
     elif named := os.environ.get("PREFECT_HOME"):
         _make(Path(named))
+
+
+def _usable_home(root: Path) -> None:
+    from flows.home import replace_unusable_home
+
+    try:
+        done = replace_unusable_home(root)
+    except OSError as error:
+        from components.atomic import cannot_write
+
+        raise cannot_write(root / ".dreamgym" / "home", error) from error
+    if done:
+        print(done, file=sys.stderr)
 
 
 def _make(home: Path) -> None:

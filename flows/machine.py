@@ -1,0 +1,54 @@
+"""What of the machine and the workspace's directories would stop a run after hours: found before its first stage, and by `doctor`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from components.errors import DataError
+from components.trajectories.dvc_state import require_working_dvc
+
+WRITTEN = ("runs", "mlflow", "data", ".dreamgym", ".dvc/tmp", ".dvc/cache")
+"""Directories of the workspace that a run writes to; one that is not there is made in the workspace."""
+
+
+def require_machine(root: Path) -> None:
+    """Raise DataError for what would stop a later stage; the message says what to type."""
+    require_temporary_files()
+    for name in WRITTEN:
+        require_writable(root / name)
+    require_working_dvc(root)
+
+
+def require_temporary_files() -> None:
+    """Raise DataError if no temporary file can be written where TMPDIR says, or anywhere if it is not set."""
+    named = os.environ.get("TMPDIR", "")
+    cure = "Type `export TMPDIR=DIRECTORY` with a directory that exists, can be written and has some GB free."
+    if named and not Path(named).is_dir():
+        raise DataError(
+            f"TMPDIR is {named}, which is no directory.", "Expected a directory for temporary files.", cure
+        )
+    try:
+        with tempfile.NamedTemporaryFile(dir=named or None) as file:
+            file.write(b"\0" * 4096)
+            file.flush()
+    except OSError as error:
+        place = f"in {named} (TMPDIR)" if named else "anywhere"
+        raise DataError(
+            f"No temporary file can be written {place}: {error.strerror or error}.", next_step=cure
+        ) from error
+
+
+def require_writable(directory: Path) -> None:
+    """Raise DataError if no file can be made in `directory`, or in the nearest directory above it that exists."""
+    place = next(part for part in (directory, *directory.parents) if part.exists())
+    probe = place / f".dreamgym-{secrets.token_hex(4)}.tmp"
+    try:
+        probe.write_bytes(b"")
+    except OSError as error:
+        found = f"{place} cannot be written: {error.strerror or error}."
+        cure = f"Make it a directory that you may write to, for example: chmod u+w {place}"
+        raise DataError(found, f"A run writes to {directory}.", cure) from error
+    probe.unlink(missing_ok=True)
