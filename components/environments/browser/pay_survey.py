@@ -162,14 +162,14 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     kinds = sorted_by_pay(rows)
     count = sum(row.get("episodes", 0) for row in rows.values())
     lines = [
-        f"{len(rows)} types, {count:,} episodes.",
+        f"{len(rows)} of {len(miniwob_tasks())} types played, {count:,} episodes.",
         "",
         "| type that pays a part | raw rewards seen (episodes) | ended | cut off |",
         "|---|---|---|---|",
     ]
     for name in kinds["partly"]:
         row = rows[name]
-        rewards = ", ".join(f"{reward} ({number})" for reward, number in row["raw"].items())
+        rewards = ", ".join(f"{reward} ({number})" for reward, number in sorted(row["raw"].items(), key=lambda entry: float(entry[0])))
         lines.append(f"| `{name}` | {rewards} | {sum(row['raw'].values())} | {row['cut_off']} |")
     words = {
         "whole": "Paid 1 or nothing above 0",
