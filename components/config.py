@@ -288,6 +288,11 @@ class FidelityConfig(Section):
     min_reward_precision: float = Field(0.80, ge=0, le=1, description="Floor of reward precision on held-out transitions.")
     max_unparsable_rate: float = Field(0.02, ge=0, le=1, description="Ceiling of answers that cannot be read.")
     min_rollout_agreement: float = Field(0.80, ge=0, le=1, description="Floor of dreamed successes that the real engine confirms.")
+    max_batches: int = Field(
+        4,
+        ge=1,
+        description="Most batches of policy_tasks that are dreamed and replayed while the interval of the confirmed share holds the floor.",
+    )
 
 
 class EvaluationConfig(Section):

@@ -44,6 +44,7 @@ from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.training_config import RLConfig
 from components.trajectories.store import append_transitions, held_out, read_log
+from flows.agreement_batches import AgreementCheck, agreement_metrics, batches_of, play_until_decided, undecided_note
 from flows.experience_model import (
     backbone_of,
     buffer_of,
@@ -131,6 +132,7 @@ def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
     config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing() | families_of(run)
+    config |= {"gate": run.config.fidelity.model_dump(include={"min_rollout_agreement", "max_batches"})}
     result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
     check_agreement({name: Estimate.from_json(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
     return result
@@ -138,30 +140,42 @@ def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
 
 def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcome:
     config, adapter = run.config, make_adapter(run.config.environment)
-    tasks = evenly(taught_tasks(run), config.fidelity.policy_tasks, config.seed)
+    settings, known = config.fidelity, taught_tasks(run)
+    drawn = evenly(known, settings.policy_tasks * settings.max_batches, config.seed)
+    batches = batches_of(drawn, len(known), settings.policy_tasks)
+    tasks = batches[0]
     model, buffer, dream = open_dream(run)
     policy_directory, length = run.results[policy_stage].outputs["policy"], config.synthetic_rl.max_new_tokens
     policy = Policy.load(policy_directory, max_new_tokens=length, compute=run.compute)
     options: dict[str, Any] = {
         "max_steps": config.environment.max_steps,
         "temperature": config.synthetic_rl.temperature,
-        "seed": config.seed,
     }
+
+    def dream_batch(batch: Sequence[Task], seed: int) -> list[Rollout]:
+        return play(policy, dream, batch, seed=seed, **options)
+
+    check, replay_batch = AgreementCheck(), partial(replay, adapter)
     with decoding():
-        dreamed = play(policy, dream, tasks, **options)
-        replays, spent = replay(adapter, [r.trajectory for r in dreamed if r.trajectory.success])
+        check.add(dream_batch(tasks, config.seed), replay_batch)
         with closing(adapter.open()) as real_world:
-            real = play_whole(policy, real_world, tasks, **options)
-            spent += real_world.interactions
+            real = play_whole(policy, real_world, tasks, seed=config.seed, **options)
+            spent = real_world.interactions
         judged = measure(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
+        play_until_decided(check, batches, settings, config.seed, dream_batch, replay_batch)
     buffer.close()
-    wins = sum(r.trajectory.success for r in real)
-    metrics: Metrics = policy_metrics(judged, replays, len(dreamed), wins, suffix=suffix)
-    (work / "replays.json").write_text(json.dumps([replay_record(adapter, r) for r in replays], indent=1))
+    spent += check.steps
+    wins, dreamed = sum(r.trajectory.success for r in real), len(check.dreamed)
+    metrics: Metrics = policy_metrics(judged, check.replays, dreamed, wins, suffix=suffix, played=len(real))
+    metrics |= agreement_metrics(check, settings, suffix)
+    (work / "replays.json").write_text(json.dumps([replay_record(adapter, r) for r in check.replays], indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
     metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
     costs = {"check_interactions": spent, "replayed_episodes": sum(r.tries - 1 for r in real)}
-    return Outcome({"replays": "replays.json"}, metrics, costs=costs | {"tokens_generated": model.tokens + policy.tokens})
+    costs["tokens_generated"] = model.tokens + policy.tokens
+    if note := undecided_note(check, settings, suffix):
+        get_run_logger().warning(note)
+    return Outcome({"replays": "replays.json"}, metrics, details={"gate_note": note} if note else {}, costs=costs)
 
 
 def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:

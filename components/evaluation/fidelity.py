@@ -90,13 +90,17 @@ def examined_policies(judgements: Sequence[Judgement]) -> Metrics:
     return metrics
 
 
-def policy_metrics(judgements: Sequence[Judgement], replays: Sequence[Replay], dreamed: int, wins: int, *, suffix: str) -> Metrics:
+def policy_metrics(
+    judgements: Sequence[Judgement], replays: Sequence[Replay], dreamed: int, wins: int, *, suffix: str, played: int | None = None
+) -> Metrics:
     """The dream on the policy at hand: its verdict on the policy's real steps, and the real engine's on the dreamed successes.
 
     Args:
         judgements: of the policy's real episodes.
         replays: of its dreamed successes.
-        dreamed: dreamed episodes in all; wins: real episodes won (of as many).
+        dreamed: dreamed episodes in all.
+        wins: real episodes won.
+        played: real episodes in all; None: as many as were dreamed.
     """
     agreeing, episodes = [r.agreeing for r in replays], [str(number) for number in range(len(replays))]
     state_agreement = clustered_proportion(agreeing, episodes, weights=[r.compared for r in replays])
@@ -104,7 +108,7 @@ def policy_metrics(judgements: Sequence[Judgement], replays: Sequence[Replay], d
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
         f"fidelity/rollout_state_agreement/{suffix}": state_agreement,
         f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed),
-        f"fidelity/real_success_rate/{suffix}": proportion(wins, dreamed),
+        f"fidelity/real_success_rate/{suffix}": proportion(wins, dreamed if played is None else played),
     }
 
 
