@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 REAL, SYNTHETIC = "real", "synthetic"
-TRAIN, TEST = "train", "test"
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+"""Splits of the tasks: what is learnt from, what promotions are decided on, what is read on demand alone."""
 VARIED = "/varied-"
 """In a generated task's id, what follows the id of the recorded task that it was varied from."""
 

@@ -6,9 +6,9 @@ environment variable that holds it.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from components.endpoint_config import plain_address, variable_name
 from components.section import Section
@@ -51,12 +51,20 @@ class OpenEnvConfig(TextWorldConfig):
     tasks: Literal["api", "seeds"] = Field("api", description="Tasks are those that the server lists, or one for each seed of its reset.")
     train_split: str = Field("train", min_length=1, description="The server's name of the training split.")
     test_split: str = Field("test", min_length=1, description="That of the held-out one; if it is the same, every second task is held out.")
+    validation_split: str = Field(
+        "", description="That of validation games; empty: games of the held-out split that are not among the recorded ones."
+    )
     sessions: int = Field(
         16, ge=1, description="Most sessions at once, as many as the server allows; more episodes are played one part after the other."
     )
     timeout_seconds: float = Field(
         60.0, gt=0, description="Longest wait for one answer; then the episode has failed, which is not the agent's fault."
     )
+
+    @model_serializer(mode="wrap")
+    def _without_empty_validation_split(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Left out where it is empty, so that data recorded without the field still fits its config."""
+        return {name: value for name, value in handler(self).items() if name != "validation_split" or value}
 
     @field_validator("url")
     @classmethod
@@ -71,7 +79,7 @@ class OpenEnvConfig(TextWorldConfig):
         if self.url and not plain_address(self.url):
             raise ValueError("url is not a plain http(s) address such as http://localhost:8000, without user, password, '?' or '#'")
         if self.tasks == "seeds":
-            self._refuse_dead(["train_split", "test_split"], "tasks: seeds", "tasks: api")
+            self._refuse_dead(["train_split", "test_split", "validation_split"], "tasks: seeds", "tasks: api")
         return self
 
 

@@ -33,10 +33,13 @@ from components.environments.alfworld.states import StateMapper, contradicts, re
 from components.environments.alfworld.workers import Workers
 from components.environments.budget import spend
 from components.environments.protocol import Behaviour, Environment, Fact, Step
+from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task, Trajectory
+from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
-_OFFICIAL = {TRAIN: ("train",), TEST: ("valid_seen", "valid_unseen")}
+_OFFICIAL = {TRAIN: ("train",), VALIDATION: ("train",), TEST: ("valid_seen", "valid_unseen")}
+_VALIDATION_SHARE = 10
+"""Of the official training games one folder (a goal in a scene) of so many is kept for validation; `valid_*` are the test."""
 
 
 def unseen_floor(floor: int) -> bool:
@@ -44,10 +47,15 @@ def unseen_floor(floor: int) -> bool:
     return floor % 5 == 0
 
 
+def is_validation_folder(name: str) -> bool:
+    """True for a folder of official training games, named after its goal and scene, that no training task is drawn from."""
+    return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _VALIDATION_SHARE == 0
+
+
 class AlfworldAdapter:
     """The adapter of design's environment contract (`components/environments/protocol.py`) for ALFWorld."""
 
-    name = "alfworld"
+    name, splits = "alfworld", (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
@@ -60,13 +68,15 @@ class AlfworldAdapter:
         return "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores."
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different tasks, families in turn; in the test split every other game has an unseen floor plan.
+        """`count` different tasks, families in turn; in the splits validation and test every other game has an unseen floor plan.
+
+        Generated games of each split come from a stream of random numbers of its own. Official validation games are training games
+        in folders that no training task comes from.
 
         Raises:
             EnvironmentFailure: an unknown split, or fewer official games on disk than asked for.
         """
-        if split not in (TRAIN, TEST):
-            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        require_split(split, self.splits)
         if self.config.games == "official":
             return self._official(split, count, seed)
         tasks: dict[str, Task] = {}
@@ -80,7 +90,7 @@ class AlfworldAdapter:
     def _generated(self, split: str, index: int, seed: int) -> Task:
         family = FAMILIES[index % len(FAMILIES)]
         rng = random.Random(f"{split}/{self.config.seed}/{seed}/{index}")
-        unseen = split == TEST and index // len(FAMILIES) % 2 == 1
+        unseen = split != TRAIN and index // len(FAMILIES) % 2 == 1
         floor = rng.choice([f for f in floors(family) if unseen_floor(f) == unseen])
         world = make_world(family, floor, rng.getrandbits(48), self.config.receptacles, self.config.objects)
         spec = world.to_json()
@@ -92,6 +102,8 @@ class AlfworldAdapter:
     def _official(self, split: str, count: int, seed: int) -> list[Task]:
         root = _official_root()
         paths = sorted(p for part in _OFFICIAL[split] for p in (root / "json_2.1.1" / part).glob("**/game.tw-pddl"))
+        if split != TEST:
+            paths = [path for path in paths if is_validation_folder(path.parent.parent.name) == (split == VALIDATION)]
         if len(paths) < count:
             raise EnvironmentFailure(
                 f"{root} holds {len(paths)} official games of the split {split}.", f"Expected at least {count}.", "Run `alfworld-download`."

@@ -20,18 +20,19 @@ from components.environments.browser.states import contradicts, read_state, stat
 from components.environments.browser.task_lists import Candidate, Slot, side_of, unseen_type, web_candidates
 from components.environments.browser.web_sites import require_for_web
 from components.environments.protocol import Behaviour, Fact
+from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task, Trajectory
+from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 INSTALL = "pip install -c constraints.txt -e '.[browser]'"
-_BATCH, _DRAWS = 24, 25
+_BATCH, _DRAWS, _TURNS = 24, 25, 4
 """Pages opened side by side when tasks are made, and how often one is drawn again that another task shows or the other split keeps."""
 
 
 class BrowserAdapter:
     """The adapter of design's environment contract (`components/environments/protocol.py`) for a browser."""
 
-    name = "browser"
+    name, splits = "browser", (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         """Raises EnvironmentFailure if BrowserGym or, for the web, WebArena's packages or sites are missing."""
@@ -60,37 +61,66 @@ class BrowserAdapter:
         Raises:
             EnvironmentFailure: an unknown split, a page that does not open, too few tasks, or a type with too few different pages.
         """
-        if split not in (TRAIN, TEST):
-            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        require_split(split, self.splits)
         name = f"{split}/{self.config.seed}/{seed}"
         with closing(Browsers(self._pool(self.config.workers))) as browsers:
             if self.browser.benchmark != "miniwob":
                 listed = web_candidates(self.browser, split, random.Random(name), count)
                 return [task for start in range(0, count, _BATCH) for task in self.opened(browsers, listed[start : start + _BATCH], split)]
             found: dict[tuple[str, str, str], Task] = {}
-            for start in range(0, count, _BATCH):
-                self._fill(browsers, [Slot(self.browser, split, name, n) for n in range(start, min(start + _BATCH, count))], split, found)
+            if split == VALIDATION:
+                self._fill_what_there_is(browsers, name, count, found)
+            else:
+                for start in range(0, count, _BATCH):
+                    slots = [Slot(self.browser, split, name, n) for n in range(start, min(start + _BATCH, count))]
+                    self._fill(browsers, slots, split, found)
         return list(found.values())
+
+    def _fill_what_there_is(self, browsers: Browsers, name: str, count: int, found: dict[tuple[str, str, str], Task]) -> None:
+        """Fill `count` validation slots; a type whose pages run out leaves its turn to the others.
+
+        Raises:
+            EnvironmentFailure: all types together have too few pages.
+        """
+        exhausted: set[str] = set()
+        for start in range(0, _TURNS * count, _BATCH):
+            turns = (Slot(self.browser, VALIDATION, name, number) for number in range(start, start + _BATCH))
+            slots = [slot for slot in turns if slot.family not in exhausted][: count - len(found)]
+            pages = self._draw_pages(browsers, slots, VALIDATION, found)
+            exhausted |= {slot.family for number, slot in enumerate(slots) if number not in pages}
+            found.update({_shown(task): task for _, task in sorted(pages.items())})
+            if len(found) == count:
+                return
+        raise EnvironmentFailure(
+            f"The types in use have {len(found)} different validation pages.", f"Expected {count}.", "Name more environment.browser.types."
+        )
 
     def _fill(self, browsers: Browsers, slots: Sequence[Slot], split: str, found: dict[tuple[str, str, str], Task]) -> None:
         """Draw pages for `slots` until each has one of its own."""
+        pages = self._draw_pages(browsers, slots, split, found)
+        if len(pages) < len(slots):
+            poor = next(slot.family for number, slot in enumerate(slots) if number not in pages)
+            raise EnvironmentFailure(
+                f"{poor} has too few different pages: {_DRAWS} draws brought no new one for the split {split}.",
+                next_step="Take it out of environment.browser.types, or ask for fewer tasks.",
+            )
+        found.update({_shown(task): task for _, task in sorted(pages.items())})
+
+    def _draw_pages(
+        self, browsers: Browsers, slots: Sequence[Slot], split: str, found: dict[tuple[str, str, str], Task]
+    ) -> dict[int, Task]:
+        """Place in `slots` -> a page that neither `found` nor another slot shows; a slot without such a page is left out."""
+        side = TRAIN if split == TRAIN else TEST
         chosen: dict[int, Task] = {}
         for _ in range(_DRAWS):
             empty = [number for number in range(len(slots)) if number not in chosen]
             if not empty:
                 break
             for number, task in zip(empty, self.opened(browsers, [slots[number].draw() for number in empty], split), strict=True):
-                shows = (task.family, task.instruction, task.initial_state)
-                known = {(other.family, other.instruction, other.initial_state) for other in chosen.values()}
-                if shows not in found and shows not in known and (self.unseen(task) or side_of(task) == split):
+                known = {_shown(other) for other in chosen.values()}
+                if _shown(task) not in found and _shown(task) not in known and (self.unseen(task) or side_of(task) == side):
                     chosen[number] = task
-        if len(chosen) < len(slots):
-            poor = next(slot.family for number, slot in enumerate(slots) if number not in chosen)
-            raise EnvironmentFailure(
-                f"{poor} has too few different pages: {_DRAWS} draws brought no new one for the split {split}.",
-                next_step="Take it out of environment.browser.types, or ask for fewer tasks.",
-            )
-        found.update({(task.family, task.instruction, task.initial_state): task for _, task in sorted(chosen.items())})
+        return chosen
 
     def opened(self, browsers: Browsers, batch: Sequence[Candidate], split: str) -> list[Task]:
         """The tasks of these pages, each opened once; a page that fails is tried again.
@@ -194,3 +224,8 @@ class BrowserAdapter:
         view = read_state(task.initial_state)
         goal = read_goal(task.instruction, [view])
         return "follows no template" if goal is None else missing(view, goal)
+
+
+def _shown(task: Task) -> tuple[str, str, str]:
+    """What the task's first page shows; no two tasks of a list show the same."""
+    return task.family, task.instruction, task.initial_state

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from components.browser_config import BrowserConfig
 from components.environments.browser.goals import closed
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task
+from components.records import TEST, TRAIN, VALIDATION, Task
 
 SOLVED = (
     *("click-button", "click-tab-2", "login-user", "enter-password"),
@@ -34,7 +34,9 @@ SOLVED_TOO = (
 )
 """Solved as well, but with a handful of pages, or variants of another type, or slow ones."""
 _TEMPLATES_HELD_OUT, _PAGES_HELD_OUT = 3, 3
-"""Of WebArena's templates, and of the pages of a MiniWoB type, every third is kept for the test split."""
+"""Of WebArena's templates, and of the pages of a MiniWoB type, every third is held out, for validation and test."""
+_VALIDATION_SEEDS = 2_000_000
+"""The seeds of validation pages begin where those of the other splits end."""
 
 
 class Candidate(NamedTuple):
@@ -77,20 +79,21 @@ class Slot:
         types = types_in_use(config)
         strange = types[3::4]
         seen = tuple(family for family in types if family not in strange)
-        pools = [seen, strange] if strange and split == TEST else [seen]
+        pools = [seen, strange] if strange and split != TRAIN else [seen]
         pool = pools[number % len(pools)]
         self.family, self._odd = pool[number // len(pools) % len(pool)], split == TEST
+        self._first = _VALIDATION_SEEDS if split == VALIDATION else 0
         self._rng = random.Random(f"{name}/{number}")
 
     def draw(self) -> Candidate:
         """The next candidate."""
-        return page_of(self.family, 2 * self._rng.randrange(1_000_000) + self._odd)
+        return page_of(self.family, self._first + 2 * self._rng.randrange(1_000_000) + self._odd)
 
 
 def web_candidates(config: BrowserConfig, split: str, rng: random.Random, count: int) -> list[Candidate]:
     """`count` WebArena tasks of a split, drawn by `rng`. Raises EnvironmentFailure where there are fewer."""
     held_out = _held_out(config)
-    chosen = [entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split == TEST)]
+    chosen = [entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split != TRAIN)]
     if len(chosen) < count:
         raise EnvironmentFailure(f"{config.benchmark} has {len(chosen)} tasks of the split {split}.", f"Expected at least {count}.")
     found = []

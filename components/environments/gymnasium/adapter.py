@@ -21,14 +21,15 @@ from components.environments.replayed import make_behaviour, read_demonstrations
 from components.environments.rows import Outcome, RowsEnvironment, plain_value
 from components.environments.seeds import draw_seeds
 from components.environments.users_code import require_seed, users_call
+from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task, is_text
+from components.records import TEST, TRAIN, VALIDATION, Task, is_text
 
 
 class GymnasiumAdapter(PlainAdapter):
     """What `PlainAdapter` knows, with tasks, worlds and behaviours of a factory's worlds."""
 
-    name = "gymnasium"
+    name, splits = "gymnasium", (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config, self.settings = config, config.gymnasium
@@ -42,8 +43,7 @@ class GymnasiumAdapter(PlainAdapter):
         Raises:
             EnvironmentFailure: there is no such split, or the world does not say what is to be done.
         """
-        if split not in (TRAIN, TEST):
-            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        require_split(split, self.splits)
         rng = random.Random(f"{split}/{self.config.seed}/{seed}")
         chosen = draw_seeds(split, count, rng, self._solutions, f"{self.name}/")
         world = self._make()

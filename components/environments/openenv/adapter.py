@@ -21,8 +21,9 @@ from components.environments.protocol import Behaviour, Environment, Step
 from components.environments.replayed import make_behaviour, read_demonstrations
 from components.environments.rows import Outcome, RowsEnvironment
 from components.environments.seeds import SEEDS, draw_seeds
+from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task, is_text
+from components.records import TEST, TRAIN, VALIDATION, Task, is_text
 from components.world_config import OpenEnvConfig
 
 _Chosen = tuple[str, dict[str, Any], dict[str, Any]]
@@ -32,7 +33,7 @@ _Chosen = tuple[str, dict[str, Any], dict[str, Any]]
 class OpenEnvAdapter(PlainAdapter):
     """What `PlainAdapter` knows, with tasks, worlds and behaviours of a server's sessions."""
 
-    name = "openenv"
+    name, splits = "openenv", (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config, self.settings = config, config.openenv
@@ -46,8 +47,7 @@ class OpenEnvAdapter(PlainAdapter):
         Raises:
             EnvironmentFailure: there is no such split, the server lists fewer, cannot be asked, or does not say what is to be done.
         """
-        if split not in (TRAIN, TEST):
-            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        require_split(split, self.splits)
         rng = random.Random(f"{split}/{self.config.seed}/{seed}")
         chosen = self._listed(split, count, rng) if self.settings.tasks == "api" else self._seeded(split, count, rng)
         session = self._session()
@@ -57,10 +57,11 @@ class OpenEnvAdapter(PlainAdapter):
             session.close()
 
     def _listed(self, split: str, count: int, rng: random.Random) -> list[_Chosen]:
-        theirs = self.settings.train_split if split == TRAIN else self.settings.test_split
+        own = {TRAIN: self.settings.train_split, VALIDATION: self.settings.validation_split}.get(split)
+        theirs = own or self.settings.test_split
         told = list_tasks(self.settings.url, self._headers, theirs, self.settings.timeout_seconds)
-        shared = self.settings.train_split == self.settings.test_split
-        places = range(int(split == TEST), len(told), 2) if shared else range(len(told))
+        shared = self.settings.train_split == self.settings.test_split == theirs
+        places = range(int(split != TRAIN), len(told), 2) if shared else range(len(told))
         if len(places) < count:
             found = f"{self.settings.url} has {len(places)} tasks of {split}."
             cure = "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks."

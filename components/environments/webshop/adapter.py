@@ -10,6 +10,7 @@ from typing import Any
 
 from components.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Fact
+from components.environments.validation_split import require_split
 from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, quotes, reasoning, thoughts
 from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
@@ -22,14 +23,14 @@ from components.environments.webshop.states import FIRST, contradicts, read_stat
 from components.environments.webshop.stock import UNSEEN
 from components.environments.webshop.wants import read_wants
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task, Trajectory
+from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 from components.webshop_config import VARIABLE
 
 
 class WebshopAdapter:
     """The adapter of design's environment contract (`components/environments/protocol.py`) for WebShop in text mode."""
 
-    name = "webshop"
+    name, splits = "webshop", (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         """Raises EnvironmentFailure if the official files are asked for and cannot be read, or their goals where there are none."""
@@ -54,13 +55,12 @@ class WebshopAdapter:
         )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different goals, families in turn; in the test split every other one asks for a kind of product that training never does.
+        """`count` different goals, families in turn; beside training every other one asks for a kind of product that training never does.
 
         Raises:
             EnvironmentFailure: an unknown split, or fewer goals than asked for.
         """
-        if split not in (TRAIN, TEST):
-            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
+        require_split(split, self.splits)
         goals = self.catalogue.splits[split]
         if len(goals) < count:
             raise EnvironmentFailure(

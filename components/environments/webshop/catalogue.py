@@ -1,8 +1,9 @@
 """A shop: its products, its search engine, and the goals of each split. One is kept for each setting, since several worlds share it.
 
 The official goals are shuffled with seed 233 and cut as the benchmark cuts them: the first 500 are the test split, from number 1500 on they
-are the training split (the 1000 between are the benchmark's evaluation split, which no split here uses). Of a generated catalogue the test
-split has the goals of the kinds that no training goal asks for, and of every eighth product.
+are the training split, and the 1000 between, the benchmark's evaluation split, are the validation split. Of a generated catalogue test and
+validation split have the goals of the kinds that no training goal asks for, and of every eighth product; which of these are recorded as
+test goals decides between the two (`components/environments/validation_split.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from components.environments.webshop import generated, official
 from components.environments.webshop.products import Goal, Product, human_goals, read_product
 from components.environments.webshop.search import SearchEngine
 from components.environments.webshop.stock import UNSEEN
-from components.records import TEST, TRAIN
+from components.records import TEST, TRAIN, VALIDATION
 
 GENERATED, OFFICIAL = "generated", "official"
 _SHUFFLE_SEED, _TEST_END, _TRAIN_BEGIN = 233, 500, 1500
@@ -67,11 +68,12 @@ def _generated(products: int, seed: int) -> Catalogue:
     held = {True: list[Goal](), False: list[Goal]()}
     for goal in goals:
         held[goal.query in UNSEEN or zlib.crc32(goal.asin.encode()) % _HELD_OUT == 0].append(goal)
-    return Catalogue(stock, {TRAIN: held[False], TEST: held[True]})
+    return Catalogue(stock, {TRAIN: held[False], VALIDATION: held[True], TEST: held[True]})
 
 
 @functools.lru_cache(maxsize=2)
 def _official(root: Path | None, chosen: Literal["human", "synthetic"]) -> Catalogue:
     products, goals, unpriced = official.read(root, chosen)
     random.Random(_SHUFFLE_SEED).shuffle(goals)
-    return Catalogue(products, {TEST: goals[:_TEST_END], TRAIN: goals[_TRAIN_BEGIN:]}, unpriced)
+    splits = {TEST: goals[:_TEST_END], VALIDATION: goals[_TEST_END:_TRAIN_BEGIN], TRAIN: goals[_TRAIN_BEGIN:]}
+    return Catalogue(products, splits, unpriced)

@@ -16,8 +16,10 @@ import pytest
 
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.environments.alfworld.adapter import is_validation_folder
 from components.environments.alfworld.engine import Game
 from components.environments.alfworld.games import FAMILIES, floors, game_data, make_world
+from components.environments.validation_split import draw_validation_tasks
 from components.errors import EnvironmentFailure
 from components.trajectories.collect import collect, plan
 
@@ -65,12 +67,20 @@ def write_official(path: Path, family: str, seed: int) -> None:
     path.write_text(json.dumps({**data, "pddl_problem": problem, "grammar": grammar}))
 
 
+def folder_of(family, validation):
+    """A folder's name that is kept for validation, or one that is not."""
+    names = (f"{family}-Mug-None-Desk-{scene}" for scene in range(500))
+    return next(name for name in names if is_validation_folder(name) == validation)
+
+
 @pytest.fixture
 def official(tmp_path, monkeypatch):
-    """The adapter of official games: three to train on, and one unseen."""
+    """The adapter of official games: three to train on, one more kept for validation, and one unseen."""
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    train = tmp_path / "json_2.1.1" / "train"
     for seed, family in enumerate(OFFICIAL):
-        write_official(tmp_path / "json_2.1.1" / "train" / f"{family}-Mug-None-Desk-{seed}" / "trial_T1" / "game.tw-pddl", family, seed)
+        write_official(train / folder_of(family, validation=False) / "trial_T1" / "game.tw-pddl", family, seed)
+    write_official(train / folder_of(OFFICIAL[0], validation=True) / "trial_T1" / "game.tw-pddl", OFFICIAL[0], 7)
     write_official(tmp_path / "json_2.1.1" / "valid_unseen" / "x-1" / "trial_T1" / "game.tw-pddl", FAMILIES[0], 9)
     return make_adapter(EnvironmentConfig(games="official", workers=1))
 
@@ -82,6 +92,16 @@ def test_official_games_are_read_and_won(official):
     episodes = collect(official, plan([*tasks, *official.tasks("test", 1, 0)], {"expert": 1}, 0), 40)
     assert [episode.success for episode in episodes] == [True] * 4
     assert "sinkbasin 1" in next(task for task in tasks if task.family == FAMILIES[2]).initial_state
+
+
+def test_official_validation_games_are_of_folders_that_no_training_task_comes_from(official):
+    (game,) = official.tasks("validation", 1, 0)
+    assert game.split == "validation" and "/train/" in game.id
+    assert game.id not in {task.id for task in official.tasks("train", 3, 0)}
+    with pytest.raises(EnvironmentFailure, match="holds 3 official games of the split train.*at least 4"):
+        official.tasks("train", 4, 0)
+    with pytest.raises(EnvironmentFailure, match="has 0 validation tasks beside the 1 recorded ones.*Expected 1.*evaluation.tasks"):
+        draw_validation_tasks(official, 1, 0, [game])
 
 
 def test_too_few_official_games_are_counted(official):

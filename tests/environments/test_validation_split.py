@@ -1,0 +1,95 @@
+"""Validation games: what is left out, worlds without a split of their own, worlds with too few tasks."""
+
+import random
+
+import pytest
+from builders import make_task
+
+from components.environment_config import EnvironmentConfig
+from components.environments import make_adapter
+from components.environments.seeds import SEEDS, draw_seeds
+from components.environments.validation_split import (
+    MOST_BATCHES,
+    apart_from,
+    batch_seed,
+    draw_validation_tasks,
+    openings_differ,
+    require_split,
+)
+from components.errors import EnvironmentFailure
+
+TEMPLATE = EnvironmentConfig(name="own", own={"adapter": "components.environments.template:TemplateAdapter"})
+
+
+class Finite:
+    """A world with two lists of tasks and no validation split."""
+
+    def __init__(self, test):
+        self.lists = {"test": test}
+
+    def tasks(self, split, count, seed):
+        if len(self.lists[split]) < count:
+            raise EnvironmentFailure(f"This world has {len(self.lists[split])} tasks of {split}.")
+        return random.Random(seed).sample(self.lists[split], count)
+
+
+def numbered(count, start=0):
+    return [make_task(n, initial_state=f"Room {n}.", spec=f'{{"n": {n}}}', split="test") for n in range(start, start + count)]
+
+
+def test_an_id_a_spec_and_an_opening_are_each_enough_to_be_left_out():
+    recorded = numbered(20)
+    same_id = make_task(3, initial_state="Room 90.", spec='{"n": 90}')
+    same_spec = make_task(91, initial_state="Room 91.", spec='{"n": 3}')
+    same_opening = make_task(92, initial_state="Room 3.", spec='{"n": 92}')
+    fresh = make_task(93, initial_state="Room 93.", spec='{"n": 93}')
+    assert apart_from([same_id, same_spec, same_opening, fresh], recorded) == [fresh]
+
+
+def test_where_tasks_begin_alike_the_opening_tells_nothing():
+    alike = [make_task(n, spec=f'{{"n": {n}}}') for n in range(20)]
+    fresh = make_task(93, spec='{"n": 93}')
+    assert not openings_differ(alike) and apart_from([fresh, alike[0]], alike) == [fresh]
+
+
+def test_a_world_without_a_validation_split_gives_further_games_of_its_test_split():
+    recorded = numbered(30)
+    games = draw_validation_tasks(Finite(numbered(60)), 20, 1, recorded)
+    assert len({game.id for game in games}) == 20 and {game.split for game in games} == {"validation"}
+    assert not {game.id for game in games} & {task.id for task in recorded}
+
+
+def test_too_few_tasks_are_counted_and_the_cure_is_named():
+    words = "validation tasks beside the 50 recorded.*has 60 tasks.*Expected 20.*Lower evaluation.tasks"
+    with pytest.raises(EnvironmentFailure, match=words):
+        draw_validation_tasks(Finite(numbered(60)), 20, 1, numbered(50))
+    with pytest.raises(EnvironmentFailure, match="0 validation tasks beside the 60 recorded"):
+        draw_validation_tasks(Finite(numbered(60)), 20, 1, numbered(60))
+
+
+def test_the_template_world_has_validation_games():
+    adapter = make_adapter(TEMPLATE)
+    recorded = [*adapter.tasks("train", 40, 0), *adapter.tasks("test", 64, 0)]
+    games = draw_validation_tasks(adapter, 64, batch_seed(0, 0), recorded)
+    assert not {game.id for game in games} & {task.id for task in recorded}
+    assert adapter.open().reset(games[:3]) == [game.initial_state for game in games[:3]]
+
+
+def test_seeds_of_validation_are_no_other_splits_whatever_is_solved():
+    solved = [f"w/{2 * SEEDS + 1}", "w/7", "w/8"]
+    drawn = {split: draw_seeds(split, 300, random.Random(1), solved, "w/") for split in ("train", "validation", "test")}
+    assert all(2 * SEEDS <= seed < 4 * SEEDS for seed in drawn["validation"]) and len(set(drawn["validation"])) == 300
+    assert not set(drawn["validation"]) & {*drawn["train"], *drawn["test"], 2 * SEEDS + 1}
+    assert all(seed % 2 == 0 for seed in drawn["train"]) and all(seed % 2 for seed in drawn["test"])
+
+
+def test_batches_and_draws_have_seeds_of_their_own():
+    seeds = [batch_seed(draw, number) for draw in range(3) for number in (0, 1, MOST_BATCHES - 1)]
+    assert len(set(seeds)) == 9
+    with pytest.raises(ValueError, match="expected 0 to 999"):
+        batch_seed(0, MOST_BATCHES)
+
+
+def test_an_unknown_split_is_named_with_those_there_are():
+    with pytest.raises(EnvironmentFailure, match="no split 'x'.*Expected train, validation or test"):
+        require_split("x", ("train", "validation", "test"))
