@@ -314,10 +314,29 @@ class StudyConfig(Section):
 class PromotionConfig(Section):
     """When a challenger replaces the champion (vocabulary of MLflow's model validation)."""
 
-    threshold: float = Field(0.2, ge=0, le=1, description="Floor of the success rate, also for the very first champion.")
-    min_absolute_change: float = Field(0.0, description="Least gain over the champion on the same games.")
-    max_p_value: float = Field(1.0, gt=0, le=1, description="How likely by chance the difference may be (McNemar, same games); 1: any.")
+    threshold: float = Field(
+        0.2, ge=0, le=1, description="Floor that the lower bound of the success rate must reach, also for the very first champion."
+    )
+    confidence: float = Field(
+        0.95, ge=0.5, lt=1, description="One-sided level of that bound, over all batches together (docs/evaluation.md gives the reason)."
+    )
+    min_absolute_change: float = Field(0.02, ge=-1, le=1, description="Least gain in success over the champion on the same games.")
+    max_p_value: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="Largest one-sided p-value of a gain over the champion, over all batches together (exact McNemar test); 1: any.",
+    )
     max_family_drop: float = Field(0.25, ge=0, le=1, description="Most that the success rate of any one family of tasks may fall.")
+    max_batches: int = Field(
+        3, ge=1, le=1000, description="Most batches of evaluation.tasks validation games that are played while the conditions are open."
+    )
+    refresh: Literal["never", "week", "month"] = Field(
+        "never", description="When other validation games are drawn: never, or with each ISO week or month (UTC) of a run's start."
+    )
+    draw: int | None = Field(
+        None, ge=0, le=10_000_000, description="Number of the draw of validation games; empty: by refresh. A run's record has it filled in."
+    )
 
 
 class TrackingConfig(Section):

@@ -1,8 +1,12 @@
-"""Stages 7 and 8: success on held-out real games, and the promotion gate."""
+"""Stages 7 and 8: success on real validation games, and the promotion gate.
+
+The main job never reads the test split. `evaluate_policy` and `evaluate_snapshots`, which studies use, read it and say so in its ledger.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +15,10 @@ from prefect import flow, get_run_logger
 
 from components.config import EvaluationConfig
 from components.environments import make_adapter
-from components.errors import DataError
+from components.errors import DataError, EnvironmentFailure
 from components.evaluation.intervals import Estimate, exact, paired_difference, proportion
-from components.evaluation.promotion import Decision, decide
+from components.evaluation.promotion import Decision
+from components.evaluation.promotion_batches import Match, decide_in_batches
 from components.policy.policy import Policy
 from components.policy.rollout import play_whole
 from components.records import Task
@@ -21,9 +26,11 @@ from components.tracking.hashes import file_hash, text_hash
 from components.tracking.mlflow_store import Tracker
 from components.tracking.stages import StageResult
 from components.trajectories.store import read_tasks
+from flows.held_out_ledger import note_held_out_read
 from flows.registration import register
 from flows.synthetic_rl import SNAPSHOTS
 from flows.threads import decoding
+from flows.validation_games import validation_file, validation_games
 from flows.workspace import OF_RUN, Outcome, Workspace
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
@@ -35,16 +42,16 @@ PROMOTED_AT = "dreamgym.promoted_at"
 
 @flow(name="evaluate", flow_run_name=OF_RUN, validate_parameters=False)
 def evaluate_policies(run: Workspace) -> StageResult:
-    """Each policy plays the same held-out real games once."""
+    """Each policy plays the same validation games once."""
     inputs = {name: run.results[stage].output_hashes["policy"] for name, stage in POLICIES.items()}
-    inputs["tasks"] = file_hash(run.data.tasks("test"))
+    inputs["tasks"] = file_hash(validation_file(run))
     config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
     return run.stage("evaluate", lambda work: _evaluate(run, work), inputs=inputs, config=config, code=CODE)
 
 
 @flow(name="evaluate-policy", flow_run_name=OF_RUN, validate_parameters=False)
 def evaluate_policy(run: Workspace, stage: str) -> StageResult:
-    """The policy that `stage` made plays the held-out real games once: `evaluate/success_rate`, as a study compares its methods."""
+    """The policy that `stage` made plays the test games once: `evaluate/success_rate`, as a study compares its methods."""
     inputs = {"policy": run.results[stage].output_hashes["policy"], "tasks": file_hash(run.data.tasks("test"))}
     config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
     return run.stage("evaluate_policy", lambda work: _evaluate_one(run, work, stage), inputs=inputs, config=config, code=CODE)
@@ -53,6 +60,7 @@ def evaluate_policy(run: Workspace, stage: str) -> StageResult:
 def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
     settings = run.config.evaluation
     tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
+    _note_read(run, f"study, {stage}")
     games = play_games(run, {"policy": run.results[stage].outputs["policy"]}, tasks)
     (work / "games.json").write_text(json.dumps(games.won["policy"], indent=1))
     return Outcome({"games": "games.json"}, _success(games.won["policy"], tasks, "evaluate", settings), costs=games.costs)
@@ -60,7 +68,7 @@ def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
 
 @flow(name="evaluate-snapshots", flow_run_name=OF_RUN, validate_parameters=False)
 def evaluate_snapshots(run: Workspace, stage: str) -> StageResult:
-    """Each policy that `stage` kept on its way plays the held-out games as `evaluate_policy` has them played: its learning curve."""
+    """Each policy that `stage` kept on its way plays the test games as `evaluate_policy` has them played: its learning curve."""
     inputs = {"policies": run.results[stage].output_hashes[SNAPSHOTS], "tasks": file_hash(run.data.tasks("test"))}
     config = run.slice("environment", "evaluation") | {"max_new_tokens": run.config.synthetic_rl.max_new_tokens} | run.computing()
     return run.stage(f"snapshots_{stage}", lambda work: _evaluate_snapshots(run, work, stage), inputs=inputs, config=config, code=CODE)
@@ -68,11 +76,16 @@ def evaluate_snapshots(run: Workspace, stage: str) -> StageResult:
 
 def _evaluate_snapshots(run: Workspace, work: Path, stage: str) -> Outcome:
     tasks = held_out_tasks(run.data.tasks("test"), run.config.evaluation.tasks)
+    _note_read(run, f"study, learning curve of {stage}")
     policies = {directory.name: directory for directory in sorted(run.results[stage].outputs[SNAPSHOTS].iterdir())}
     games = play_games(run, policies, tasks)
     (work / "snapshots.json").write_text(json.dumps(games.won, indent=1))
     rates = [sum(won.values()) / len(tasks) for won in games.won.values()]
     return Outcome({"games": "snapshots.json"}, {}, {f"{stage}/held_out_success": rates}, costs=games.costs)
+
+
+def _note_read(run: Workspace, job: str) -> None:
+    note_held_out_read(run.root, run.data.tasks("test"), job, run.manifest.run_id, run.config.evaluation.tasks)
 
 
 def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:
@@ -85,10 +98,11 @@ def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: Eva
 
 
 def _evaluate(run: Workspace, work: Path) -> Outcome:
-    settings = run.config.evaluation
-    tasks = held_out_tasks(run.data.tasks("test"), settings.tasks)
+    settings, games_file = run.config.evaluation, validation_file(run)
+    tasks = read_tasks(games_file)
+    shutil.copyfile(games_file, work / "tasks.parquet")
     played = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
-    outcome, won = Outcome({}, costs=played.costs), played.won
+    outcome, won = Outcome({"tasks": "tasks.parquet"}, costs=played.costs), played.won
     for name in POLICIES:
         outcome.metrics |= _success(won[name], tasks, f"evaluate/{name}", settings)
         (work / f"{name}.json").write_text(json.dumps(won[name], indent=1))
@@ -97,12 +111,13 @@ def _evaluate(run: Workspace, work: Path) -> Outcome:
         games = [task.id for task in tasks]
         gain = paired_difference([won[later][g] for g in games], [won[earlier][g] for g in games], settings.confidence)
         outcome.metrics[f"evaluate/{later}_minus_{earlier}"] = gain
+    outcome.metrics["evaluate/validation_games"] = exact(len(tasks))
     outcome.metrics["evaluate/real_interactions"] = exact(played.steps)
     return outcome
 
 
 def held_out_tasks(path: Path, count: int) -> list[Task]:
-    """The first `count` held-out tasks.
+    """The first `count` tasks of the test split.
 
     Raises:
         DataError: there are fewer.
@@ -161,13 +176,16 @@ def promote_challenger(run: Workspace) -> Decision:
 def _promote(run: Workspace) -> Decision:
     tracker = run.tracker
     refined, evaluated = run.results["sim_to_real"], run.results["evaluate"]
-    challenger = json.loads(evaluated.outputs["refined"].read_text())
+    tasks = read_tasks(evaluated.outputs["tasks"])
     version = tracker.alias("policy", "champion")
-    champion = _champion_games(run, version, challenger, refined.key)
-    families = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
-    agreement = _agreement(run)
-    confidence = run.config.evaluation.confidence
-    decision = decide(challenger, champion, run.config.promotion, confidence, families=families, agreement=agreement)
+    champion, is_champion = _champion(run, version, refined.key)
+    won = {"challenger": json.loads(evaluated.outputs["refined"].read_text())}
+    won |= _played(run, {"champion": champion}, tasks) if champion else {}
+    policies = {"challenger": refined.outputs["policy"]} | ({"champion": champion} if champion else {})
+    decision, run.manifest.evaluation.batches = decide_in_batches(
+        _match(won, tasks), lambda number: _further_games(run, policies, number), run.config.promotion,
+        run.config.evaluation.confidence, agreement=_agreement(run), is_champion=is_champion,
+    )  # fmt: skip
     tags = {"dreamgym.run_id": run.manifest.run_id, "dreamgym.stage_key": refined.key, "dreamgym.promoted": str(decision.promoted)}
     policy = register(run, "policy", "sim_to_real", "policy", tags)
     register(run, "experience-model", "experience_model", "model", tags)
@@ -181,23 +199,42 @@ def _promote(run: Workspace) -> Decision:
 
 
 def _agreement(run: Workspace) -> tuple[Estimate, float]:
-    """How the dream stood to reality for the policy that it had trained, and the floor of that."""
-    found = run.results["check_dreamed"].metrics["fidelity/rollout_agreement/dreamed"]
+    """How the dream stood to reality for the policy that it had trained, with the gate's bounds, and the floor of that."""
+    found = run.results["check_dreamed"].metrics["fidelity/rollout_agreement_bounds/dreamed"]
     return Estimate.from_json(found), run.config.fidelity.min_rollout_agreement
 
 
-def _champion_games(run: Workspace, version: str | None, challenger: dict[str, bool], key: str) -> dict[str, bool] | None:
-    """How the champion plays the same games: None if there is no champion yet, the challenger's own games if it is the champion."""
+def _champion(run: Workspace, version: str | None, key: str) -> tuple[Path | None, bool]:
+    """The champion's files, None if there is none to compare with; and whether the challenger, of the stage `key`, is the champion."""
     if version is None:
-        return None
+        return None, False
     if run.tracker.version("policy", version)["tags"].get("dreamgym.stage_key") == key:
-        return challenger
-    directory = download_champion(run.tracker, run.root, version)
-    tasks = [task for task in read_tasks(run.data.tasks("test")) if task.id in challenger]
-    games = play_games(run, {"champion": directory}, tasks)
+        return None, True
+    return download_champion(run.tracker, run.root, version), False
+
+
+def _played(run: Workspace, policies: dict[str, Path], tasks: list[Task]) -> dict[str, dict[str, bool]]:
+    """Outcomes of games that the gate has played beside the stages; their real steps are check interactions."""
+    games = play_games(run, policies, tasks)
     run.manifest.costs.check_interactions += games.steps
     run.manifest.costs.replayed_episodes += games.replayed
-    return games.won["champion"]
+    return games.won
+
+
+def _match(won: dict[str, dict[str, bool]], tasks: list[Task]) -> Match:
+    return Match(won["challenger"], won.get("champion"), {task.id: task.family for task in tasks})
+
+
+def _further_games(run: Workspace, policies: dict[str, Path], number: int) -> Match | None:
+    """Batch `number` of the validation games, played by all of `policies`; None where the world has no further tasks."""
+    log = get_run_logger()
+    try:
+        tasks = validation_games(run, number)
+    except EnvironmentFailure as failure:
+        log.warning("promotion: undecided, and there are no further validation games: %s", failure)
+        return None
+    log.info("promotion: undecided; batch %d of at most %d is played", number + 1, run.config.promotion.max_batches)
+    return _match(_played(run, policies, tasks), tasks)
 
 
 def download_champion(tracker: Tracker, root: Path, version: str) -> Path:

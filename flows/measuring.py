@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,16 +35,22 @@ verbs = typer.Typer()
 def evaluate(
     overrides: Overrides = None,
     policy: Annotated[str, typer.Option(help="A policy's directory, or `champion`: the promoted one in the registry.")] = "champion",
+    split: Annotated[
+        Literal["validation", "test"], typer.Option(help="Validation games, or test games: each reading of these is noted.")
+    ] = "validation",
+    run: Annotated[str, typer.Option(help="A run's id or `latest`, in place of --policy: its three policies play.")] = "",
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Success of one policy on held-out real games, with its interval.
+    """Success of one policy, or of a run's three, on held-out real games, with intervals.
 
     Examples:
 
         dreamgym evaluate
+
+        dreamgym evaluate --run latest --split test
 
         dreamgym evaluate --policy .dreamgym/stages/clone-0123456789ab/policy evaluation.tasks=100
     """
@@ -55,16 +61,21 @@ def evaluate(
         require_room(place)
         ensure_data(place, settings, say, backbone=False)
         check_settings(place, settings, config, training=False)
-        from flows.score import score_policy
+        from flows.score import score_policies
         from flows.summary import rate_cells, rate_columns
 
         quiet(debug)
-        score = score_policy(settings, place, policy)
-        rows = [[name, *rate_cells(estimate.to_json())] for name, estimate in {"all": score.success, **score.families}.items()]
+        scores = score_policies(settings, place, policy, split, run)
         columns = [Column("games"), *rate_columns("success", settings.evaluation.confidence)]
-        page.table("success", Table(f"{score.policy} on held-out real games", columns, rows))
-        page.text(f"{score.interactions:,} real interactions; MLflow run {score.mlflow_run_id}")
-        page.put(policy=str(score.policy), real_interactions=score.interactions, mlflow_run=score.mlflow_run_id)
+        for name, score in scores.policies.items():
+            rows = [[name, *rate_cells(estimate.to_json())] for name, estimate in {"all": score.success, **score.families}.items()]
+            page.table(f"success/{name}" if run else "success", Table(f"{score.policy} on {split} games (real)", columns, rows))
+        page.text(f"{scores.interactions:,} real interactions; MLflow run {scores.mlflow_run_id}")
+        if split == "test":
+            page.text(f"These test games have now been read {scores.readings} times (.dreamgym/test_reads.jsonl names who).")
+        named = {name: str(score.policy) for name, score in scores.policies.items()}
+        page.put(policies=named, policy=next(iter(named.values())), split=split, test_readings=scores.readings)
+        page.put(real_interactions=scores.interactions, mlflow_run=scores.mlflow_run_id)
 
 
 @verbs.command()

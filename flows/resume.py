@@ -16,10 +16,15 @@ from components.tracking.runs import find_run, list_runs
 from flows.planning import Plan, StageMissing
 from flows.retrain import STAGES
 from flows.study_methods import METHODS
+from flows.validation_games import with_draw
 
 
 def unchanged_since(config: Config, root: Path) -> str:
-    """The newest finished run of the same stages, with the same terms of promotion; empty if there is none, or a stage would be made."""
+    """The newest finished run of the same stages, with the same terms of promotion; empty if there is none, or a stage would be made.
+
+    A new period of `promotion.refresh` alone is no change: the same policy would only be judged once more.
+    """
+    config = _with_last_draw(config, root)
     run = Plan(config, root.resolve())
     try:
         keys = {name: ask(run).key for name, ask in STAGES.items()}
@@ -32,6 +37,18 @@ def unchanged_since(config: Config, root: Path) -> str:
             if earlier.status == "finished" and same and earlier.config.get("promotion") == config.promotion.model_dump(mode="json"):
                 return name
     return ""
+
+
+def _with_last_draw(config: Config, root: Path) -> Config:
+    """The config with the draw of the newest finished retraining, where it names none of its own."""
+    draw = config.promotion.draw
+    for name in reversed(list_runs(root / "runs")) if draw is None and config.promotion.refresh != "never" else ():
+        with suppress(DreamGymError):
+            earlier = Manifest.load(root / "runs" / name)
+            if earlier.status == "finished" and earlier.flow == "retrain":
+                draw = earlier.evaluation.draw
+                break
+    return with_draw(config.model_copy(update={"promotion": config.promotion.model_copy(update={"draw": draw})}))
 
 
 def resumable(root: Path, run: str) -> tuple[Manifest, Config]:

@@ -31,6 +31,7 @@ from flows.settings import MLFLOW_PORT
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
 from flows.validate import validate_data
+from flows.validation_games import note_draw, with_draw
 from flows.workspace import OF_RUN, Workspace
 
 
@@ -69,10 +70,11 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         FidelityGateClosed: the dream may not be trusted; RL is not started, or its result not used.
         DreamGymError: a stage failed; finished stages are kept and reused by the next run.
     """
-    run = Workspace(config, root.resolve())
+    run = Workspace(with_draw(config), root.resolve())
     run.start("retrain")
     progress = _Progress(10)
     try:
+        note_draw(run)
         # 1. Check the offline data and set bad episodes aside.
         progress.after(validate_data(run))
         # 2. Fine-tune the experience model; measure its fidelity on held-out real transitions.
@@ -91,7 +93,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         progress.after(snapshot_buffer(run))
         # 9. Refine in the real environment under a budget of interactions.
         progress.after(refine_in_reality(run))
-        # 10. Play held-out real games.
+        # 10. Play validation games.
         progress.after(evaluate_policies(run))
         # 11. Promote the refined policy, or say why not.
         decision = promote_challenger(run)

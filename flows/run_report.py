@@ -14,6 +14,7 @@ from components.evaluation.report import ReportData
 from components.tracking.manifest import Manifest
 from components.tracking.runs import list_runs
 from flows.summary import duration
+from flows.validation_games import games_note
 from flows.workspace import Workspace, series_of
 
 EXAMPLES = 6
@@ -27,13 +28,14 @@ def run_report(run: Workspace, decision: Decision) -> ReportData:
         series |= series_of(result)
     replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
     examples = sorted(replays, key=lambda replay: (replay["confirmed"], -len(replay["steps"])))[:EXAMPLES]
+    gate_notes = [note for result in run.results.values() if (note := result.details.get("gate_note", ""))]
     return ReportData(
         run.manifest.run_id,
         run.metrics,
         [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages],
         series,
         decision.to_json(),
-        [make_adapter(run.config.environment).notice],
+        [make_adapter(run.config.environment).notice, games_note(run), *gate_notes],
         run.results["synthetic_rl"].details.get("curriculum", []),
         examples,
         report_head(run.manifest),

@@ -1,8 +1,10 @@
-"""Success of one policy on held-out real games: any directory of a policy, or the registered champion.
+"""Success of policies on held-out real games: the three of a run, any directory of a policy, or the registered champion.
 
     dreamgym evaluate --policy champion evaluation.tasks=100
+    dreamgym evaluate --run latest --split test
 
-The games are those that every run is evaluated on, so choosing among policies by this number makes it worthless as a result.
+The test split is read on demand alone, and each reading is written into its ledger: choosing among policies by its number makes the
+number worthless as a result. Validation games are those that a run with the same config is evaluated on.
 """
 
 from __future__ import annotations
@@ -15,9 +17,14 @@ from prefect import flow, get_run_logger
 from components.config import Config
 from components.errors import DataError, TrackingError
 from components.evaluation.intervals import Estimate, exact, proportion
+from components.records import TEST, VALIDATION, Task
+from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
+from components.tracking.runs import find_run
 from components.trajectories.snapshots import data_hash
-from flows.evaluate import download_champion, held_out_tasks, play_games
+from flows.evaluate import POLICIES, download_champion, held_out_tasks, play_games
+from flows.held_out_ledger import note_held_out_read
+from flows.validation_games import validation_games
 from flows.workspace import Workspace
 
 CHAMPION = "champion"
@@ -25,44 +32,83 @@ CHAMPION = "champion"
 
 @dataclass(frozen=True)
 class Score:
-    """Success rate in all and by family of tasks, the real steps it cost, and the MLflow run that holds it."""
+    """Success rate of a policy in all and by family of tasks."""
 
     policy: Path
     success: Estimate
     families: dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The policies by name, the split, real steps, the MLflow run, and how often the test games have been read (0: validation games)."""
+
+    policies: dict[str, Score]
+    split: str
     interactions: int
     mlflow_run_id: str
+    readings: int
 
 
 @flow(name="score", validate_parameters=False)
-def score_policy(config: Config, root: Path, policy: str) -> Score:
-    """Find the policy, play each game once, record the result in MLflow.
+def score_policies(config: Config, root: Path, policy: str, split: str = VALIDATION, of_run: str = "") -> Scores:
+    """Find the policy, or the three of the run `of_run`; each plays each game once; record the result in MLflow.
 
     Raises:
         TrackingError: there is no champion.
-        DataError: the directory holds no policy, or the tasks or data.dvc are missing.
+        DataError: the directory holds no policy, the run's stages are gone, or the tasks or data.dvc are missing.
     """
     version = data_hash(root)
     run = Workspace(config, root)
-    directory = find_policy(run.tracker, root, policy)
-    tasks = held_out_tasks(run.data.tasks("test"), config.evaluation.tasks)
-    get_run_logger().info("%s plays %d held-out games", directory, len(tasks))
-    games = play_games(run, {policy: directory}, tasks)
-    won = games.won[policy]
-    level = config.evaluation.confidence
+    directories = policies_of(run, of_run) if of_run else {policy: find_policy(run.tracker, root, policy)}
+    name = f"run {of_run}" if of_run else policy
+    test = run.data.tasks(TEST)
+    tasks = held_out_tasks(test, config.evaluation.tasks) if split == TEST else validation_games(run)
+    readings = note_held_out_read(root, test, "evaluate", name, len(tasks)) if split == TEST else 0
+    get_run_logger().info("%s plays %d %s games", name, len(tasks), split)
+    games = play_games(run, directories, tasks)
+    scores = {name: _score(directories[name], won, tasks, config.evaluation.confidence) for name, won in games.won.items()}
+    tags = {"dreamgym.policy": ", ".join(map(str, directories.values())), "dvc.hash": version, "dreamgym.evaluated_on": f"{split} games"}
+    parent = run.tracker.start_run(f"evaluate {name}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
+    metrics = {"evaluate/real_interactions": exact(games.steps), "evaluate/replayed_episodes": exact(games.replayed)}
+    metrics[f"evaluate/{split}_games"] = exact(len(tasks))
+    for policy_name, score in scores.items():
+        prefix = f"evaluate/{policy_name}" if of_run else "evaluate"
+        metrics[f"{prefix}/success_rate"] = score.success
+        metrics |= {f"{prefix}/success_rate/{family}": estimate for family, estimate in score.families.items()}
+    run.tracker.log_estimates(parent, {name: dict(estimate.to_json()) for name, estimate in metrics.items()})
+    run.tracker.finish(parent)
+    return Scores(scores, split, games.steps, parent, readings)
+
+
+def _score(directory: Path, won: dict[str, bool], tasks: list[Task], confidence: float) -> Score:
     families: dict[str, Estimate] = {}
     for family in sorted({task.family for task in tasks}):
         of_family = [won[task.id] for task in tasks if task.family == family]
-        families[family] = proportion(sum(of_family), len(of_family), level)
-    success = proportion(sum(won.values()), len(tasks), level)
-    tags = {"dreamgym.policy": str(directory), "dvc.hash": version}
-    parent = run.tracker.start_run(f"evaluate {policy}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
-    metrics = {"evaluate/success_rate": success, "evaluate/real_interactions": exact(games.steps)}
-    metrics["evaluate/replayed_episodes"] = exact(games.replayed)
-    metrics |= {f"evaluate/success_rate/{family}": estimate for family, estimate in families.items()}
-    run.tracker.log_estimates(parent, {name: dict(estimate.to_json()) for name, estimate in metrics.items()})
-    run.tracker.finish(parent)
-    return Score(directory, success, families, games.steps, parent)
+        families[family] = proportion(sum(of_family), len(of_family), confidence)
+    return Score(directory, proportion(sum(won.values()), len(tasks), confidence), families)
+
+
+def policies_of(run: Workspace, name: str) -> dict[str, Path]:
+    """The cloned, dreamed and refined policy of a finished run, from its stages.
+
+    Raises:
+        DataError: there is no such run, it is of another world, or a stage of it is gone.
+    """
+    manifest = Manifest.load(find_run(run.root / "runs", name))
+    world = manifest.config.get("environment", {}).get("name", "alfworld")
+    if world != run.config.environment.name:
+        found = f"Run {manifest.run_id} is of the environment {world}, this config of {run.config.environment.name}."
+        raise DataError(found, "Expected the same one.", f"Give the run's config: --config runs/{manifest.run_id}/config.json")
+    keys = {stage.name: stage.key for stage in manifest.stages}
+    policies: dict[str, Path] = {}
+    for policy, stage in POLICIES.items():
+        result = run.store.find(stage, keys[stage]) if stage in keys else None
+        if result is None:
+            lack = f"The stage {stage} of run {manifest.run_id} is not in {run.root / '.dreamgym' / 'stages'}."
+            raise DataError(lack, "Expected its policy.", f"Make it again: dreamgym reproduce {manifest.run_id}, or name another run.")
+        policies[policy] = result.outputs["policy"]
+    return policies
 
 
 def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:

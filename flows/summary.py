@@ -28,7 +28,10 @@ def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_s
     from components.tracking.runs import read_metrics
 
     manifest, metrics = Manifest.load(directory), read_metrics(directory)
-    page.table("policies", results_table(metrics, manifest.config.get("evaluation", {}).get("confidence", 0.95)))
+    confidence, played = manifest.config.get("evaluation", {}).get("confidence", 0.95), manifest.evaluation
+    which = f" ({played.split} split, draw {played.draw})" if played.split else ""
+    page.table("policies", results_table(metrics, confidence, f"Held-out real games{which}"))
+    page.put(evaluation=played.model_dump(mode="json"))
     page.table("", Table("", [Column("cost"), Column("spent", prose=True)], _costs(manifest, wall_seconds), frame=False))
     page.text(f"{'Promoted.' if promoted else 'Not promoted.'} {reason}", style="green" if promoted else "yellow")
     page.text(f"Report: {directory / 'report.html'}")
@@ -39,7 +42,7 @@ def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_s
     page.put(stages=[{"name": stage.name, "seconds": stage.seconds, "reused": stage.reused} for stage in manifest.stages])
 
 
-def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -> Table:
+def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float, title: str = "Held-out real games") -> Table:
     """Success of each policy on held-out real games, and the share of its dreamed successes that the real engine confirmed.
 
     `confidence` is the level of the success rates' intervals; that of the confirmed shares is always 95 %.
@@ -54,7 +57,7 @@ def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -
         success = metrics.get(f"evaluate/{policy}/success_rate", {})
         agreement = metrics.get(f"fidelity/rollout_agreement/{policy}", {})
         rows.append([policy, *rate_cells(success), with_n(agreement)])
-    return Table("Held-out real games", columns, rows)
+    return Table(title, columns, rows)
 
 
 def rate_columns(name: str, confidence: float, n: str = "n") -> list[Column]:

@@ -35,6 +35,7 @@ from flows.experience_model import (
     grounding_of,
     lessons_of,
 )
+from flows.held_out_ledger import note_held_out_read
 from flows.synthetic_rl import clone_policy, train_in_dream
 from flows.threads import decoding
 from flows.validate import validate_data
@@ -86,6 +87,7 @@ def play_policies(run: Workspace, other: Workspace, source: str) -> None:
 
 def _play(run: Workspace, other: Workspace, source: str) -> Outcome:
     tasks = held_out_tasks(run.data.tasks("test"), run.config.evaluation.tasks)
+    note_held_out_read(run.root, run.data.tasks("test"), f"transfer from {source}", run.manifest.run_id, len(tasks))
     policies = {name: other.results[stage].outputs["policy"] for name, stage in POLICIES.items()}
     games = play_games(run, policies, tasks, _length(run))
     level = run.config.evaluation.confidence

@@ -9,7 +9,7 @@ with the recorded tasks; one with a recorded id, content or opening is left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from components.environments.protocol import Adapter
@@ -20,8 +20,8 @@ BATCH_SEEDS = 1_000_003
 """Seeds of validation draws begin here, far from the small numbers that people give `data.seed`."""
 MOST_BATCHES = 1000
 _TRIES = 6
-_OWN_OPENINGS = 0.9
-"""Share of the recorded tasks with an opening of their own from which on an opening tells tasks apart."""
+_OWN_OPENING, _OWN_FIRST_STATE = 0.9, 0.5
+"""Shares of the recorded tasks with an opening, or a first state, of their own from which on it tells tasks apart."""
 
 
 def batch_seed(draw: int, number: int) -> int:
@@ -74,10 +74,17 @@ def draw_validation_tasks(adapter: Adapter, count: int, seed: int, recorded: Seq
 
 
 def apart_from(tasks: Sequence[Task], recorded: Sequence[Task]) -> list[Task]:
-    """Those of `tasks` that share neither id nor spec with a recorded task, nor an opening where openings tell tasks apart."""
-    ids, specs = {task.id for task in recorded}, {_content(task) for task in recorded}
-    openings = {opening(task) for task in recorded} if openings_differ(recorded) else set()
-    return [task for task in tasks if task.id not in ids and _content(task) not in specs and opening(task) not in openings]
+    """Those of `tasks` that share neither id nor spec with a recorded task, nor what tells tasks apart in this world.
+
+    That is the opening, where nearly every recorded task has one of its own. Where most have a first state of their own, it is also
+    the first state of a training task: a task that the curriculum makes up has its parent's first state and another instruction.
+    """
+    keys: list[Callable[[Task], Hashable]] = [lambda task: task.id, _content]
+    keys += [opening] if tells_apart(recorded, opening, _OWN_OPENING) else []
+    taken = [(key, {key(task) for task in recorded}) for key in keys]
+    if tells_apart(recorded, first_state, _OWN_FIRST_STATE):
+        taken.append((first_state, {task.initial_state for task in recorded if task.split == TRAIN}))
+    return [task for task in tasks if not any(key(task) in values for key, values in taken)]
 
 
 def opening(task: Task) -> tuple[str, str]:
@@ -85,10 +92,15 @@ def opening(task: Task) -> tuple[str, str]:
     return task.instruction, task.initial_state
 
 
-def openings_differ(tasks: Sequence[Task]) -> bool:
-    """True if nearly all tasks have an opening of their own; where many begin alike, it is what is hidden that differs."""
-    counts = Counter(opening(task) for task in tasks)
-    return sum(counts[opening(task)] == 1 for task in tasks) >= _OWN_OPENINGS * len(tasks)
+def first_state(task: Task) -> str:
+    """The state that the task's episodes begin in."""
+    return task.initial_state
+
+
+def tells_apart(tasks: Sequence[Task], key: Callable[[Task], Hashable], share: float) -> bool:
+    """True if `share` of the tasks have a `key` of their own; where many have the same, what is hidden makes them different."""
+    counts = Counter(key(task) for task in tasks)
+    return sum(counts[key(task)] == 1 for task in tasks) >= share * len(tasks)
 
 
 def _content(task: Task) -> tuple[str, ...]:

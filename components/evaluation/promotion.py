@@ -1,12 +1,17 @@
 """The promotion gate: does a challenger replace the champion, and why.
 
-The vocabulary is that of MLflow's model validation: `threshold` is a floor of the challenger's own success rate, also for the
-very first champion; `min_absolute_change` is the least gain over the champion **on the same games**; `max_p_value` is how likely by
-chance such a gain may be (McNemar's exact test); `max_family_drop` is the most that any one family of tasks may lose. The dream that
-the policy comes from must have been held against reality: `rollout_agreement` has the floor of the fidelity gate; a policy that dreamed no
-success passes with n = 0, as nothing was there that reality could deny, and the floor of its real games decides. Games that only one of
-the two has played count for the floor alone. A refusal is a normal outcome, not an error. Conditions compare point values; the intervals
-stand beside them, so that a reader sees how sure a number is: a family has few games, so its margin is wide.
+The vocabulary is that of MLflow's model validation. The games are validation games; the test split is not read.
+`threshold`: the lower bound of the challenger's success rate must reach it, also for the very first champion.
+`min_absolute_change`: the least gain over the champion **on the same games**. `max_p_value`: the one-sided p-value of McNemar's exact test
+must not exceed it. `max_family_drop`: the most that any one family of tasks may lose, by point values, since a family has few games.
+`rollout_agreement`: the dream must have passed the fidelity gate on the challenger's own dreams; without a dreamed success it passes.
+
+The gate looks after each batch of games, at most `max_batches` times. A condition that its interval does not decide is undecided, and
+the gate plays on (`promotion_batches.py`). Each look has an even share of the error (`sequential.py`). So a challenger that is no
+better than the champion is promoted with a probability of at most `max_p_value`, and one below the floor with at most
+1 - `confidence`. A challenger that is not ahead of the champion by `min_absolute_change` is refused at once: this only lowers the
+first of these rates. What is still undecided after the last batch is refused: the champion stays until a better policy is shown.
+A refusal is a normal outcome, not an error.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ from typing import Any
 
 from components.config import PromotionConfig
 from components.errors import DataError
-from components.evaluation.intervals import Estimate, paired_difference, proportion
+from components.evaluation.intervals import Estimate, PairedDifference, paired_difference
+from components.evaluation.sequential import ABOVE, BELOW, exact_bounds, mcnemar_greater, verdict_against
 
 _ROUNDING = 1e-9
 
@@ -26,7 +32,8 @@ _ROUNDING = 1e-9
 class Condition:
     """One condition of the gate: `value` must reach `threshold`, or stay at or below it where it is not `greater_is_better`.
 
-    `low` and `high` are the ends of the value's interval.
+    `low` and `high` are the ends of the value's interval. `undecided` says that further games could still make it pass: it
+    counts as not passed.
     """
 
     name: str
@@ -39,11 +46,12 @@ class Condition:
     passed: bool
     reason: str
     greater_is_better: bool = True
+    undecided: bool = False
 
     def to_row(self) -> str:
         """One row of the decision's Markdown table."""
         cells = [self.name, self.metric, f"{self.value:.3f}", f"{self.low:.3f} to {self.high:.3f}", str(self.n), f"{self.threshold:.3f}"]
-        return "| " + " | ".join([*cells, "pass" if self.passed else "fail"]) + " |"
+        return "| " + " | ".join([*cells, "pass" if self.passed else "undecided" if self.undecided else "fail"]) + " |"
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,12 @@ class Decision:
     promoted: bool
     conditions: list[Condition]
     reason: str
+
+    @property
+    def undecided(self) -> bool:
+        """True if no condition is failed for good, and one of them needs further games."""
+        failed = [condition for condition in self.conditions if not condition.passed]
+        return bool(failed) and all(condition.undecided for condition in failed)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the manifest, MLflow and the report."""
@@ -74,49 +88,64 @@ def decide(
     *,
     families: Mapping[str, str] | None = None,
     agreement: tuple[Estimate, float] | None = None,
+    is_champion: bool = False,
 ) -> Decision:
     """Judge the challenger's outcomes (task id -> success) against the floor and, where there is one, against the champion's.
 
     Args:
+        confidence: two-sided level of the interval that is shown beside the gain.
         families: task id -> family, for the drop of each; without them no family is looked at.
         agreement: the dream's `rollout_agreement` on the challenger's own dreams, and its floor.
+        is_champion: the challenger is the champion itself, so there is nothing to compare.
 
     Raises:
         DataError: the challenger has played no game, or the two have no game in common.
     """
     if not challenger:
-        raise DataError("The challenger has played no game.", "Expected at least one held-out game.", "Raise evaluation.tasks.")
-    conditions = [_floor(challenger, config.threshold, confidence)]
+        raise DataError("The challenger has played no game.", "Expected at least one validation game.", "Raise evaluation.tasks.")
+    conditions = [_floor(challenger, config)]
     if agreement is not None:
         conditions.append(_agreement(*agreement))
-    if champion is not None:
+    if champion is not None and not is_champion:
         shared = _shared(challenger, champion)
-        conditions.append(_gain(challenger, champion, shared, config.min_absolute_change, confidence))
+        gain = paired_difference([challenger[task] for task in shared], [champion[task] for task in shared], confidence)
+        conditions.append(_gain(gain, len(set(challenger) | set(champion)) - len(shared), config.min_absolute_change))
         if config.max_p_value < 1:
-            conditions.append(_chance(challenger, champion, shared, config.max_p_value))
+            conditions.append(_chance(gain, config))
         for family in sorted({families[task] for task in shared} if families else ()):
             of_family = [task for task in shared if families and families[task] == family]
             conditions.append(_drop(challenger, champion, of_family, family, config.max_family_drop, confidence))
     failed = [condition.reason for condition in conditions if not condition.passed]
     if failed:
         return Decision(False, conditions, " ".join(failed))
-    first = ["There is no champion yet: the floor decides."] if champion is None else []
-    told = [condition.reason for condition in conditions if condition.name != "max_family_drop"]
-    return Decision(True, conditions, " ".join([*told, *first]))
+    last = ["There is no champion yet: the floor decides."] if champion is None else []
+    last = ["It is the champion already: there is nothing to compare."] if is_champion else last
+    reasons = [condition.reason for condition in conditions if condition.name != "max_family_drop"]
+    return Decision(True, conditions, " ".join([*reasons, *last]))
 
 
-def _floor(challenger: Mapping[str, bool], threshold: float, confidence: float) -> Condition:
-    wins = sum(challenger.values())
-    rate = proportion(wins, len(challenger), confidence)
-    passed = rate.value >= threshold - _ROUNDING
-    side = "at or above" if passed else "below"
-    reason = f"It won {wins} of {rate.n} games ({rate.value:.3f}, {rate.low:.3f} to {rate.high:.3f}), {side} the floor {threshold:.3f}."
-    return Condition("threshold", "success_rate", rate.value, threshold, rate.n, rate.low, rate.high, passed, reason)
+def _floor(challenger: Mapping[str, bool], config: PromotionConfig) -> Condition:
+    wins, n, looks, floor = sum(challenger.values()), len(challenger), config.max_batches, config.threshold
+    low, high = exact_bounds(wins, n, (1 - config.confidence) / looks)
+    verdict = verdict_against(floor, wins, n, looks=looks, error=1 - config.confidence)
+    passed, undecided = verdict == ABOVE, verdict not in (ABOVE, BELOW)
+    place = {ABOVE: "lies at or above", BELOW: "and the upper bound lie below"}.get(verdict, "lies below, the upper bound above")
+    reason = (
+        f"It won {wins} of {n} validation games ({wins / n:.3f}; bounds {low:.3f} to {high:.3f}): "
+        f"the lower bound {place} the floor {floor:.3f}{_after(undecided)}."
+    )
+    return Condition("threshold", "success_rate", wins / n, floor, n, low, high, passed, reason, undecided=undecided)
+
+
+def _after(undecided: bool) -> str:
+    return ", so it is not shown that the challenger reaches it" if undecided else ""
 
 
 def _agreement(found: Estimate, floor: float) -> Condition:
     passed = found.n == 0 or found.value >= floor - _ROUNDING
     reason = f"The real engine confirmed {found.value:.3f} of {found.n} dreamed successes; the floor is {floor:.3f}."
+    if found.n and passed and found.low < floor:
+        reason += " The interval holds the floor after the last batch, so the share itself decided."
     if found.n == 0:
         reason = "No dreamed success was there to be confirmed."
     return Condition("rollout_agreement", "fidelity/rollout_agreement", found.value, floor, found.n, found.low, found.high, passed, reason)
@@ -126,19 +155,16 @@ def _shared(challenger: Mapping[str, bool], champion: Mapping[str, bool]) -> lis
     shared = sorted(set(challenger) & set(champion))
     if not shared:
         found = f"Challenger ({len(challenger)} games) and champion ({len(champion)} games) have no game in common."
-        raise DataError(found, "Expected the same held-out games.", "Evaluate both with the same environment and evaluation.tasks.")
+        raise DataError(found, "Expected the same validation games.", "Evaluate both with the same environment and evaluation.tasks.")
     return shared
 
 
-def _gain(
-    challenger: Mapping[str, bool], champion: Mapping[str, bool], shared: Sequence[str], needed: float, confidence: float
-) -> Condition:
-    gain = paired_difference([challenger[task] for task in shared], [champion[task] for task in shared], confidence)
+def _gain(gain: PairedDifference, left_out: int, needed: float) -> Condition:
+    """A challenger that is not ahead is refused for good: further games would seldom show a gain worth having."""
     passed = gain.value >= needed - _ROUNDING
-    left_out = len(set(challenger) | set(champion)) - len(shared)
     reason = (
         f"Against the champion it gained {gain.gained} and lost {gain.lost} of {gain.n} shared games "
-        f"({gain.value:+.3f}, {gain.low:+.3f} to {gain.high:+.3f}, McNemar p={gain.p_value:.3f}), "
+        f"({gain.value:+.3f}, {gain.low:+.3f} to {gain.high:+.3f}), "
         f"{'at or above' if passed else 'below'} the needed {needed:+.3f}."
     )
     if gain.low <= 0 <= gain.high:
@@ -148,13 +174,15 @@ def _gain(
     return Condition("min_absolute_change", "success_rate_change", gain.value, needed, gain.n, gain.low, gain.high, passed, reason)
 
 
-def _chance(challenger: Mapping[str, bool], champion: Mapping[str, bool], shared: Sequence[str], most: float) -> Condition:
-    found = paired_difference([challenger[task] for task in shared], [champion[task] for task in shared])
-    p = found.p_value
+def _chance(gain: PairedDifference, config: PromotionConfig) -> Condition:
+    p, most = mcnemar_greater(gain.gained, gain.lost), config.max_p_value / config.max_batches
     passed = p <= most + _ROUNDING
+    share = f" (max_p_value {config.max_p_value:g} over {config.max_batches} looks)" if config.max_batches > 1 else ""
     side = "at or below" if passed else "above"
-    reason = f"A difference like this comes by chance with p={p:.3f} (McNemar), {side} the allowed {most:.3f}."
-    return Condition("max_p_value", "mcnemar_p_value", p, most, found.n, p, p, passed, reason, greater_is_better=False)
+    reason = f"A gain like this comes by chance with p={p:.4f} (McNemar, one-sided), {side} the allowed {most:.4f}{share}."
+    return Condition(
+        "max_p_value", "mcnemar_p_value", p, most, gain.n, p, p, passed, reason, greater_is_better=False, undecided=not passed
+    )
 
 
 def _drop(

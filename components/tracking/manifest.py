@@ -50,6 +50,16 @@ class DataLineage(Closed):
     )
 
 
+class ValidationDraw(Closed):
+    """The real games that the run's policies are evaluated and promoted on."""
+
+    split: str = Field("", description="Their split: validation. Empty in a manifest of before, whose games were test games.")
+    draw: int = Field(0, ge=0, description="Number of the draw; `promotion.refresh` says when it changes.")
+    games: int = Field(0, ge=0, description="Games of a batch.")
+    tasks: str = Field("", description="Hash of the first batch's list.")
+    batches: int = Field(1, ge=1, description="Batches that the promotion gate needed.")
+
+
 class RegisteredModel(Closed):
     """A version in MLflow's registry."""
 
@@ -95,6 +105,7 @@ class Manifest(Closed):
     costs: Costs = Field(default_factory=lambda: Costs())
     stages: list[StageEntry] = Field(default_factory=list)
     models: list[RegisteredModel] = Field(default_factory=list)
+    evaluation: ValidationDraw = Field(default_factory=lambda: ValidationDraw())
     decision: dict[str, Any] | None = Field(None, description="The promotion gate's verdict, conditions and reason.")
 
     def add_stage(self, result: StageResult, mlflow_run_id: str = "") -> None:

@@ -1,6 +1,7 @@
 """Validation games: what is left out, worlds without a split of their own, worlds with too few tasks."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from builders import make_task
@@ -13,8 +14,9 @@ from components.environments.validation_split import (
     apart_from,
     batch_seed,
     draw_validation_tasks,
-    openings_differ,
+    opening,
     require_split,
+    tells_apart,
 )
 from components.errors import EnvironmentFailure
 
@@ -38,18 +40,19 @@ def numbered(count, start=0):
 
 
 def test_an_id_a_spec_and_an_opening_are_each_enough_to_be_left_out():
-    recorded = numbered(20)
+    recorded = [replace(task, split="train") for task in numbered(20)]
     same_id = make_task(3, initial_state="Room 90.", spec='{"n": 90}')
     same_spec = make_task(91, initial_state="Room 91.", spec='{"n": 3}')
     same_opening = make_task(92, initial_state="Room 3.", spec='{"n": 92}')
+    varied = make_task(94, initial_state="Room 3.", spec='{"n": 94}', instruction="heat a mug")
     fresh = make_task(93, initial_state="Room 93.", spec='{"n": 93}')
-    assert apart_from([same_id, same_spec, same_opening, fresh], recorded) == [fresh]
+    assert apart_from([same_id, same_spec, same_opening, varied, fresh], recorded) == [fresh]
 
 
 def test_where_tasks_begin_alike_the_opening_tells_nothing():
     alike = [make_task(n, spec=f'{{"n": {n}}}') for n in range(20)]
     fresh = make_task(93, spec='{"n": 93}')
-    assert not openings_differ(alike) and apart_from([fresh, alike[0]], alike) == [fresh]
+    assert not tells_apart(alike, opening, 0.9) and apart_from([fresh, alike[0]], alike) == [fresh]
 
 
 def test_a_world_without_a_validation_split_gives_further_games_of_its_test_split():

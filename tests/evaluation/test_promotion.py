@@ -14,19 +14,29 @@ def games(wins, n, start=0):
     return {f"game-{start + i}": i < wins for i in range(n)}
 
 
-def config(threshold=0.2, change=0.0):
-    return PromotionConfig(threshold=threshold, min_absolute_change=change)
+def config(threshold=0.2, change=0.0, p=1.0, batches=1):
+    """One look, and no p-value, where a test is about something else."""
+    return PromotionConfig(threshold=threshold, min_absolute_change=change, max_p_value=p, max_batches=batches)
 
 
-def test_the_first_champion_needs_the_floor():
-    decision = decide(games(2, 10), None, config())
+def test_the_first_champion_must_show_that_it_reaches_the_floor():
+    decision = decide(games(37, 128), None, PromotionConfig())
     assert decision.promoted
-    assert [condition.name for condition in decision.conditions] == ["threshold"]
+    (floor,) = decision.conditions
+    assert (floor.name, floor.n, floor.passed) == ("threshold", 128, True) and floor.low >= 0.2
     assert "no champion yet" in decision.reason
-    refused = decide(games(1, 10), None, config())
-    assert not refused.promoted
-    assert "won 1 of 10" in refused.reason
-    assert "below the floor 0.200" in refused.reason
+    open_still = decide(games(36, 128), None, PromotionConfig())
+    assert not open_still.promoted and open_still.undecided, "0.281 is above the floor, its lower bound is not"
+    assert "won 36 of 128 validation games" in open_still.reason and "it is not shown that" in open_still.reason
+    refused = decide(games(10, 128), None, PromotionConfig())
+    assert not refused.promoted and not refused.undecided and "upper bound lie below the floor 0.200" in refused.reason
+
+
+def test_a_condition_that_failed_for_good_ends_an_undecided_decision():
+    families = {f"game-{i}": "heat" if i < 10 else "cool" for i in range(40)}
+    champion = {game: i < 20 for i, game in enumerate(families)}
+    challenger = {game: i >= 4 for i, game in enumerate(families)}
+    assert not decide(challenger, champion, PromotionConfig(), families=families).undecided
 
 
 def test_the_gain_counts_on_the_same_games():
@@ -44,6 +54,7 @@ def test_the_floor_holds_against_a_weak_champion_too():
     decision = decide(games(1, 10), games(0, 10), config(threshold=0.5))
     assert not decision.promoted
     assert [condition.passed for condition in decision.conditions] == [False, True]
+    assert not decide(games(3, 128), games(0, 128), config(threshold=0.5)).undecided
 
 
 def test_only_shared_games_count_for_the_gain():
@@ -69,7 +80,7 @@ def test_a_loss_is_refused_and_a_change_by_chance_is_called_so():
 
 def test_a_threshold_met_exactly_passes():
     # 0.3 - 0.2 is less than 0.1 in binary
-    assert decide(games(3, 10), games(2, 10), config(change=0.1)).promoted
+    assert decide(games(3, 10), games(2, 10), config(threshold=0.05, change=0.1)).promoted
 
 
 def test_json_and_markdown_name_every_condition():
@@ -95,12 +106,32 @@ def test_no_family_may_fall_by_more_than_the_margin():
     assert decide(challenger, champion, config()).promoted, "without families none is looked at"
 
 
-def test_a_gain_by_chance_is_refused_where_a_p_value_is_asked_for():
-    strict = PromotionConfig(threshold=0.2, max_p_value=0.05)
-    refused = decide(games(6, 10), games(4, 10), strict)
-    assert not refused.promoted and "by chance with p=0.500 (McNemar), above the allowed 0.050" in refused.reason
-    found = decide(games(60, 64), games(10, 64), strict)
+def test_a_gain_by_chance_is_undecided_and_a_clear_one_promotes():
+    left = decide(games(6, 10), games(4, 10), config(change=0.02, p=0.05))
+    assert not left.promoted and left.undecided
+    assert "by chance with p=0.2500 (McNemar, one-sided), above the allowed 0.0500" in left.reason
+    found = decide(games(60, 64), games(10, 64), PromotionConfig())
     assert found.promoted and not found.conditions[-1].greater_is_better and found.conditions[-1].n == 64
+
+
+def test_several_looks_share_the_p_value():
+    gained = {f"game-{i}": i < 70 for i in range(128)}
+    before = {f"game-{i}": 5 <= i < 60 or i >= 122 for i in range(128)}
+    one, three = (decide(gained, before, config(p=0.05, batches=batches)) for batches in (1, 3))
+    assert one.promoted and one.conditions[-1].value == three.conditions[-1].value == pytest.approx(0.0392, abs=1e-4)
+    assert not three.promoted and three.undecided and "0.0167 (max_p_value 0.05 over 3 looks)" in three.reason
+
+
+def test_a_challenger_that_is_not_ahead_is_refused_without_further_games():
+    for before in (games(60, 128), games(64, 128)):
+        refused = decide(games(60, 128), before, PromotionConfig())
+        assert not refused.promoted and not refused.undecided and "below the needed +0.020" in refused.reason
+
+
+def test_the_champion_itself_has_nothing_to_be_compared_with():
+    same = decide(games(60, 128), games(60, 128), PromotionConfig(), is_champion=True)
+    assert same.promoted and [condition.name for condition in same.conditions] == ["threshold"]
+    assert "It is the champion already" in same.reason and "no champion yet" not in same.reason
 
 
 def test_a_dream_that_reality_denies_promotes_nobody():

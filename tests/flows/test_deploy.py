@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from small_job import ANYHOW, ROOT, SMALL, command_of, last_of_each, make_clone
 from components.trajectories.snapshots import push, snapshot
 from flows.settings import DEFAULTS
 
+OVERRIDES = re.compile(r"overrides: \[.*\]")
 EVERY_TWENTY_SECONDS = "- interval: 20"
 
 
@@ -75,7 +77,7 @@ def server(tmp_path_factory):
     place = tmp_path_factory.mktemp("deployed")
     clone = make_clone(place / "clone")
     described = (clone / "prefect.yaml").read_text().replace('- cron: "*/15 * * * *"', EVERY_TWENTY_SECONDS)
-    (clone / "prefect.yaml").write_text(described.replace("overrides: []", "overrides: [seed=x]"))
+    (clone / "prefect.yaml").write_text(OVERRIDES.sub("overrides: [seed=x]", described))
     port = free_port()
     found = Server(clone, f"http://127.0.0.1:{port}/api", place / "home")
     children = [found.start("server", "start", "--host", "127.0.0.1", "--port", str(port))]
@@ -203,7 +205,8 @@ def test_a_scheduled_retraining_completes_and_the_next_is_skipped_since_nothing_
     """The last one here, as the alarm above asks for a server where none has ended well; in a clone of its own, a run due every minute."""
     clone = make_clone(tmp_path / "clone")
     described = (clone / "prefect.yaml").read_text().replace('- cron: "0 3 * * *"', "- interval: 60")
-    (clone / "prefect.yaml").write_text(described.replace("overrides: []", f"overrides: {json.dumps(last_of_each([*SMALL, *ANYHOW]))}"))
+    overrides = json.dumps([*last_of_each([*SMALL, *ANYHOW]), "promotion.refresh=week"])
+    (clone / "prefect.yaml").write_text(OVERRIDES.sub(f"overrides: {overrides}", described))
     other = Server(clone, server.url, tmp_path / "home")
     done = other.dreamgym("deploy", "--on", "retrain", "--off", "watch-data")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,18 @@ def test_nightly_at_three_utc_and_all_off(deployments):
     assert cron.timezone == "UTC"
     nights = asyncio.run(cron.get_dates(2, start=datetime(2026, 3, 28, 12, tzinfo=UTC)))
     assert nights == [datetime(2026, 3, day, 3, tzinfo=UTC) for day in (29, 30)]
+
+
+def test_the_scheduled_retraining_draws_other_validation_games_each_week(deployments):
+    from components.config import load_config
+    from flows.validation_games import with_draw
+
+    given = deployments["retrain"]["parameters"]
+    config = load_config(ROOT / given["config_file"], given["overrides"])
+    draws = [with_draw(config, date(2026, 12, day)).promotion.draw for day in (28, 31)] + [
+        with_draw(config, date(2027, 1, day)).promotion.draw for day in (3, 4)
+    ]
+    assert draws == [202653, 202653, 202653, 202701], "ISO weeks begin on Mondays, across years"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from flows.collect import recorded_settings
 from flows.doctor import check_data
 from flows.experience_model import backbone_of, start_of
 from flows.preflight import check_settings, complete_data, ensure_data, missing_data, require_room
-from flows.score import score_policy
+from flows.score import score_policies
 from flows.workspace import Workspace
 
 
@@ -264,7 +264,7 @@ def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh)
         Workspace(load_config(), fresh).start("retrain")
     assert not (fresh / "runs").exists()
     with pytest.raises(DataError, match=r"There is no .*data.dvc"):
-        score_policy.fn(load_config(), fresh, "no policy: data.dvc is looked at first")
+        score_policies.fn(load_config(), fresh, "no policy: data.dvc is looked at first")
 
 
 def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
