@@ -7,6 +7,8 @@ import sys
 import pytest
 from small_job import SMALL, environment_of, last_of_each, run
 
+from components.trajectories.store import read_tasks
+
 
 @pytest.fixture(scope="module")
 def clone(finished):
@@ -187,3 +189,38 @@ def test_a_refused_promotion_is_a_normal_outcome(clone, first):
     code, output, _ = run(clone, "promotion.threshold=1")
     assert code == 4
     assert "floor" in output
+
+
+def test_the_run_says_which_split_it_played_and_the_test_split_is_unread(clone, first):
+    latest = clone / "runs" / "latest"
+    manifest, metrics = (json.loads((latest / f"{name}.json").read_text()) for name in ("manifest", "metrics"))
+    assert manifest["evaluation"]["split"] == "validation" and manifest["evaluation"]["draw"] == 0
+    assert metrics["evaluate/validation_games"]["value"] == 6 and manifest["config"]["promotion"]["draw"] == 0
+    assert "validation split, draw 0" in first and "games of the validation split" in (latest / "report.html").read_text()
+    assert not (clone / ".dreamgym" / "test_reads.jsonl").exists()
+    (played,) = {key for policy in json.loads((latest / "games.json").read_text()).values() for key in [tuple(policy)]}
+    recorded = {task.id for name in ("train", "fidelity", "test") for task in read_tasks(clone / f"data/alfworld/tasks/{name}.parquet")}
+    assert not recorded & set(played)
+
+
+def test_near_its_floor_the_promotion_gate_plays_further_validation_games(clone, first):
+    """Six games cannot show a rate above 0.05 unless half are won, and cannot deny it either."""
+    before = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    code, output, _ = run(clone, "promotion.threshold=0.05", "tracking.dvc_experiment=false")
+    assert code in (0, 4), output
+    manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
+    assert all(stage["reused"] for stage in manifest["stages"])
+    floor = manifest["decision"]["conditions"][0]
+    batches = manifest["evaluation"]["batches"]
+    assert batches == 3 or (floor["passed"] and batches > 1) and floor["n"] == 6 * batches
+    after = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
+    assert after["cost/check_interactions"]["value"] > before["cost/check_interactions"]["value"]
+    assert after["evaluate/refined/success_rate"] == before["evaluate/refined/success_rate"], "the first batch is the same games"
+
+
+def test_test_games_are_read_on_demand_and_each_reading_is_counted(clone, first):
+    code, output, _ = run(clone, "evaluation.tasks=2", verb=("evaluate", "--run", "latest", "--split", "test"), small=False)
+    assert code == 0, output
+    assert "have now been read 1 times" in output and output.count("on test games") == 3
+    (entry,) = map(json.loads, (clone / ".dreamgym" / "test_reads.jsonl").read_text().splitlines())
+    assert (entry["job"], entry["games"]) == ("evaluate", 2)
