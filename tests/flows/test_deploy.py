@@ -146,6 +146,29 @@ def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(serve
     assert "seed" in run["state"]["message"], "started by the event; its config is refused"
 
 
+def test_data_that_change_while_a_retraining_holds_the_slot_start_one_after_it(server, deployed):
+    """The event would be lost: the server cancels a run for which there is no slot. So the watch waits, and does not forget."""
+    (deployment,) = (entry for entry in server.post("/deployments/filter") if entry["name"] == "retrain")
+    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2199-01-01T00:00:00Z"}}  # for no worker
+    holder = server.post(f"/deployments/{deployment['id']}/create_flow_run", state=later)["id"]
+    assert server.set_state(holder, "PENDING")["status"] == "ACCEPT"
+    second = server.post(f"/deployments/{deployment['id']}/create_flow_run")["id"]
+    server.await_run("retrain", lambda run: run["id"] == second and run["state_type"] == "CANCELLED", 200)  # no slot
+    before = {run["id"] for run in server.runs("retrain")}
+    _git_pull(server.clone, "fidelity", copies=2)
+    waits = server.await_run("watch-data", lambda run: "holds the slot" in (run["state"]["message"] or ""), 300)
+    assert waits["state_name"] == "Skipped"
+    assert {run["id"] for run in server.runs("retrain")} == before
+    server.set_state(holder, "COMPLETED")
+    server.await_run("retrain", lambda run: run["id"] not in before and run["state_type"] == "FAILED", 300)
+    server.await_run("watch-data", lambda run: _is_quiet(run) and run["start_time"] > waits["end_time"], 300)
+    assert len({run["id"] for run in server.runs("retrain")} - before) == 1, "once, not again and again"
+
+
+def _is_quiet(run: dict[str, Any]) -> bool:
+    return "those of the last retraining" in (run["state"]["message"] or "")
+
+
 def _git_pull(clone: Path, source: str, copies: int = 1) -> None:
     """A colleague's version of data/ with other trajectories: its pointer, and its objects in the remote."""
     colleague = Path(shutil.copytree(clone, clone.parent / f"colleague-{copies}"))
