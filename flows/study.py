@@ -24,7 +24,7 @@ from components.atomic import write_json
 from components.config import Config
 from components.evaluation.documents import insert_table
 from components.evaluation.intervals import Estimate
-from components.evaluation.study import Cell
+from components.evaluation.study import Cell, require_different_cells
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import study_table
 from components.evaluation.watch import FIGURES
@@ -68,6 +68,7 @@ def study(
         log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, fate)
         if found or not finished:
             cells[name].append(found or _made(own, root, name, origin, directory))
+    require_different_cells(cells)
     return {name: made for name, made in cells.items() if made}
 
 
@@ -146,6 +147,7 @@ def _cell(run: Workspace, name: str, origin: Origin) -> Cell:
         name, run.config.seed, origin, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
         costs.check_interactions, seconds, curve, _held_out(run, stages, curve), _curriculum(stages), _watched(stages),
         _figures(run, stages), run.manifest.run_id, run.manifest.environment.git.commit,
+        run.results[METHODS[name].last].output_hashes["policy"],
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from components.errors import DataError
@@ -30,7 +31,8 @@ class Cell:
     the rollouts'. `watched`: one (iteration, dreamed success, share of replayed dreamed successes that were confirmed) a look of the watch.
     `curriculum`: `Curriculum.life` of RL in the dream. `figures`: what its dream and its RL were like, by name: fidelity of
     single steps, and means over the iterations of what taught and what did not. `seconds`: stage -> wall time. `origin` tells
-    config, data and models: a cell is read back for the same alone. `crash` says how it ended if it did not come to its end; then
+    config, data and models: a cell is read back for the same alone. `policy` is the policy's content hash,
+    empty in older cells. `crash` says how it ended if it did not come to its end; then
     there are no games.
     """
 
@@ -50,6 +52,7 @@ class Cell:
     figures: dict[str, float] = field(default_factory=dict)
     run_id: str = ""
     commit: str = ""
+    policy: str = ""
     crash: str = ""
 
     @property
@@ -62,6 +65,21 @@ class Cell:
         """The families of tasks that it learnt from; empty: all."""
         families: list[str] = self.origin.get("config", {}).get("data", {}).get("families", [])
         return families
+
+
+def require_different_cells(cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Refuse a method of which two seeds are one policy: of the same run, or with the same content hash. It would be a false n.
+
+    Raises:
+        DataError: two seeds of a method are one policy.
+    """
+    for method, found in cells.items():
+        for one, other in combinations([cell for cell in found if not cell.crash], 2):
+            if (one.run_id and one.run_id == other.run_id) or (one.policy and one.policy == other.policy):
+                what = f"The cells {method}, seed {one.seed} and seed {other.seed}, are one policy (run {one.run_id}, run {other.run_id})."
+                raise DataError(
+                    what, "Expected a policy of its own for each seed.", f"Remove {method}-{other.seed}.json and make it again."
+                )
 
 
 def summarise(cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[str, str] | None = None) -> dict[str, dict[str, Estimate]]:

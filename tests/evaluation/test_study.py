@@ -12,7 +12,7 @@ from scipy.stats import ttest_rel
 from components.errors import DataError
 from components.evaluation.documents import insert_table, marks
 from components.evaluation.intervals import Estimate, crossed_mean, proportion
-from components.evaluation.study import Cell, holm, reached_at, summarise
+from components.evaluation.study import Cell, holm, reached_at, require_different_cells, summarise
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import study_table
 from components.evaluation.transfer_table import transfer_table
@@ -37,6 +37,15 @@ def test_a_game_counts_once_however_many_seeds_played_it():
     assert found["base"]["evaluate/success_rate/seed_2"].value == 0.5
     assert found["base"]["cost/real_interactions"].value == 150 and found["base"]["cost/seconds"].value == 60
     assert "difference/success_rate" not in found["base"]
+
+
+@pytest.mark.parametrize("name", ["run_id", "policy"])
+def test_two_seeds_of_a_method_that_are_one_policy_are_refused(name):
+    copies = [cell("base", seed, [1, 0], **{name: "same"}) for seed in (0, 1)]
+    with pytest.raises(DataError, match="The cells base, seed 0 and seed 1, are one policy"):
+        require_different_cells({"base": copies})
+    require_different_cells({"base": copies[:1], "other": [replace(copies[1], method="other")]})
+    require_different_cells({"base": [cell("base", seed, [1, 0]) for seed in (0, 1)]})
 
 
 def test_figures_that_every_seed_has_are_means_over_the_seeds():
