@@ -23,7 +23,7 @@ from components.tracking.comparison import Difference, differences
 from components.tracking.environment import describe_hardware, installed_packages
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs, read_metrics
-from components.trajectories.snapshots import restore
+from components.trajectories.versions import restore
 
 SECTIONS = ("packages", "machine")
 """What of two runs may differ although code, data and config are the same."""

@@ -22,11 +22,10 @@ from components.evaluation.promotion import Decision
 from components.evaluation.report import summary, write_report
 from components.tracking.runs import write_games
 from components.tracking.stages import StageResult
-from components.trajectories.snapshots import push, save_experiment, snapshot
-from components.trajectories.store import append_transitions, read_log
 from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
 from flows.experience_model import fine_tune_experience_model
 from flows.run_report import run_report
+from flows.run_version import save_run_commit, save_run_version
 from flows.settings import MLFLOW_PORT
 from flows.sim_to_real import refine_in_reality
 from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
@@ -113,17 +112,9 @@ def _gate(run: Workspace) -> None:
 
 @flow(name="snapshot-buffer", flow_run_name=OF_RUN, validate_parameters=False)
 def snapshot_buffer(run: Workspace) -> str:
-    """The dreamed transitions join the replay log, once for each result, and data/ becomes a new DVC version."""
-    result = run.results["synthetic_rl"]
-    name = f"synthetic-{result.key[:12]}"
+    """Make the run's version of data/: that of its start with the dreamed transitions in the replay log. data/ itself stays as it is."""
     with run.limited("snapshot_buffer"):
-        if not any(shard.stem.endswith(name) for shard in run.data.replay.glob("*.parquet")):
-            append_transitions(run.data.replay, read_log(result.outputs["replay"]), name)
-        made = snapshot(run.root)
-        push(run.root)
-    run.manifest.data.dvc_out = made.hash
-    run.tracker.set_tags(run.parent, {"dvc.hash.out": made.hash})
-    return made.hash
+        return save_run_version(run)
 
 
 def _finish(run: Workspace, decision: Decision) -> None:
@@ -137,7 +128,7 @@ def _finish(run: Workspace, decision: Decision) -> None:
     write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})
     run.conclude()
     if run.config.tracking.dvc_experiment:
-        run.manifest.data.experiment_commit = save_experiment(run.root, f"run-{run.manifest.run_id}", run.record)
+        run.manifest.data.experiment_commit = save_run_commit(run)
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
     report = run_report(run, decision)
     markdown, page = write_report(run.directory, report)

@@ -59,9 +59,7 @@ def as_record(path: Path, table: pa.Table, schema: pa.Schema, defaults: Mapping[
     return columns
 
 
-def examine(
-    table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]
-) -> tuple[Columns, list[ColumnProblem]]:
+def examine(table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]) -> tuple[Columns, list[ColumnProblem]]:
     """What can be cast, and what cannot; the table is whole only where there is no problem."""
     columns, problems = Columns(table.select([])), []
     columns.unread = [name for name in table.column_names if name not in schema.names]
@@ -103,9 +101,7 @@ def _shared_bytes(column: pa.Array) -> int:
         lengths = pc.binary_length(values).cast(pa.int64())
         return pc.sum(pc.take(lengths, column.indices)).as_py() or 0
     if pa.types.is_string_view(column.type) and len(column):
-        views = np.frombuffer(column.buffers()[1], np.int32)[
-            column.offset * 4 : (column.offset + len(column)) * 4 : 4
-        ]
+        views = np.frombuffer(column.buffers()[1], np.int32)[column.offset * 4 : (column.offset + len(column)) * 4 : 4]
         return int(views.astype(np.int64).sum())
     return 0
 
@@ -119,14 +115,10 @@ def _only(table: pa.Table, name: str) -> pa.ChunkedArray:
         raise ColumnProblem(name, f"stands there {len(places)} times", "one column of that name", cure)
     near = difflib.get_close_matches(name, table.column_names, n=1, cutoff=0.6)
     cure = f"frame.rename(columns={{{near[0]!r}: {name!r}}})" if near else f"frame[{name!r}] = ..."
-    raise ColumnProblem(
-        name, f"is missing{f' (there is {near[0]})' if near else ''}", "a column of that name", cure
-    )
+    raise ColumnProblem(name, f"is missing{f' (there is {near[0]})' if near else ''}", "a column of that name", cure)
 
 
-def _cast(
-    name: str, column: pa.ChunkedArray, wanted: pa.DataType, defaults: Mapping[str, Any]
-) -> pa.ChunkedArray:
+def _cast(name: str, column: pa.ChunkedArray, wanted: pa.DataType, defaults: Mapping[str, Any]) -> pa.ChunkedArray:
     if column.null_count == len(column) and name in defaults:
         return pa.chunked_array([pa.array([defaults[name]] * len(column), wanted)])
     if pa.types.is_dictionary(column.type):

@@ -16,7 +16,7 @@ import hashlib
 import json
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,7 +47,6 @@ from components.trajectories.dvc_cache import (
     object_path,
     remote_names,
     remote_to_push_to,
-    size_in_cache,
 )
 from components.trajectories.dvc_command import disk_is_full, failed, is_silence, reason_of, run_dvc
 from components.trajectories.pointer import DATA, POINTER, Out, read_pointer, write_pointer
@@ -158,7 +157,15 @@ def push(root: Path, remote: str = "") -> str:
         DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20 MB.
         ServiceUnreachable: the remote is a server that does not answer.
     """
-    remote, outs = remote or remote_to_push_to(root), read_pointer(root / POINTER)
+    outs = read_pointer(root / POINTER)
+    remote = choose_remote(root, outs, remote)
+    _dvc(root, "push", "--remote", remote, POINTER)
+    return remote
+
+
+def choose_remote(root: Path, outs: Sequence[Out], remote: str = "") -> str:
+    """The remote that a version is pushed to. Raises DataError if the cache lacks a part of it, or `seed` would exceed its 20 MB."""
+    remote = remote or remote_to_push_to(root)
     size = sum(out.size for out in outs)
     if remote == SEED and size > SEED_LIMIT_BYTES:
         found = f"The snapshot has {size:,} bytes: too many for the seed remote, which is part of the git repository."
@@ -166,7 +173,6 @@ def push(root: Path, remote: str = "") -> str:
     if missing := missing_objects(cache_directory(root), outs):
         found = f"The cache lacks {len(missing)} objects of data.dvc: {', '.join(missing[:3])}."
         raise DataError(found, next_step="Type `dreamgym data pull`, or `dreamgym data save` to version data/ as it is.")
-    _dvc(root, "push", "--remote", remote, POINTER)
     return remote
 
 
@@ -230,30 +236,6 @@ def _silence(url: str) -> str:
     return ""
 
 
-def restore(root: Path, parts: Mapping[str, str], origin: Path) -> Snapshot:
-    """Bring `data/` of `root`, a checkout beside the clone `origin`, to a version, from the cache and the remotes of `origin`.
-
-    Args: parts: path -> DVC's hash of each part, as `hashes_of` gives them.
-
-    Raises:
-        DataError: an object is nowhere, or damaged; what is damaged is named and not used.
-    """
-    from dvc.config import Config
-
-    cache = cache_directory(origin.absolute())
-    with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
-        config.setdefault("cache", {})["dir"] = str(cache.parents[1])
-        for name, remote in dvc_config(origin).get("remote", {}).items():
-            config.setdefault("remote", {})[name] = {"url": str(remote["url"])}
-    outs = [Out(path, md5) for path, md5 in parts.items()]
-    write_pointer(root / POINTER, outs)
-    if missing_objects(cache, outs):
-        fetch(origin, root, outs)
-    sizes = {out.path: size_in_cache(cache, out) for out in outs}
-    write_pointer(root / POINTER, [Out(out.path, out.md5, *sizes[out.path]) for out in outs])
-    return pull(root)
-
-
 def verify(root: Path) -> None:
     """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the first that differs."""
     for relative, digest in files_of(cache_directory(root), read_pointer(root / POINTER)).items():
@@ -265,26 +247,6 @@ def verify(root: Path) -> None:
     status = json.loads(_dvc(root, "status", "--json", POINTER) or "{}")
     if status:
         raise DataError(f"data/ differs from data.dvc: {json.dumps(status)}.", next_step=f"{KEEP}.")
-
-
-def save_experiment(root: Path, name: str, record: Sequence[Path] = ()) -> str:
-    """Save the workspace, `data.dvc` and the files of `record` included, as the DVC experiment `name` and return its commit.
-
-    Branch and index stay. One of the same name on the same commit is replaced. Raises DataError without a git commit to base it on.
-    """
-    init_if_needed(root)
-    head = git_output(root, "rev-parse", "--verify", "HEAD")
-    if not head:
-        found = f"{root.absolute()} has no git commit to base an experiment on."
-        raise DataError(found, next_step='Type `git add -A && git commit -m "Start"`, then the same again.')
-    wanted = [str(path.resolve().relative_to(root.resolve())) for path in record]
-    if not git_output(root, "ls-files", "data.dvc") and (root / "data.dvc").exists():
-        wanted.append("data.dvc")
-    _dvc(root, "exp", "save", "--name", name, "--force", *(f"--include-untracked={path}" for path in wanted))
-    commit = git_output(root, "rev-parse", "--verify", f"refs/exps/{head[:2]}/{head[2:]}/{name}")
-    if not commit:
-        raise DataError(f"DVC left no experiment {name!r} on {head}.", next_step=f"Type `dvc exp save -n {name} --force` to see why.")
-    return commit
 
 
 def tree_hash(path: Path) -> str:

@@ -1,0 +1,85 @@
+"""What a run's experiment commit shows in DVC: the files that `dvc exp show`, `dvc metrics diff` and `dvc plots diff` read.
+
+The paths are the same in every run. The columns are those that people compare first; all metrics are in runs/<id>/metrics.json,
+all settings in runs/<id>/config.json, and `dreamgym compare` shows every difference.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+METRICS = {
+    "refined": "evaluate/refined/success_rate",
+    "dreamed": "evaluate/dreamed/success_rate",
+    "cloned": "evaluate/cloned/success_rate",
+    "agreement": "fidelity/rollout_agreement/dreamed",
+    "exact": "fidelity/next_state_exact",
+    "real_steps": "cost/real_interactions",
+}
+"""Column of `dvc exp show` -> the run's metric. Short names: six of them stand beside the run's name at 100 columns."""
+PARAMS = {
+    "world": "environment.name",
+    "seed": "seed",
+    "dream_iterations": "synthetic_rl.iterations",
+    "real_budget": "sim_to_real.budget",
+}
+"""Column -> key of the config."""
+CURVES = {
+    "dream_success": ("synthetic_rl/success_rate", "RL in the dream: share of episodes won"),
+    "real_success": ("sim_to_real/success_rate", "RL in the real environment: share of episodes won"),
+    "dream_entropy": ("synthetic_rl/policy_entropy", "RL in the dream: entropy of the policy"),
+}
+"""File -> the curve in it and its title."""
+POLICIES = ("cloned", "dreamed", "refined")
+BARS = "success_by_policy"
+
+
+def experiment_files(
+    metrics: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any], series: Mapping[str, Sequence[float]]
+) -> dict[str, str]:
+    """Path below the experiment's folder -> text: `dvc.yaml`, `metrics.json`, `params.yaml` and `plots/*.csv`."""
+    values = {column: _value(metrics, name) for column, name in METRICS.items()}
+    files = {
+        "metrics.json": json.dumps(values, indent=2) + "\n",
+        "params.yaml": yaml.safe_dump({column: _setting(config, key) for column, key in PARAMS.items()}, sort_keys=False),
+        f"plots/{BARS}.csv": _table(("policy", "success"), [(name, _value(metrics, METRICS[name])) for name in POLICIES]),
+    }
+    for file, (name, _) in CURVES.items():
+        points = [(step, value) for step, value in enumerate(series.get(name, ()), start=1) if math.isfinite(value)]
+        files[f"plots/{file}.csv"] = _table(("iteration", file), points)
+    return files | {"dvc.yaml": _declaration()}
+
+
+def _value(metrics: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+    value = metrics.get(name, {}).get("value")
+    return None if value is None or not math.isfinite(value) else round(value, 4)
+
+
+def _setting(config: Mapping[str, Any], key: str) -> Any:
+    value: Any = config
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    return text.getvalue()
+
+
+def _declaration() -> str:
+    """`dvc.yaml` without stages: it declares what the other files are."""
+    bars = {
+        f"plots/{BARS}.csv": {"x": "success", "y": "policy", "template": "bar_horizontal", "title": "Held-out real games won, by policy"}
+    }
+    curves = {f"plots/{file}.csv": {"x": "iteration", "y": file, "title": title} for file, (_, title) in CURVES.items()}
+    plots = [{path: options} for path, options in (bars | curves).items()]
+    return yaml.safe_dump({"metrics": ["metrics.json"], "params": ["params.yaml"], "plots": plots}, sort_keys=False)

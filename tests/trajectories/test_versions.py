@@ -1,0 +1,126 @@
+"""Versions and experiment commits that are made beside the workspace, with real git and real DVC: what a second clone needs of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.errors import DataError
+from components.tracking.experiment_files import experiment_files
+from components.trajectories import snapshots, versions
+from components.trajectories.dvc_cache import remote_to_push_to
+from components.trajectories.experiment_commit import commit_experiment, experiments
+from components.trajectories.pointer import changed_parts, parse_pointer, pointer_text, read_pointer
+
+TASKS, REPLAY = "data/world/tasks/train.txt", "data/world/replay"
+METRICS = {"evaluate/refined/success_rate": {"value": 0.5, "n": 4}}
+
+
+def git(root: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def dvc(root: Path, *arguments: str) -> str:
+    return subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A clone in a place with an odd name, with a committed version, a person's edit, and a run's version and commit beside them."""
+    place = tmp_path_factory.mktemp("it's é one") / "the first"
+    git(place.parent, "init", "-q", str(place))
+    (place / ".gitignore").write_text("/data/\n/.dreamgym/\n/runs/\n")
+    (place / "code.py").write_text("a = 1\n")
+    (place / TASKS).parent.mkdir(parents=True)
+    (place / TASKS).write_text("tasks")
+    snapshots.snapshot(place)
+    snapshots.push(place, snapshots.SEED)
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "data")
+    for key, value in (("user.name", "T"), ("user.email", "t@example.org")):
+        git(place, "config", key, value)
+    (place / "code.py").write_text("a = 2\n")
+    version = versions.extend_version(place, snapshots.data_parts(place), REPLAY, lambda log: (log / "1.txt").write_text("dreams"))
+    files = {f"experiment/{path}": text.encode() for path, text in experiment_files(METRICS, {"seed": 3}, {}).items()}
+    files |= {"data.dvc": pointer_text(version.parts).encode(), "runs/r1/manifest.json": b"{}"}
+    return place, version, commit_experiment(place, "run-r1", files)
+
+
+def test_a_run_leaves_data_and_git_as_they_were(made):
+    place, version, _ = made
+    assert git(place, "status", "--porcelain") == "M code.py", "the person's own edit alone"
+    assert not (place / REPLAY).exists() and dvc(place, "status").startswith("Data and pipelines are up to date")
+    assert not (place / ".dvc" / "config.local").exists() and list((place / ".dreamgym" / "versions").iterdir()) == []
+    (change,) = changed_parts(read_pointer(place / "data.dvc"), version.parts)
+    assert change.path == REPLAY and change.before is None and change.after.files == 1
+
+
+def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
+    place, version, commit = made
+    assert experiments(place) == {"run-r1": commit}
+    assert parse_pointer(git(place, "show", f"{commit}:data.dvc"), "commit") == version.parts
+    assert git(place, "show", f"{commit}:code.py") == "a = 2"
+    shown = {row["rev"]: row for row in json.loads(dvc(place, "exp", "show", "--json"))[1]["experiments"][0]["revs"]}
+    (row,) = shown.values()
+    assert row["data"]["metrics"]["experiment/metrics.json"]["data"]["refined"] == 0.5
+    assert row["data"]["params"]["experiment/params.yaml"]["data"]["seed"] == 3
+    difference = json.loads(dvc(place, "metrics", "diff", "--json", "HEAD", "run-r1"))
+    assert difference["experiment/metrics.json"]["refined"]["new"] == 0.5
+    dvc(place, "plots", "diff", "HEAD", "run-r1", "--out", ".dreamgym/plots")
+    assert "Held-out real games won" in (place / ".dreamgym/plots/index.html").read_text()
+
+
+def test_the_same_version_comes_again_and_one_of_a_single_part_is_extended_too(made):
+    place, version, _ = made
+    again = versions.extend_version(place, {out.path: out.md5 for out in version.parts}, REPLAY, lambda log: None)
+    assert again.parts == version.parts and again.hash == version.hash
+    whole = {"data": snapshots.data_hash(place)}
+    with pytest.raises(DataError, match="objects of the version that data.dvc names are missing"):
+        versions.outs_of(place, whole)
+
+
+def test_a_second_clone_gets_the_version_by_the_documented_commands(made, tmp_path):
+    """`dvc exp push` takes commit and data; the remote was added after the run was made."""
+    place, version, commit = made
+    dvc(place, "remote", "add", "-d", "team", str(tmp_path / "store"))
+    git(tmp_path, "init", "-q", "--bare", str(tmp_path / "hub"))
+    git(place, "remote", "add", "hub", str(tmp_path / "hub"))
+    git(place, "push", "-q", "hub", "HEAD:refs/heads/main")
+    dvc(place, "exp", "push", "hub", "run-r1")
+    assert remote_to_push_to(place) == "team" and versions.push_version(place, version) == "team"
+
+    second = tmp_path / "the second é"
+    git(tmp_path, "clone", "-q", "--branch", "main", str(tmp_path / "hub"), str(second))
+    dvc(second, "remote", "add", "--local", "team", str(tmp_path / "store"))
+    git(second, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
+    assert experiments(second) == {"run-r1": commit}
+    beside = tmp_path / "beside"
+    git(second, "worktree", "add", "-q", "--detach", str(beside), commit)
+    restored = versions.restore(beside, {out.path: out.md5 for out in version.parts}, second)
+    assert restored.hash == version.hash and (beside / REPLAY / "1.txt").read_text() == "dreams"
+    assert remote_to_push_to(beside) == "local", "a repetition pushes nothing to the team"
+    assert git(second, "status", "--porcelain") == ""
+
+
+def test_a_shared_cache_of_the_second_clone_is_enough(made, tmp_path):
+    place, version, commit = made
+    second, beside = tmp_path / "second", tmp_path / "beside"
+    git(tmp_path, "clone", "-q", str(place), str(second))
+    dvc(second, "cache", "dir", "--local", str(place / ".dvc" / "cache"))
+    git(second, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
+    git(second, "worktree", "add", "-q", "--detach", str(beside), commit)
+    assert versions.restore(beside, {out.path: out.md5 for out in version.parts}, second).files == version.files
+
+
+def test_a_version_that_is_nowhere_says_how_to_get_it_and_deletes_nothing(made, tmp_path):
+    place, version, _ = made
+    second = tmp_path / "second"
+    git(tmp_path, "clone", "-q", str(place), str(second))
+    with pytest.raises(DataError, match=r"dvc push.*dvc remote add -d team") as caught:
+        versions.outs_of(second, {out.path: out.md5 for out in version.parts})
+    assert "rm " not in str(caught.value)
