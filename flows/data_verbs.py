@@ -14,7 +14,7 @@ from flows.command import Debug, Root, begin, reported, say
 from flows.output import Cell, Column, JsonFile, Output, Table, output
 
 if TYPE_CHECKING:
-    from components.trajectories.pointer import Out
+    from components.trajectories.pointer import Out, PartChange
 
 verbs = typer.Typer(name="data", help="Save, pull or switch the version of data/ that this clone uses.", no_args_is_help=True)
 COMMIT = "To keep this version in git: git commit data.dvc -m 'New data'"
@@ -64,6 +64,48 @@ def pull(
         _show_parts(page, made.parts)
         page.text(f"data/ is the version {made.hash}.")
         page.put(dvc_hash=made.hash)
+
+
+@verbs.command()
+def use(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    json_file: JsonFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Make a run's version of data/ the one that this clone uses: data/ and data.dvc move, the next run starts from it.
+
+    A run's version is that of its start with its dreamed transitions in the replay log. Unsaved files are never replaced.
+
+    Examples:
+
+        dreamgym data use latest --dry-run
+
+        dreamgym data use 20260131-142530-9f3a
+    """
+    with reported(debug), output(json_file) as page:
+        _, place = begin(None, [], root)
+        from flows.adopt import adopt, plan_adoption
+
+        plan = plan_adoption(place, run)
+        columns = [Column("part"), Column("now"), Column("then"), Column("files", right=True)]
+        rows = [_change_cells(change) for change in plan.changes]
+        page.table("changes", Table(f"What changes with the data of run {plan.run_id}", columns, rows))
+        page.put(run=plan.run_id, applied=bool(plan.changes) and not dry_run)
+        if not plan.changes:
+            page.text("data.dvc names that version already.")
+        elif dry_run:
+            page.text(f"Nothing was changed. To change it: dreamgym data use {run}")
+        else:
+            adopt(place, plan)
+            page.text(f"data/ and data.dvc are the version of run {plan.run_id}. Back: git checkout data.dvc && dreamgym data pull")
+            page.text(f"To keep it in git: git commit data.dvc -m 'Data of run {plan.run_id}'")
+
+
+def _change_cells(change: PartChange) -> list[str | int]:
+    before, after = (side.md5 if side else "-" for side in (change.before, change.after))
+    return [change.path, before, after, change.after.files if change.after else 0]
 
 
 def _show_parts(page: Output, parts: Sequence[Out]) -> None:

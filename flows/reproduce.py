@@ -14,16 +14,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.errors import PROMOTION_REFUSED, DataError, TrackingError
-from components.evaluation.reproduction import Verdict, verdicts
+from components.evaluation.reproduction import Verdict, left_out, verdicts
 from components.tracking.comparison import Difference, differences
 from components.tracking.environment import describe_hardware, installed_packages
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs, read_metrics
+from components.trajectories.experiment_commit import experiments
 from components.trajectories.versions import restore
+from flows.run_version import experiment_name
 
 SECTIONS = ("packages", "machine")
 """What of two runs may differ although code, data and config are the same."""
@@ -37,6 +39,8 @@ class Reproduction:
     run_id: str
     place: Path
     verdicts: list[Verdict]
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Metric -> why it is not compared."""
 
     @property
     def succeeded(self) -> bool:
@@ -44,19 +48,30 @@ class Reproduction:
         return all(entry.verdict in ("equal", "within tolerance") for entry in self.verdicts)
 
 
-def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
-    """A run by its id, `latest`, or the (beginning of the) commit of its DVC experiment: the directory of its record, its manifest.
+def find_run_record(root: Path, what: str) -> tuple[Path, Manifest]:
+    """A run by its id, `latest`, the name or the (beginning of the) commit of its experiment: its record's directory, its manifest.
 
     A commit has the record in it, so a run that was made in another clone is found by it; it is then written to .dreamgym/recorded.
 
     Raises:
-        DataError: there is none, it has not come to its end, is of another job, or has no experiment commit.
+        DataError: there is none.
     """
+    what = _commit_of_name(root, what)
     directory = next((found for name in reversed(list_runs(root / "runs")) if (found := _of_commit(root / "runs" / name, what))), None)
     made_elsewhere = "" if directory or (root / "runs" / what).is_dir() else _commit(root, what)
     directory = directory or (_recorded(root, made_elsewhere) if made_elsewhere else find_run(root / "runs", what))
     manifest = Manifest.load(directory)
     manifest.data.experiment_commit = made_elsewhere or manifest.data.experiment_commit
+    return directory, manifest
+
+
+def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
+    """A finished run that can be made again, named as for `find_run_record`.
+
+    Raises:
+        DataError: there is none, it has not come to its end, is of another job, or has no experiment commit.
+    """
+    directory, manifest = find_run_record(root, what)
     if manifest.status != "finished" or manifest.flow != "retrain":
         state = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
         raise DataError(state, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
@@ -64,6 +79,14 @@ def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
         lack = f"Run {manifest.run_id} left no DVC experiment commit (tracking.dvc_experiment=false)."
         raise DataError(lack, "Its code, with what was not committed, is in none.", "Name another run.")
     return directory, manifest
+
+
+def _commit_of_name(root: Path, what: str) -> str:
+    """The commit of the experiment that `dvc exp list` calls `what`, or that a run `what` made elsewhere; else `what` itself."""
+    if (root / "runs" / what).is_dir():
+        return what
+    named = experiments(root)
+    return named.get(what) or named.get(experiment_name(what)) or what
 
 
 def _commit(root: Path, name: str) -> str:
@@ -138,7 +161,8 @@ def reproduce(
     restore(place, manifest.data.version_in(), root)
     say("Running (everything anew: it takes as long as the first time) ...")
     again = _run(place, directory / "config.json")
-    return Reproduction(manifest.run_id, place, verdicts(read_metrics(directory), read_metrics(again)))
+    then, now = read_metrics(directory), read_metrics(again)
+    return Reproduction(manifest.run_id, place, verdicts(then, now), left_out(then, now))
 
 
 def _worktree(root: Path, place: Path, commit: str) -> None:

@@ -324,7 +324,10 @@ def print_reproduction(page: Output, found: Reproduction) -> None:
     counts = Counter(entry.verdict for entry in found.verdicts)
     page.text(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
     verdicts = [{"metric": entry.name, "then": entry.first, "now": entry.second, "verdict": entry.verdict} for entry in found.verdicts]
-    page.put(run=found.run_id, succeeded=found.succeeded, metrics=verdicts)
+    for reason in dict.fromkeys(found.left_out.values()):
+        names = [name for name, why in found.left_out.items() if why == reason]
+        page.text(f"Not compared ({reason}): {', '.join(names)}")
+    page.put(run=found.run_id, succeeded=found.succeeded, metrics=verdicts, left_out=found.left_out)
 
 
 def _exactly(value: float | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from prefect_server import shared_server
 from warm import run_command
 
+from components.trajectories.dvc_cache import cache_directory, object_path, read_listing
 from components.trajectories.store import read_log
 
 ROOT = Path(__file__).parents[1]
@@ -86,5 +87,10 @@ def numbers(clone: Path) -> dict[str, Any]:
 
 
 def log_of(clone: Path) -> list[tuple[Any, ...]]:
-    """Each transition of the replay log, in its order, whichever run wrote it."""
-    return [astuple(replace(step, run_id="")) for step in read_log(clone / "data" / "alfworld" / "replay")]
+    """Each transition of the replay log in the latest run's version of the data, in its order, whichever run wrote it."""
+    parts = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["data"]["parts_out"]
+    cache = cache_directory(clone)
+    with tempfile.TemporaryDirectory() as log:
+        for name, md5 in read_listing(cache, parts["data/alfworld/replay"]).items():
+            (Path(log) / name).symlink_to(object_path(cache, md5))
+        return [astuple(replace(step, run_id="")) for step in read_log(Path(log))]

@@ -10,10 +10,14 @@ from typing import Any
 EQUAL, NEAR, DIFFERENT, MISSING = "equal", "within tolerance", "different", "missing"
 TOLERANCE = 1e-6
 """Relative: what other rounding may change where no choice hangs on it."""
-TIMED = ("second",)
-"""Parts of the names of metrics that tell the machine's speed."""
-EARLIER = ("cost/endpoint",)
-"""Beginnings of the names of metrics that depend on what was cached before."""
+PLACE_DEPENDENT = {
+    "second": "wall time: it depends on the machine and on what else runs there",
+    "cost/endpoint": "answers of language-model endpoints: those that were cached at that place cost nothing",
+    "cost/check_interactions": "the run's games of the champion: a repetition has no champion to play against",
+    "cost/replayed_episodes": "episodes begun again because infrastructure ended them",
+    "champion": "games of that place's champion",
+}
+"""Part of a metric's name -> why the metric depends on the place, so that it is left out of the comparison."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,18 @@ class Verdict:
 
 
 def verdicts(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
-    """Of every metric that does not tell the machine's speed."""
+    """Of every metric that does not depend on the place."""
     names = [*first, *(name for name in second if name not in first)]
-    kept = [name for name in names if not any(part in name for part in TIMED) and not name.startswith(EARLIER)]
-    return [_verdict(name, first.get(name), second.get(name)) for name in kept]
+    return [_verdict(name, first.get(name), second.get(name)) for name in names if not _reason(name)]
+
+
+def left_out(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, str]:
+    """Metric -> why it is not compared."""
+    return {name: reason for name in (*first, *second) if (reason := _reason(name))}
+
+
+def _reason(name: str) -> str:
+    return next((reason for part, reason in PLACE_DEPENDENT.items() if part in name), "")
 
 
 def _verdict(name: str, first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Verdict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,24 @@ def dvc_config(root: Path) -> dict[str, Any]:
         return dict(Config(dvc_dir=str(root.absolute() / ".dvc")))
     except ConfigError as error:
         raise DataError(f"DVC's settings cannot be read: {error}.", next_step="Type `dvc config --list` and mend what it names.") from None
+
+
+def write_dvc_config(path: Path, sections: Mapping[str, Any]) -> None:
+    """Write a config file of DVC, readable by its owner alone; DVC's own writer refuses paths with letters outside ASCII.
+
+    Args: sections: as `dvc_config` gives them; `remote` and `db` hold one section a name.
+    """
+    from configobj import ConfigObj
+
+    file = ConfigObj(encoding="utf-8")
+    for section, values in sections.items():
+        named = section in ("remote", "db", "machine")
+        for title, options in ({f'{section} "{name}"': own for name, own in values.items()} if named else {section: values}).items():
+            file[title] = {key: str(value) for key, value in options.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    with path.open("wb") as target:
+        file.write(target)
 
 
 def cache_directory(root: Path) -> Path:

@@ -14,7 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from components.trajectories.data_state import hash_data, parts_lying, version_hash
-from components.trajectories.dvc_cache import cache_directory, dvc_config, files_of, missing_objects, object_path, size_in_cache
+from components.trajectories.dvc_cache import (
+    LOCAL,
+    cache_directory,
+    dvc_config,
+    files_of,
+    missing_objects,
+    object_path,
+    size_in_cache,
+    write_dvc_config,
+)
 from components.trajectories.dvc_command import failed, run_dvc
 from components.trajectories.pointer import DATA, POINTER, Out, hashes_of, write_pointer
 from components.trajectories.snapshots import Snapshot, choose_remote, fetch, pull
@@ -26,17 +35,14 @@ COPIED_SECTIONS = ("remote", "cache", "state", "index", "db")
 @contextmanager
 def version_repository(root: Path, outs: Sequence[Out]) -> Iterator[Path]:
     """A DVC repository without git whose `data.dvc` names `outs`, with the cache and the remotes of the clone `root`."""
-    from dvc.config import Config
-
     place = root.absolute() / ".dreamgym" / "versions" / secrets.token_hex(6)
     settings = place / ".dvc"
     settings.mkdir(parents=True, mode=0o700)  # it holds what the clone's own config holds, passwords of remotes included
     try:
-        shared = dvc_config(root)
-        with Config(dvc_dir=str(settings)).edit("repo") as config:
-            config.update({section: dict(shared[section]) for section in COPIED_SECTIONS if section in shared})
-            config.setdefault("cache", {})["dir"] = str(cache_directory(root).parents[1])
-            config["core"] = {"no_scm": "true", "analytics": "false", "site_cache_dir": str(settings / "site")}
+        sections = {section: dict(values) for section, values in dvc_config(root).items() if section in COPIED_SECTIONS}
+        sections["cache"] = sections.get("cache", {}) | {"dir": cache_directory(root).parents[1]}
+        sections["core"] = {"no_scm": True, "analytics": False, "site_cache_dir": settings / "site"}
+        write_dvc_config(settings / "config", sections)
         write_pointer(place / POINTER, outs)
         yield place
     finally:
@@ -99,13 +105,10 @@ def restore(root: Path, parts: Mapping[str, str], origin: Path) -> Snapshot:
     Raises:
         DataError: an object is nowhere, or damaged; what is damaged is named and not used.
     """
-    from dvc.config import Config
-
     outs = outs_of(origin, parts)
-    with Config(dvc_dir=str(root.absolute() / ".dvc")).edit("local") as config:
-        config.setdefault("cache", {})["dir"] = str(cache_directory(origin.absolute()).parents[1])
-        config.setdefault("remote", {})["local"] = {"url": str(root.absolute() / ".dreamgym" / "dvc-remote")}
-        config.setdefault("core", {})["remote"] = "local"
+    local = {"url": root.absolute() / ".dreamgym" / "dvc-remote"}
+    cache = {"dir": cache_directory(origin.absolute()).parents[1]}
+    write_dvc_config(root.absolute() / ".dvc" / "config.local", {"cache": cache, "remote": {LOCAL: local}, "core": {"remote": LOCAL}})
     write_pointer(root / POINTER, outs)
     return pull(root)
 

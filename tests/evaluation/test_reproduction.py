@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.evaluation.reproduction import verdicts
+from components.evaluation.reproduction import left_out, verdicts
 
 
 def entry(value, n=10):
@@ -29,6 +29,9 @@ def test_verdicts(first, second, wanted):
     assert [v.verdict for v in verdicts(*sides)] == [wanted]
 
 
-def test_speed_and_what_was_cached_are_not_asked():
-    names = ("fidelity/steps_per_second", "synthetic_rl/seconds", "cost/endpoint_calls", "loss")
-    assert [v.name for v in verdicts({name: entry(1.0) for name in names}, {})] == ["loss"]
+def test_what_depends_on_the_place_is_not_compared_and_said():
+    names = ("fidelity/steps_per_second", "synthetic_rl/seconds", "cost/endpoint_calls", "cost/check_interactions", "loss")
+    first = {name: entry(1.0) for name in names}
+    assert [v.name for v in verdicts(first, {})] == ["loss"]
+    reasons = left_out(first, {"evaluate/champion/success_rate": entry(0.5)})
+    assert [*reasons] == [*names[:-1], "evaluate/champion/success_rate"] and "champion" in reasons["cost/check_interactions"]

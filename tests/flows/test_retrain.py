@@ -56,7 +56,10 @@ def test_the_manifest_names_everything(clone, first):
     assert stages == ["validate", "experience_model", "clone", "check_cloned", "synthetic_rl", "check_dreamed", "sim_to_real", "evaluate"]
     commit = manifest["data"]["experiment_commit"]
     shown = subprocess.run(["git", "show", f"{commit}:data.dvc"], cwd=clone, capture_output=True, text=True, check=True).stdout
-    assert manifest["data"]["dvc_out"] in shown
+    assert manifest["data"]["parts_out"]["data/alfworld/replay"] in shown
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True, check=True).stdout
+    assert status == "", "a run leaves the workspace as it was"
+    assert not (clone / "data" / "alfworld" / "replay").exists() and f"dreamgym data use {manifest['run_id']}" in first
 
 
 def test_what_was_won_in_the_dream_is_looked_at_in_the_real_engine_during_rl(clone, first):

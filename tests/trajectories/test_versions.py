@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,7 +112,8 @@ def test_a_shared_cache_of_the_second_clone_is_enough(made, tmp_path):
     place, version, commit = made
     second, beside = tmp_path / "second", tmp_path / "beside"
     git(tmp_path, "clone", "-q", str(place), str(second))
-    dvc(second, "cache", "dir", "--local", str(place / ".dvc" / "cache"))
+    shared = shutil.copytree(place / ".dvc" / "cache", tmp_path / "shared cache")  # DVC's own config verbs take ASCII paths alone
+    dvc(second, "cache", "dir", "--local", str(shared))
     git(second, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
     git(second, "worktree", "add", "-q", "--detach", str(beside), commit)
     assert versions.restore(beside, {out.path: out.md5 for out in version.parts}, second).files == version.files
