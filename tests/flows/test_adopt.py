@@ -17,7 +17,8 @@ from components.trajectories.pointer import hashes_of
 from flows import cli
 from flows.adopt import adopt, plan_adoption
 
-TASKS, DREAMS = "data/alfworld/tasks/train.parquet", "data/alfworld/replay/1.parquet"
+TASKS, REPLAY = "data/alfworld/tasks/train.parquet", "data/alfworld/replay"
+DREAMS = f"{REPLAY}/1.parquet"
 RUN = "20260131-142530-9f3a"
 
 
@@ -32,7 +33,7 @@ def finished_run(tmp_path_factory):
     snapshots.snapshot(root)
     git(root, "add", "-A")
     git(root, "commit", "-qm", "Start")
-    made = versions.extend_version(root, snapshots.data_parts(root), "data/alfworld/replay", lambda log: (log / "1.parquet").write_text("d"))
+    made = versions.extend_version(root, snapshots.data_parts(root), REPLAY, lambda log: (log / "1.parquet").write_text("d"))
     data = DataLineage(dvc_in=snapshots.data_hash(root), dvc_out=made.hash, parts_out=hashes_of(made.parts))
     run = Manifest(run_id=RUN, status="finished", environment=Environment(git=Git(commit="0" * 40)), config={}, data=data)
     (root / "runs" / RUN).mkdir(parents=True)

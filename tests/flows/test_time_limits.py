@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from components.config import load_config
 from components.errors import StageTimeout
+from components.tracking.manifest import DataLineage
 from components.tracking.stages import StageResult
 from components.trajectories import snapshots
 from flows.evaluate import promote_challenger
@@ -22,13 +24,14 @@ KEY = "0" * 64
 
 @pytest.fixture
 def run(tmp_path):
-    """A run whose dreams are in the log already, in a repository under DVC, with six seconds for each stage."""
+    """A run in a repository under DVC, before its snapshot, with six seconds for each stage."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     found = Workspace(load_config(None, ["timeout_minutes.stage=0.1"]), tmp_path)
-    found.data.replay.mkdir(parents=True)
-    (found.data.replay / f"00000-synthetic-{KEY[:12]}.parquet").write_text("dreams")
-    snapshots.init_if_needed(tmp_path)
-    found.results["synthetic_rl"] = StageResult("synthetic_rl", KEY, tmp_path, {}, {}, {}, 1.0)
+    found.data.root.mkdir(parents=True)
+    found.data.settings.write_text("{}")
+    snapshots.snapshot(tmp_path)
+    found.manifest = SimpleNamespace(data=DataLineage(parts_in=snapshots.data_parts(tmp_path)))
+    found.results["synthetic_rl"] = StageResult("synthetic_rl", KEY, tmp_path, {}, {"replay": tmp_path / "dreams"}, {}, 1.0)
     return found
 
 

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from components.errors import DataError, StageTimeout
-from components.trajectories import dvc_command, snapshots
+from components.trajectories import dvc_command, snapshots, versions
+from components.trajectories.experiment_commit import commit_experiment
 
 TRAIN, STEPS = "data/world/tasks/train.txt", "data/world/trajectories/b.txt"
 
@@ -220,7 +221,7 @@ def test_an_earlier_version_comes_back_beside_the_clone_which_stays_as_it_is(mov
     repository, beside, first = moved_on
     if emptied:
         shutil.rmtree(repository / ".dvc" / "cache")
-    found = snapshots.restore(beside, first, repository)
+    found = versions.restore(beside, first, repository)
     assert {out.path: out.md5 for out in found.parts} == first
     assert (found.files, found.size) == (2, len("tasks") + len("transitions"))
     assert (beside / STEPS).read_text() == "transitions"
@@ -232,13 +233,13 @@ def test_a_damaged_object_of_an_earlier_version_is_named_and_not_used(moved_on):
     damaged = _object(repository / ".dvc" / "cache", "transitions")
     _overwrite(damaged, "trnasitions")
     with pytest.raises(DataError, match=f"damaged, because its cache object .*{damaged.name}"):
-        snapshots.restore(beside, first, repository)
+        versions.restore(beside, first, repository)
 
 
 def test_a_version_that_is_nowhere_is_told(moved_on):
     repository, beside, first = moved_on
     with pytest.raises(DataError, match="missing: 0{32}"):
-        snapshots.restore(beside, first | {"data/other": "0" * 32 + ".dir"}, repository)
+        versions.restore(beside, first | {"data/other": "0" * 32 + ".dir"}, repository)
 
 
 def test_no_git_repository_no_data_and_no_pointer(tmp_path):
@@ -255,19 +256,7 @@ def test_no_git_repository_no_data_and_no_pointer(tmp_path):
         with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
             snapshots.data_hash(tmp_path)
     with pytest.raises(DataError, match="no git commit to base an experiment on.*git commit"):
-        snapshots.save_experiment(tmp_path, "run-1")
-
-
-def test_an_experiment_commit_holds_data_dvc_and_leaves_the_branch(repository):
-    (repository / STEPS).write_text("newer")
-    new = snapshots.snapshot(repository)
-    head, status = _git(repository, "rev-parse", "HEAD"), _git(repository, "status", "--short")
-    commit = snapshots.save_experiment(repository, "run-1")
-    assert new.parts[1].md5 in _git(repository, "show", f"{commit}:data.dvc")
-    assert (_git(repository, "rev-parse", "HEAD"), _git(repository, "status", "--short")) == (head, status)
-    _git(repository, "rm", "-q", "--cached", "data.dvc")
-    _git(repository, "commit", "-qm", "pointer untracked")
-    assert new.parts[1].md5 in _git(repository, "show", f"{snapshots.save_experiment(repository, 'run-2')}:data.dvc")
+        commit_experiment(tmp_path, "run-1", {})
 
 
 def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
