@@ -76,6 +76,8 @@ def next_commands(manifest: Manifest, root: Path, model: Path) -> list[str]:
         f"{program} retrain --config {config} seed={manifest.seeds.get('run', 0) + 1} --root {place}": "the same with another seed",
         f"{program} ui --root {place}": "runs and models in MLflow, flows in Prefect",
     }
+    if manifest.data.dvc_out:
+        commands[f"{program} data use {run} --root {place}"] = "data/ and data.dvc take this run's version"
     if commit := manifest.data.experiment_commit:
         commands[f"{program} reproduce {run} --root {place}"] = "make it again from its commit and compare every metric"
         commands[f"git -C {place} show --stat {commit}"] = "the run's commit: code, data version, metrics"

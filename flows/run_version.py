@@ -58,7 +58,7 @@ def save_run_commit(run: Workspace) -> str:
     return commit_experiment(run.root, experiment_name(manifest.run_id), files)
 
 
-def next_commands(manifest: Manifest) -> list[str]:
+def version_commands(manifest: Manifest) -> list[str]:
     """What to type to look at the run's commit, to adopt its version of data/, and to make it again."""
     if not manifest.data.dvc_out:
         return []

@@ -26,7 +26,7 @@ def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_s
     """The results of a finished run, how it came to them, and where to look."""
     from components.tracking.manifest import Manifest
     from components.tracking.runs import read_metrics
-    from flows.run_version import next_commands
+    from flows.run_version import version_commands
 
     manifest, metrics = Manifest.load(directory), read_metrics(directory)
     confidence, played = manifest.config.get("evaluation", {}).get("confidence", 0.95), manifest.evaluation
@@ -36,7 +36,7 @@ def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_s
     page.table("", Table("", [Column("cost"), Column("spent", prose=True)], _costs(manifest, wall_seconds), frame=False))
     page.text(f"{'Promoted.' if promoted else 'Not promoted.'} {reason}", style="green" if promoted else "yellow")
     page.text(f"Report: {directory / 'report.html'}")
-    for command in next_commands(manifest):
+    for command in version_commands(manifest):
         page.text(command)
     page.text("Runs and models side by side: `dreamgym ui` (or `make ui`)")
     page.put(run=manifest.run_id, directory=str(directory), promoted=promoted, reason=reason, seconds=wall_seconds)

@@ -13,7 +13,7 @@ TOLERANCE = 1e-6
 PLACE_DEPENDENT = {
     "second": "wall time: it depends on the machine and on what else runs there",
     "cost/endpoint": "answers of language-model endpoints: those that were cached at that place cost nothing",
-    "cost/check_interactions": "the run's games of the champion: a repetition has no champion to play against",
+    "cost/check_interactions": "steps of all checks, games of that place's champion included",
     "cost/replayed_episodes": "episodes begun again because infrastructure ended them",
     "champion": "games of that place's champion",
 }

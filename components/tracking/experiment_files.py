@@ -58,8 +58,9 @@ def experiment_files(
 
 
 def _value(metrics: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
-    value = metrics.get(name, {}).get("value")
-    return None if value is None or not math.isfinite(value) else round(value, 4)
+    entry = metrics.get(name, {})
+    value = entry.get("value")
+    return None if value is None or entry.get("n") == 0 or not math.isfinite(value) else round(value, 4)
 
 
 def _setting(config: Mapping[str, Any], key: str) -> Any:
