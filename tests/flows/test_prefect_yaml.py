@@ -71,12 +71,52 @@ def test_the_flow_loads_and_takes_the_parameters(deployments, set_up, name):
     assert (ROOT / given.get("config_file", "configs/quick.yaml")).is_file()
 
 
-def test_only_a_silent_server_is_tried_again(set_up):
+def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
     from prefect.states import Failed
 
-    from flows.deployments import _data_in_place, _retrained, _server_is_silent
+    from flows.deployments import _data_in_place, _server_is_silent
 
     for error, again in ((ServiceUnreachable("x"), True), (TrackingError("x"), False), (DataError("x"), False), (ValueError("x"), False)):
-        assert _server_is_silent(_retrained, None, Failed(data=error)) is again
-    for tried in (_retrained, _data_in_place):
-        assert tried.retries == 3 and tried.retry_delay_seconds == [30, 60, 120] and tried.retry_condition_fn is _server_is_silent
+        assert _server_is_silent(_data_in_place, None, Failed(data=error)) is again
+    assert _data_in_place.retries == 3 and _data_in_place.retry_delay_seconds == [30, 60, 120]
+    assert _data_in_place.retry_condition_fn is _server_is_silent
+
+
+@pytest.fixture
+def retrained(set_up, monkeypatch):
+    """Calls the retraining of a deployment with these outcomes of its tries; returns what it gave and the pauses, without pausing."""
+    from types import SimpleNamespace
+
+    from flows import deployments, retrain
+
+    def call(*outcomes):
+        tries, pauses = iter(outcomes), []
+
+        def attempt(_config, _root):
+            outcome = next(tries)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr(retrain, "retrain", SimpleNamespace(fn=attempt))
+        monkeypatch.setattr(deployments.time, "sleep", pauses.append)
+        monkeypatch.setattr(deployments, "get_run_logger", lambda: SimpleNamespace(warning=lambda *_: None))
+        try:
+            return deployments._retrained(None), pauses
+        except Exception as error:
+            return error, pauses
+
+    return call
+
+
+def test_a_retraining_is_tried_again_only_where_a_server_is_silent(retrained):
+    from types import SimpleNamespace
+
+    silent, done = ServiceUnreachable("x"), SimpleNamespace(directory=Path("runs/7"), decision=SimpleNamespace(reason="why"))
+    result, pauses = retrained(silent, silent, done)
+    assert result == ("7", "why")
+    assert len(pauses) == 2 and 30 <= pauses[0] <= 45 and 60 <= pauses[1] <= 90
+    result, pauses = retrained(silent, silent, silent, silent)
+    assert result is silent and len(pauses) == 3, "three further tries, then it fails"
+    for error in (TrackingError("x"), DataError("x"), ValueError("x")):
+        assert retrained(error) == (error, [])
