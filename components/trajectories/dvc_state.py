@@ -12,6 +12,8 @@ from components.errors import DataError
 
 INDEX_LOCK_SECONDS = 60.0
 """Age from which a lock on git's index counts as left behind: git holds it for moments."""
+LOCK_WRITE_SECONDS = 2.0
+"""How long DVC's lock file may be unreadable: each DVC command empties it and writes it again."""
 _MARKERS = ("<<<<<<< ", ">>>>>>> ")
 
 
@@ -44,19 +46,25 @@ def pointer_conflict(root: Path) -> DataError | None:
 
 def _require_readable_lock(root: Path) -> None:
     path = root / ".dvc" / "tmp" / "rwlock"
-    if not path.is_file():
-        return
+    deadline = time.monotonic() + LOCK_WRITE_SECONDS
+    while not _is_whole(path):
+        if time.monotonic() > deadline:
+            size = path.stat().st_size if path.is_file() else 0
+            found = f"DVC's lock file {path} ({size:,} bytes) is damaged; a command that was killed leaves such a file."
+            cure = f"See that no DVC command is running, then type: rm -f {path}"
+            raise DataError(found, "Expected JSON with `read` and `write`. DVC refuses every command otherwise.", cure)
+        time.sleep(LOCK_WRITE_SECONDS / 20)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether DVC can read its lock file, or there is none. While a DVC command rewrites it, it is empty or cut off for a moment."""
     try:
         held = json.loads(read_text(path))
-        whole = isinstance(held, dict) and all(isinstance(held.get(mode), dict) for mode in ("read", "write"))
+    except FileNotFoundError:
+        return True
     except (OSError, ValueError, RecursionError, DataError):
-        whole = False
-    if not whole:
-        found = f"DVC's lock file {path} ({path.stat().st_size:,} bytes) is damaged; a command that was killed leaves such a file."
-        cure = f"See that no DVC command is running, then type: rm -f {path}"
-        raise DataError(
-            found, "Expected JSON with `read` and `write`. DVC refuses every command otherwise.", cure
-        )
+        return not path.exists()
+    return isinstance(held, dict) and all(isinstance(held.get(mode, {}), dict) for mode in ("read", "write"))
 
 
 def _require_writable_index(root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from components.config import load_config
 from components.errors import DataError
+from components.trajectories import dvc_state
 from components.trajectories.snapshots import data_hash
 from flows.doctor import LADDER, check_files
 from flows.home import replace_unusable_home
@@ -43,8 +45,9 @@ def test_a_workspace_in_order_passes_and_nothing_is_left(repository):
     assert check_files(load_config(), repository).state == "ok"
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"write": {"a', "[]", '{"read": {}}', "\0" * 40])
-def test_a_lock_file_that_dvc_cannot_read_is_found_with_its_cure(repository, content):
+@pytest.mark.parametrize("content", ["", "{", '{"write": {"a', "[]", '{"read": []}', "\0" * 40])
+def test_a_lock_file_that_dvc_cannot_read_is_found_with_its_cure(repository, content, monkeypatch):
+    monkeypatch.setattr(dvc_state, "LOCK_WRITE_SECONDS", 0.1)
     lock = repository / ".dvc" / "tmp" / "rwlock"
     lock.write_text(content)
     with pytest.raises(DataError, match="rwlock .* is damaged.*rm -f .*rwlock"):
@@ -53,6 +56,15 @@ def test_a_lock_file_that_dvc_cannot_read_is_found_with_its_cure(repository, con
     require_machine(repository)
     lock.write_text('{"write": {}, "read": {}}')
     require_machine(repository)
+
+
+def test_a_lock_file_that_a_dvc_command_rewrites_is_no_fault(repository):
+    lock = repository / ".dvc" / "tmp" / "rwlock"
+    lock.write_text("")
+    timer = threading.Timer(0.3, lock.write_text, ['{"write": {}, "read": {}}'])
+    timer.start()
+    require_machine(repository)
+    timer.join()
 
 
 def test_an_index_lock_that_was_left_behind_is_found_and_a_fresh_one_is_not(repository):
