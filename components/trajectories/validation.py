@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -231,7 +232,8 @@ def _run(context: Any, name: str, frame: pd.DataFrame, expectations: list[Any], 
         actions=[UpdateDataDocsAction(name="docs", site_names=["docs"])],
         result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]},
     )
-    identity = gx.RunIdentifier(run_name=run_name)
+    # Without a time Great Expectations reads one out of the name: of a run's id it makes an offset from UTC, which may be impossible.
+    identity = gx.RunIdentifier(run_name=run_name, run_time=datetime.now(UTC))
     outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame}, run_id=identity)
     return [result for run in outcome.run_results.values() for result in run.results]
 

@@ -106,7 +106,7 @@ def report(tmp_path_factory) -> ValidationReport:
     broken = [row for rows, _ in BROKEN.values() for row in rows]
     rows = good_episodes(3) + broken + marked + longest
     config = DataConfig(quarantine_share=0.9, max_text_chars=LIMIT)
-    names = {"title": "alfworld train, data 0123", "run_name": "run-7"}
+    names = {"title": "alfworld train, data 0123", "run_name": "20261126-091140-9999"}  # as a time of day it would be impossible
     return validate(write(folder / "raw.parquet", rows), TASKS, config, folder / "out", **names)
 
 
@@ -158,10 +158,10 @@ def test_data_docs_need_no_other_host_and_name_data_set_and_run(report):
         assert not re.search(r"(?:src|href)=.https?:|<script|<link|url\(", text), page
         assert "<title>alfworld train, data 0123</title>" in text and "<style>" in text, page
     first = pages[report.data_docs]
-    assert "run-7" in first and "A reward is 0.0 or 1.0." in first and f"<td>{report.rows}</td>" in first
+    assert "20261126-091140-9999" in first and "A reward is 0.0 or 1.0." in first and f"<td>{report.rows}</td>" in first
     links = re.findall(r'href="([^"#]+)"', first)
     assert len(links) == 4 and all((report.data_docs.parent / link).is_file() for link in links)
-    assert any("/run-7/" in link for link in links)
+    assert any("/20261126-091140-9999/" in link for link in links)
 
 
 def test_each_rule_is_a_sentence(report):
