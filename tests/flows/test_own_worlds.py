@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from builders import make_task
-from small_job import ROOT, command_of
+from small_job import ROOT, command_of, last_of_each
 from typer.testing import CliRunner
 
 from components.config import DataConfig, load_config
@@ -196,4 +196,4 @@ def test_a_world_with_few_tasks_lists_what_an_evaluation_plays(monkeypatch):
     monkeypatch.setattr(TemplateAdapter, "tasks", tasks)
     assert len(choose_tasks.fn(load_config(None, few))["test"]) == 20
     with pytest.raises(Exception, match="There are 50 tasks"):
-        choose_tasks.fn(load_config(None, [*few, "evaluation.tasks=60"]))
+        choose_tasks.fn(load_config(None, last_of_each([*few, "evaluation.tasks=60"])))

@@ -37,9 +37,9 @@ def test_a_fresh_clone_runs_to_a_promoted_policy(clone, first):
 
 
 def test_the_time_outside_the_stages_is_told(clone, first):
-    code, output, _ = run(clone, "--json", str(clone / "overhead.json"), verb=("bench", "overhead"), small=False)
+    code, output, _ = run(clone, "--json", str(clone.parent / "overhead.json"), verb=("bench", "overhead"), small=False)
     assert code == 0 and "orchestration, tracking, versioning" in output
-    found = {name: entry["value"] for name, entry in json.loads((clone / "overhead.json").read_text()).items()}
+    found = {name: entry["value"] for name, entry in json.loads((clone.parent / "overhead.json").read_text()).items()}
     stages = sum(value for name, value in found.items() if name.startswith("seconds/"))
     assert found["seconds"] == pytest.approx(stages + found["overhead"]) and 0 < found["overhead"] < found["seconds"]
 
@@ -99,7 +99,7 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
     note = parent.data.tags["mlflow.note.content"]
     assert note.startswith("**Promoted.** It won") and "| refined |" in note and "report.html" in note and "## " not in note
-    assert "| condition | metric | value | interval | n | needed | result |" in note and "| threshold | success_rate |" in note
+    assert "| condition | metric | value | interval | n | needed | result |" in note and "| success rate reaches the floor (threshold) |" in note
     assert len(note) < 5000, "MLflow's description is whole"
     costs = manifest["costs"]
     assert costs["tokens_trained"] > 0 < costs["tokens_generated"] == parent.data.metrics["cost/tokens_generated"]

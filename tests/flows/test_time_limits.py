@@ -9,12 +9,14 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from builders import make_task
 
 from components.config import load_config
 from components.errors import StageTimeout
 from components.tracking.manifest import DataLineage
 from components.tracking.stages import StageResult
 from components.trajectories import snapshots
+from components.trajectories.store import write_tasks
 from flows.evaluate import promote_challenger
 from flows.retrain import snapshot_buffer
 from flows.workspace import Workspace
@@ -59,5 +61,7 @@ def test_a_promotion_that_hangs_ends_the_run(run):
     run.results |= dict.fromkeys(("sim_to_real", "evaluate"), run.results["synthetic_rl"])
     run.results["evaluate"].outputs["refined"] = run.root / "hangs"
     (run.root / "hangs").write_text("{}")
+    run.results["evaluate"].outputs["tasks"] = run.root / "tasks.parquet"
+    write_tasks(run.root / "tasks.parquet", [make_task(0)])
     with pytest.raises(StageTimeout, match="The stage promote had not ended after 0.1 minutes"):
         promote_challenger.fn(run)
