@@ -232,8 +232,9 @@ def _run(context: Any, name: str, frame: pd.DataFrame, expectations: list[Any], 
         actions=[UpdateDataDocsAction(name="docs", site_names=["docs"])],
         result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]},
     )
-    # Without a time Great Expectations reads one out of the name: of a run's id it makes an offset from UTC, which may be impossible.
-    identity = gx.RunIdentifier(run_name=run_name, run_time=datetime.now(UTC))
+    # Great Expectations reads a time out of a name that looks like one, and fails where its offset from UTC is impossible.
+    named = run_name if run_name[:1].isalpha() else f"run-{run_name}"
+    identity = gx.RunIdentifier(run_name=named, run_time=datetime.now(UTC))
     outcome = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": frame}, run_id=identity)
     return [result for run in outcome.run_results.values() for result in run.results]
 

@@ -161,7 +161,7 @@ def test_data_docs_need_no_other_host_and_name_data_set_and_run(report):
     assert "20261126-091140-9999" in first and "A reward is 0.0 or 1.0." in first and f"<td>{report.rows}</td>" in first
     links = re.findall(r'href="([^"#]+)"', first)
     assert len(links) == 4 and all((report.data_docs.parent / link).is_file() for link in links)
-    assert any("/20261126-091140-9999/" in link for link in links)
+    assert any("/run-20261126-091140-9999/" in link for link in links)
 
 
 def test_each_rule_is_a_sentence(report):
