@@ -27,7 +27,6 @@ from components.evaluation.intervals import Estimate
 from components.evaluation.study import Cell, require_different_cells
 from components.evaluation.study_figures import draw_study
 from components.evaluation.study_table import study_table
-from components.evaluation.watch import FIGURES
 from components.tracking.runs import checked_metrics
 from components.tracking.stages import StageResult
 from components.trajectories.store import DataLayout, read_tasks
@@ -175,8 +174,9 @@ def _watched(stages: Sequence[StageResult]) -> list[list[float]]:
     """See `Cell.watched`."""
     looks = []
     for series in map(series_of, stages):
-        pairs = zip(*(series.get(f"synthetic_rl/{name}", []) for name in FIGURES), strict=True)
-        looks += [[number, rate, confirmed] for number, (confirmed, rate) in enumerate(pairs, start=1) if not math.isnan(confirmed)]
+        confirmed, rates = (series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate"))
+        pairs = zip(confirmed, rates, strict=True)
+        looks += [[number, rate, share] for number, (share, rate) in enumerate(pairs, start=1) if not math.isnan(share)]
     return looks
 
 
