@@ -115,7 +115,7 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     shutil.rmtree(clone / ".dreamgym" / "stages" / f"evaluate_policy-{key[:12]}")
     (cells / "grpo-real-0.json").unlink()
     code, planned, _ = run(clone, verb=("resume", cell["run_id"], "--dry-run"), small=False)
-    fates = dict(re.findall(r"(\w+) +│ (reused|made)", planned))
+    fates = dict(re.findall(r"^│ (\w+) +│ (reused|made)", planned, re.MULTILINE))
     assert code == 0 and not (cells / "grpo-real-0.json").exists()
     assert fates == {"validate": "reused", "clone": "reused", "real_rl": "reused", "evaluate_policy": "made"}, planned
     code, output, _ = run(clone, verb=("resume", cell["run_id"]), small=False)
