@@ -322,11 +322,11 @@ def print_reproduction(page: Output, found: Reproduction) -> None:
     columns = [Column("metric"), Column("then", right=True), Column("now", right=True), Column("verdict")]
     page.table("", Table(f"Run {found.run_id}, made again", columns, rows))
     counts = Counter(entry.verdict for entry in found.verdicts)
-    page.text(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
     verdicts = [{"metric": entry.name, "then": entry.first, "now": entry.second, "verdict": entry.verdict} for entry in found.verdicts]
     for reason in dict.fromkeys(found.left_out.values()):
         names = [name for name, why in found.left_out.items() if why == reason]
         page.text(f"Not compared ({reason}): {', '.join(names)}")
+    page.text(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
     page.put(run=found.run_id, succeeded=found.succeeded, metrics=verdicts, left_out=found.left_out)
 
 

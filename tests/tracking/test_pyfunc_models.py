@@ -96,7 +96,8 @@ print("ANSWER " + model.predict(model.input_example, params=params).to_json(orie
 
 
 def answer_of_a_fresh_process(uri: str, model: str, params: dict, cwd: Path) -> list[dict]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": uri}
+    on_path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # MLflow starts `uvicorn` by name
+    environment = {**os.environ, "PATH": on_path, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": uri}
     command = [sys.executable, "-c", SCRIPT, model, json.dumps(params)]
     done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -198,7 +199,8 @@ def test_an_empty_history_may_be_left_out(load):
 def test_a_server_answers_a_post_and_refuses_what_it_cannot_read(root, uri, tmp_path):
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", POLICY_URI, "--env-manager", "local", "-p", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": uri}
+    on_path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # MLflow starts `uvicorn` by name
+    environment = {**os.environ, "PATH": on_path, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": uri}
     with (tmp_path / "log").open("w") as log:
         server = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -224,6 +226,6 @@ def post(port: int, body: dict, server: subprocess.Popen) -> tuple[int, dict]:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
         except OSError:
-            assert server.poll() is None, "the server has ended"
+            assert server.poll() is None, f"the server ended with code {server.returncode}"
             time.sleep(0.1)
     raise TimeoutError("no answer")
