@@ -14,7 +14,7 @@ import typer
 
 from components.orphans import end_with_parent
 from flows import data_verbs, measuring, operating, storage, worlds
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, err, finish_retrain, out, prepared, quiet, reported, say
+from flows.command import ConfigFile, Debug, Overrides, Root, begin, check_machine, err, finish_retrain, out, prepared, quiet, reported, say
 from flows.output import JsonFile, VerbGroup, output
 from flows.settings import MLFLOW_PORT
 
@@ -105,10 +105,10 @@ def collect(
     """
     with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
-        from flows.preflight import complete_data, require_repository, require_room
+        from flows.preflight import complete_data, require_repository
 
         require_repository(place)
-        require_room(place)
+        check_machine(place)
         complete_data(place, say)
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -151,6 +151,7 @@ def validate(
         from flows.preflight import ensure_data, version_in_words
         from flows.validation_view import print_validation
 
+        check_machine(place, versions=False)
         ensure_data(place, settings, say, backbone=False, versioned=False)
         layout = DataLayout.of(place, settings.environment.name)
         tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
@@ -185,10 +186,10 @@ def pretrain(
     """
     with reported(debug, resumes=True):
         settings, place = begin(config, overrides, root)
-        from flows.preflight import complete_data, require_device, require_repository, require_room
+        from flows.preflight import complete_data, require_device, require_repository
 
         require_repository(place)
-        require_room(place)
+        check_machine(place, to)
         require_device(settings)
         complete_data(place, say)
         from components.trajectories.snapshots import push, snapshot

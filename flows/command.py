@@ -102,15 +102,28 @@ def say(message: str) -> None:
     err.print(message, style="dim", soft_wrap=True, highlight=False)
 
 
+def check_machine(place: Path, *outputs: Path | None, versions: bool = True) -> None:
+    """Refuse at once what would stop a long verb at its end: a full disk, places that cannot be written, damaged locks.
+
+    Args: outputs: files or directories that the verb writes besides. versions: whether it uses DVC and git.
+    """
+    from flows.machine import require_machine, require_writable
+    from flows.preflight import require_room
+
+    require_room(place)
+    require_machine(place, versions=versions)
+    for path in outputs:
+        if path is not None:
+            require_writable(path.absolute() if path.is_dir() else path.absolute().parent)
+
+
 def prepared(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
     """The config and the repository, with the data there and the settings checked."""
     settings, place = begin(config, overrides, root)
-    from flows.machine import require_machine
-    from flows.preflight import check_settings, ensure_data, require_repository, require_room
+    from flows.preflight import check_settings, ensure_data, require_repository
 
     require_repository(place)
-    require_room(place)
-    require_machine(place)
+    check_machine(place)
     ensure_data(place, settings, say, backbone=not settings.backbone.path)
     check_settings(place, settings, config)
     say("Starting (the libraries take some seconds to load) ...")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.command import Debug, Root, begin, reported, say
+from flows.command import Debug, Root, begin, check_machine, reported, say
 from flows.output import Cell, Column, JsonFile, Output, Table, output
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def save(json_file: JsonFile = None, root: Root = None, debug: Debug = False) ->
         from flows.preflight import require_repository
 
         require_repository(place)
+        check_machine(place)
         made = snapshot(place)
         remote = push(place)
         _show_parts(page, made.parts)
@@ -59,6 +60,7 @@ def pull(
         _, place = begin(None, [], root)
         from components.trajectories.snapshots import pull as bring
 
+        check_machine(place)
         say("Looking for the version that data.dvc names ...")
         made = bring(place, force=force)
         _show_parts(page, made.parts)
@@ -88,6 +90,7 @@ def use(
         _, place = begin(None, [], root)
         from flows.adopt import adopt, plan_adoption
 
+        check_machine(place)
         plan = plan_adoption(place, run)
         columns = [Column("part"), Column("now"), Column("then"), Column("files", right=True)]
         rows = [_change_cells(change) for change in plan.changes]

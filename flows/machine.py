@@ -14,12 +14,16 @@ WRITTEN = ("runs", "mlflow", "data", ".dreamgym", ".dvc/tmp", ".dvc/cache")
 """Directories of the workspace that a run writes to; one that is not there is made in the workspace."""
 
 
-def require_machine(root: Path) -> None:
-    """Raise DataError for what would stop a later stage; the message says what to type."""
+def require_machine(root: Path, *, versions: bool = True) -> None:
+    """Raise DataError for what would stop a later stage; the message says what to type.
+
+    Args: versions: whether DVC and git are needed, too.
+    """
     require_temporary_files()
     for name in WRITTEN:
         require_writable(root / name)
-    require_working_dvc(root)
+    if versions:
+        require_working_dvc(root)
 
 
 def require_temporary_files() -> None:

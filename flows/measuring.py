@@ -17,6 +17,7 @@ from flows.command import (
     Overrides,
     Root,
     begin,
+    check_machine,
     fail_on_crash,
     make_study,
     out,
@@ -56,9 +57,9 @@ def evaluate(
     """
     with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
-        from flows.preflight import check_settings, ensure_data, require_room
+        from flows.preflight import check_settings, ensure_data
 
-        require_room(place)
+        check_machine(place)
         ensure_data(place, settings, say, backbone=False)
         check_settings(place, settings, config, training=False)
         from flows.score import score_policies
@@ -178,6 +179,7 @@ def ablate(
 
         wanted = chosen_variants(variants, sizes)
         check_figures(figure, curve)
+        check_machine(place, figure, curve, place / cells if cells else None)
         numbers = _numbers(seeds, "--seeds")
         quiet(debug)
         found = ablate_fidelity(settings, place, numbers, wanted, place / cells if cells else None)
@@ -225,6 +227,7 @@ def study(
         from flows.study_methods import chosen_methods
 
         wanted, numbers = chosen_methods(methods), _numbers(seeds, "--seeds")
+        check_machine(place, figures, place / cells)
         if table:
             around_table(table, cells.name)  # before hours of work
         quiet(debug)
@@ -330,6 +333,7 @@ def bench(
         from flows.preflight import ensure_data
 
         check_name(name)
+        check_machine(place, versions=False)
         world = settings.environment.name
         if name == "overhead":
             from flows.bench_overhead import bench_overhead, print_overhead
@@ -412,6 +416,7 @@ def index_command(
         settings, place = begin(config, overrides, root)
         from flows.preflight import ensure_data
 
+        check_machine(place, versions=False)
         ensure_data(place, settings, say, backbone=False, versioned=False)
         say("Reading the log, and encoding what has no vector yet ...")
         from flows.index import index_log

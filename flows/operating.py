@@ -11,7 +11,20 @@ from typing import Annotated
 
 import typer
 
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, fail_on_crash, finish_retrain, make_study, quiet, reported, say
+from flows.command import (
+    ConfigFile,
+    Debug,
+    Overrides,
+    Root,
+    begin,
+    check_machine,
+    fail_on_crash,
+    finish_retrain,
+    make_study,
+    quiet,
+    reported,
+    say,
+)
 from flows.output import JsonFile, output
 
 verbs = typer.Typer()
@@ -132,7 +145,7 @@ def resume(
     with reported(debug, resumes=True), output(json_file) as page:
         _, place = begin(None, [], root)
         from flows.planning import plan
-        from flows.preflight import check_settings, ensure_data, require_repository, require_room
+        from flows.preflight import check_settings, ensure_data, require_repository
         from flows.resume import cell_of, resumable
         from flows.retrain import STAGES, retrain
         from flows.study import stages_of
@@ -140,7 +153,7 @@ def resume(
 
         manifest, settings = resumable(place, run)
         require_repository(place)
-        require_room(place)
+        check_machine(place)
         ensure_data(place, settings, say, backbone=not settings.backbone.path)
         check_settings(place, settings, None)
         cells, method = cell_of(manifest, place) if manifest.cell else (Path(), "")
@@ -182,12 +195,11 @@ def reproduce(
     with reported(debug), output(json_file) as page:
         _, place = begin(None, [], root)
         from components.errors import NOT_REPRODUCED
-        from flows.preflight import require_room
         from flows.reproduce import discard
         from flows.reproduce import reproduce as make_again
         from flows.summary import print_reproduction, print_surroundings
 
-        require_room(place)
+        check_machine(place)
         found = make_again(place, what, say, lambda surroundings: print_surroundings(page, surroundings))
         print_reproduction(page, found)
         if keep:

@@ -208,10 +208,15 @@ def output(target: Path | None) -> Iterator[Output]:
     """The output of a verb; its JSON is written when the verb has ended, also with an exit code of its own.
 
     Raises:
-        ConfigError: `target` cannot be a file.
+        ConfigError: `target` is a directory.
+        DataError: no file can be made there.
     """
     if target is not None and target != STDOUT and target.is_dir():
         raise ConfigError(f"--json is {target}, which is a directory.", "Expected a file.", f"Type --json {target / 'results.json'}.")
+    if target is not None and target != STDOUT:
+        from flows.machine import require_writable
+
+        require_writable(target.absolute().parent)
     page = Output(Console(), target)
     with _stdout_for_json() if page.prints_json else _stdout_as_it_is() as stdout:
         try:

@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from components.errors import NOT_REPRODUCED, PROMOTION_REFUSED, ROWS_SET_ASIDE, ConfigError, DataError, FidelityGateClosed
+from components.trajectories import dvc_state
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows import cli, command, preflight
 from flows.failures import expected_failure
@@ -108,6 +109,46 @@ def test_a_full_disk_is_named_before_anything_starts(run, repository, monkeypatc
     done = run(verb, "--root", repository)
     assert done.exit_code == 1
     assert "The disk is full: 0 bytes are free where /proc lies" in done.output
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["retrain", "collect", "pretrain", "evaluate", "fidelity", "ablate fidelity", "study", "reproduce", "data save", "data pull"],
+)
+def test_a_damaged_lock_of_dvc_is_named_before_anything_starts(run, repository, monkeypatch, verb):
+    monkeypatch.setattr(dvc_state, "LOCK_WRITE_SECONDS", 0.05)
+    lock = repository / ".dvc" / "tmp" / "rwlock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("{")
+    done = run(*verb.split(), "--root", repository)
+    assert done.exit_code == 1
+    assert f"{lock} (1 bytes) is damaged" in done.output and f"rm -f {lock}" in done.output
+
+
+@pytest.mark.parametrize("verb", ["collect", "pretrain", "evaluate", "validate", "index", "bench dream"])
+def test_a_tmpdir_that_is_not_there_is_named_before_anything_starts(run, repository, monkeypatch, verb):
+    monkeypatch.setenv("TMPDIR", str(repository / "gone"))
+    done = run(*verb.split(), "--root", repository)
+    assert done.exit_code == 1
+    assert "gone, which is no directory" in done.output and "export TMPDIR=DIRECTORY" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (["collect", "--json", "/proc/none/collected.json"], "/proc"),
+        (["pretrain", "--to", "/proc/none/backbone"], "/proc"),
+        (["study", "--figures", "/proc/figures"], "/proc"),
+        (["ablate", "fidelity", "--figure", "/proc/bars.svg"], "/proc"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_named_before_anything_starts(run, repository, monkeypatch, arguments, place):
+    monkeypatch.setattr("flows.preflight.check_settings", lambda *given, **options: None)  # no data here
+    monkeypatch.setattr("flows.preflight.ensure_data", lambda *given, **options: None)
+    monkeypatch.setattr("flows.preflight.complete_data", lambda *given: pytest.fail("work began"))
+    done = run(*arguments, "--root", repository)
+    assert done.exit_code == 1
+    assert f"{place} cannot be written" in done.output
 
 
 def test_no_data_and_no_pointer(run, repository):
