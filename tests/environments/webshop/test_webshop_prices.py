@@ -49,6 +49,17 @@ INSTRUCTION = "i want a wool cardigan in red, and price lower than {limit}.00 do
         ("$12.99 - 2.5 oz", (12.99,)),
         (["$5.00", "$9.00"], (5.0, 9.0)),
         (["$5 - $10", "$20"], (5.0, 10.0)),
+        ("Pack of 3 $9.99", (9.99,)),
+        ("Pack of 3 - $9.99", (9.99,)),
+        ("from 5 to $95", (5.0, 95.0)),
+        ("12.99$", (12.99,)),
+        ("12.99 $ - 20 $", (12.99, 20.0)),
+        ("US$5.00", (5.0,)),
+        ("&#36;5.00", (5.0,)),
+        ("＄12.99", (12.99,)),
+        ("\u200e$5.00\u200e", (5.0,)),
+        ("$5.00\u00a0\u2013\u00a0$9.00", (5.0, 9.0)),
+        ("$9.99 5 stars", (9.99,)),
     ],
 )
 def test_the_leading_number_is_the_price(pricing, prices):
@@ -61,6 +72,8 @@ def test_the_leading_number_is_the_price(pricing, prices):
     [
         *(None, "", " ", "N/A", "$", "$ten", "Currently unavailable", "€5", "5 €", "£12.00", "12 EUR", "-5.00", "$-5.00", "-$5.00"),
         *("12,99", "1.299,00", "$1,2,3", "$5..00", "$1e5", "$99,999,999.00", True, math.nan, math.inf, -3, [], [None], {"price": 5}),
+        *("1 299,00", "1'299.00", "$1 299.00", "$12 99", "$1k", "$1.5K", "$2M", "−$5.00", "$−5.00"),
+        *("CA$5.00", "C$ 5", "R$ 5,00", "HK$5", "MX$5", "Rs. 500", "499 kr", "₺100", "5 zł", "SEK 500", "10 euros"),
     ],
 )
 def test_what_tells_no_price_in_dollars_is_no_price(pricing):
