@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import PeftModel, get_peft_model
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -39,6 +38,7 @@ from components.language.known_ids import set_unknown_ids
 from components.language.marker_rows import fit_rows
 from components.language.markers import END, MARKERS, PAD
 from components.language.model_size import plausible_size, require_memory
+from components.language.sound_weights import refuse_left_out, refuse_quantised, require_finite
 from components.language.tokenizer import Vocabulary
 from components.language.torch_seeds import torch_seed
 from components.language.weight_files import stored_weights
@@ -121,6 +121,7 @@ def load_backbone(path: Path | str, device: str = "cpu", *, chat_template: ChatT
     model = _load_weights(path, config if config is not None else read_config(path))
     note_untied_head(model)
     forget_generation_settings(model)
+    require_finite(model, sorted({*vocabulary.unknown_ids(head_rows(model)), *vocabulary.added}), path)
     fit_rows(model, vocabulary, path)
     set_unknown_ids(model, vocabulary.unknown_ids(head_rows(model)))
     return model.to(device).eval(), vocabulary
@@ -130,35 +131,47 @@ def read_config(path: Path | str) -> Any:
     """The transformers config of the model in `path`, without dropout.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, needs code of its own, or says that the weights are quantised.
     """
     try:
-        config = AutoConfig.from_pretrained(str(path))
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, TypeError, AttributeError) as error:
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)
+    except Exception as error:  # whatever a config of a stranger makes transformers raise
         raise _cannot_be_loaded(path, error) from error
+    refuse_quantised(path, config)
     for name, value in list(vars(config).items()):
-        if ("drop" in name or name.endswith("_pdrop")) and isinstance(value, float):
+        if ("drop" in name or name.endswith("_pdrop")) and isinstance(value, int | float) and not isinstance(value, bool):
             setattr(config, name, 0.0)
+    if getattr(config, "output_attentions", False):  # not with sdpa attention; such a config cannot be saved again
+        config.output_attentions = False
     return config
 
 
 def _cannot_be_loaded(path: Path | str, error: Exception) -> DataError:
     expected, next_step = "Expected a causal language model with safetensors weights.", "Check backbone.path, or load the model again."
-    return DataError(f"The model in {path} cannot be loaded: {error}", expected, next_step)
+    said = " ".join(str(error).split())
+    return DataError(f"The model in {path} cannot be loaded: {said}", expected, next_step)
 
 
 def _load_weights(path: Path | str, config: Any) -> Any:
     """The model in `path`, fp32.
 
     Raises:
-        DataError: it cannot be read, or the files do not hold all of its weights (transformers would draw the others at random).
+        DataError: it cannot be read, the files do not hold all of its weights (transformers would draw the others at random), or they
+            hold further blocks or an adapter.
     """
-    options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+    options = {
+        "dtype": torch.float32,
+        "use_safetensors": True,
+        "output_loading_info": True,
+        "trust_remote_code": False,
+        "ignore_mismatched_sizes": True,  # they are told below, by name
+    }
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(str(path), config=config, **options)
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+    except Exception as error:  # whatever the files of a stranger make transformers raise
         raise _cannot_be_loaded(path, error) from error
     model, found = loaded
+    refuse_left_out(path, found["unexpected_keys"], [name for name, _ in model.named_parameters()])
     lacking = sorted(found["missing_keys"]) + sorted(str(entry[0]) for entry in found["mismatched_keys"])
     if lacking:
         shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")

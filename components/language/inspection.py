@@ -27,6 +27,7 @@ from components.language.backbone import (
 from components.language.engine import probe_kept_cache
 from components.language.marker_rows import too_few_rows
 from components.language.model_size import BYTES, empty_model, gigabytes, plausible_size, require_memory
+from components.language.sound_weights import refuse_left_out
 from components.language.tokenizer import Vocabulary
 from components.language.training import probe_branches
 from components.language.weight_files import stored_weights
@@ -144,6 +145,7 @@ def _refuse_missing(directory: Path, empty: Any, shapes: dict[str, tuple[int, ..
     tied = getattr(empty.config, "tie_word_embeddings", False)
     wanted = {name: tuple(weight.shape) for name, weight in empty.named_parameters() if not (tied and name.startswith("lm_head."))}
     known = shapes | {f"model.{name}": shape for name, shape in shapes.items()}
+    refuse_left_out(directory, [name for name in shapes if name not in wanted and f"model.{name}" not in wanted], wanted)
     lacking = sorted(name for name, shape in wanted.items() if known.get(name) != shape)
     if lacking:
         shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")

@@ -95,13 +95,14 @@ class Vocabulary:
         if path.is_dir() and not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
             raise DataError(f"{path} holds no tokenizer.json.", "Expected a tokenizer's files.", "Make the backbone: dreamgym pretrain.")
         try:
-            return cls(AutoTokenizer.from_pretrained(str(directory)), chat_template)
-        except (OSError, ValueError, KeyError) as error:
+            tokenizer = AutoTokenizer.from_pretrained(str(directory), trust_remote_code=False)
+        except Exception as error:  # the tokenizers library raises bare exceptions
             raise DataError(
                 f"The tokenizer in {directory} cannot be loaded: {error}",
                 "Expected a directory with tokenizer.json.",
                 "Check backbone.path, or make the backbone: dreamgym pretrain.",
             ) from error
+        return cls(tokenizer, chat_template)
 
     def save(self, directory: Path | str) -> None:
         """Write tokenizer.json and its settings into `directory` (created if missing)."""

@@ -16,9 +16,12 @@ from safetensors import SafetensorError, safe_open
 
 from components.bounded import read_text
 from components.errors import DataError
+from components.language.sound_weights import quantised
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 NO_WEIGHTS = "Run dvc pull, make them with dreamgym pretrain, or put a model's safetensors there."
+DTYPES = ("F64", "F32", "F16", "BF16")
+"""Of weights; masks and positions beside them may be integers."""
 LARGEST_SETTINGS = 256 * 2**20
 """Bytes of a JSON file or chat template of a model: a tokenizer of 260,000 tokens has 34 million."""
 
@@ -75,6 +78,10 @@ def _refuse_adapter(directory: Path) -> None:
 
 def _no_weights(directory: Path) -> DataError:
     shards = sorted(path.name for path in directory.glob("*.safetensors"))
+    if SINGLE in shards or INDEX in {path.name for path in directory.glob(INDEX)}:
+        name = SINGLE if SINGLE in shards else INDEX
+        found = f"{directory / name} is {'a link to a file that is not there' if (directory / name).is_symlink() else 'no file'}."
+        return DataError(found, "Expected a whole safetensors file.", "Download or copy it again, with the file that it links to.")
     if shards:
         found = f"{directory} holds {', '.join(shards[:3])}, but neither {SINGLE} nor {INDEX}."
         return DataError(found, f"Expected one file {SINGLE}, or shards with their index.", f"Download {INDEX} of that model, too.")
@@ -121,14 +128,18 @@ def _sharded(directory: Path, named: dict[str, str]) -> StoredWeights:
 def _read_headers(files: Sequence[Path]) -> StoredWeights:
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
-        size = file.stat().st_size
+        size, stored_as = file.stat().st_size, ""
         try:
             with safe_open(str(file), framework="pt") as opened:
-                names = opened.keys()
-                here = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
+                slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118  (it is no mapping)
+                here = {name: tuple(one.get_shape()) for name, one in slices.items()}
+                dtypes = {name: one.get_dtype() for name, one in slices.items() if name.endswith(".weight")}
+                stored_as = next((f"{name} is stored as {dtype}" for name, dtype in dtypes.items() if dtype not in DTYPES), "")
         except (SafetensorError, OSError, ValueError) as error:
             found = f"{file} cannot be loaded: it has {size:,} bytes and is cut off or no safetensors file ({error})."
             raise DataError(found, "Expected a whole safetensors file.", "Download or copy it again, or run dvc pull.") from error
+        if stored_as:
+            raise quantised(file.parent, stored_as)
         if twice := sorted(set(here) & set(shapes)):
             found = f"{file} holds {twice[0]}, which another shard holds too."
             raise DataError(found, "Expected each tensor once.", "Download the shards again.")
