@@ -256,9 +256,9 @@ def ui(
 def doctor(
     overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
 ) -> None:
-    """Check the set-up, one rung after the other: each says ok, or what is wrong and what to type.
+    """Check the set-up, step by step. Each check says what was found and, if it is wrong, what was expected and what to type.
 
-    Exit code 0 if a run can start, 1 if something must be mended first.
+    Exit code 0 if a run can start, 1 if something must be corrected first. `doubt` does not stop a run.
 
     Example:
 

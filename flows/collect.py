@@ -26,6 +26,7 @@ from components.records import TEST, TRAIN, Task, Trajectory
 from components.trajectories.collect import BEHAVIOURS, collect, plan
 from components.trajectories.snapshots import Snapshot, push, snapshot
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from flows.dead_flow_runs import end_dead_runs_if_tracked
 
 ROWS = 64
 """Episodes played side by side; it changes no result."""
@@ -58,6 +59,7 @@ def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None =
         EnvironmentFailure: a game cannot be made, loaded or played.
         DataError: the disk refuses, or `root` is no git repository.
     """
+    end_dead_runs_if_tracked(config.tracking, root.resolve())
     # 1. Choose the tasks: those of the fidelity set follow those of the training set (and of the test set), and are other games.
     tasks = choose_tasks(config)
     # 2. Play every behaviour on them.

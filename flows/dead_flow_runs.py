@@ -1,7 +1,8 @@
 """Mark flow runs whose process was killed as Crashed in Prefect, where they would stay Running for ever.
 
-The next run does it, and `dreamgym ui`. A command tags its flow runs with its process. A tagged run whose process
-is gone on this machine is dead, and so is one that a manifest under runs/ names with such a process.
+The next command that starts a flow does it, and `dreamgym ui`; they end MLflow's runs too (components/tracking/dead_runs.py).
+A command tags its flow runs with its process. A tagged run whose process is gone on this machine is dead, and so is one that
+a manifest under runs/ names with such a process.
 Deployed runs have a heartbeat too (automations.py).
 """
 
@@ -13,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
-from prefect import get_client
+from prefect import get_client, runtime
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -30,15 +31,18 @@ from prefect.context import TagsContext
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed
 
+from components.config import TrackingConfig
 from components.errors import DreamGymError
+from components.tracking.dead_runs import close_dead_runs
 from components.tracking.manifest import Manifest
+from components.tracking.mlflow_store import Tracker
 from components.tracking.process import OwnProcess, is_dead, this_process
 from components.tracking.runs import list_runs
 from flows.automations import TAG
 
 PROCESS = "process"
 """Begins the tag `process:HOST:ID:SECONDS` of a flow run's process; its start is in seconds since 1970."""
-MESSAGE = "Its process was killed. `dreamgym resume` goes on from what is finished."
+MESSAGE = "Its process was killed. The same command, typed again, reuses what is finished."
 _OPEN = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING, StateType.PAUSED]
 _PAGE = 100
 _LOG = logging.getLogger(__name__)
@@ -47,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 def tag_flow_runs() -> None:
     """From here on, flow runs of this process carry its tag, and so do their subflows and tasks."""
     own = this_process()
-    tags = {TAG, f"{PROCESS}:{own.host}:{own.pid}:{own.started:.2f}"}
+    tags = {TAG, f"{PROCESS}:{own.text}"}
     current = TagsContext.get().current_tags
     if not tags <= current:
         TagsContext(current_tags=current | tags).__enter__()  # for as long as the process lives
@@ -57,12 +61,30 @@ def process_of(tags: Sequence[str]) -> OwnProcess | None:
     """The process that the tags name; None if they name none."""
     for tag in tags:
         kind, _, place = tag.partition(":")
-        host, _, rest = place.partition(":")
-        pid, _, started = rest.partition(":")
-        if kind == PROCESS:
-            with suppress(ValueError):
-                return OwnProcess(host=host, pid=int(pid), started=float(started))
+        if kind == PROCESS and (process := OwnProcess.from_text(place)):
+            return process
     return None
+
+
+def end_dead_runs(root: Path, tracker: Tracker | None = None) -> None:
+    """At the start of a flow: end the runs of this clone whose process was killed, in MLflow and in Prefect.
+
+    Args: tracker: MLflow; None: runs there are left as they are.
+    """
+    if tracker is not None:
+        close_dead_runs(root / "runs", tracker)
+    if runtime.flow_run.id:
+        crash_dead_flow_runs(root / "runs")
+
+
+def end_dead_runs_if_tracked(config: TrackingConfig, root: Path) -> None:
+    """`end_dead_runs` for a flow that records nothing in MLflow: a store that cannot be opened is logged."""
+    tracker = None
+    try:
+        tracker = Tracker(config, root)
+    except DreamGymError as error:
+        _LOG.warning("MLflow's runs of killed processes could not be ended: %s", error)
+    end_dead_runs(root, tracker)
 
 
 def crash_dead_flow_runs(runs: Path, api: str = "") -> list[str]:

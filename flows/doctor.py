@@ -1,17 +1,15 @@
-"""The ladder "check your set-up": each rung rests on the ones before it, and says what to type when it breaks.
+"""The checks of the set-up, in order: a later one needs the earlier ones. Each says what it found, what it expected, what to type.
 
     dreamgym doctor
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -19,64 +17,44 @@ from rich.text import Text
 
 from components.config import Config
 from components.errors import DreamGymError
+from flows.doctor_worlds import check_browser, check_compilers, check_games, check_official_games, install_command
 from flows.failures import expected_failure
 from flows.output import Output
 from flows.preflight import has_identity, missing_data, not_in_snapshot, require_backbone, require_repository
+from flows.rung import Rung, as_rung, doubt, ok, wrong
 from flows.services import port_is_free
+from flows.settings import MLFLOW_PORT
 
-INSTALL = "pip install -c constraints.txt -e '.[{}]'"
-EXTRAS = ("alfworld", "webshop", "browser")
-"""Environments with packages of their own."""
+PREFECT_PORT = 4200
 _FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 5_000_000_000
 
 
-@dataclass(frozen=True)
-class Rung:
-    """What one check found. `wrong` stops a run; `doubt` does not, but explains a later surprise."""
-
-    state: str
-    found: str
-    next_step: str = ""
-
-
-def ok(found: str) -> Rung:
-    """The rung holds."""
-    return Rung("ok", found)
-
-
-def doubt(found: str, next_step: str) -> Rung:
-    """A run can start, but see this first."""
-    return Rung("doubt", found, next_step)
-
-
-def wrong(found: str, next_step: str) -> Rung:
-    """A run cannot start before this is mended."""
-    return Rung("wrong", found, next_step)
-
-
 def climb(config: Config, root: Path, page: Output) -> bool:
-    """Print all rungs, or those up to git if there is no repository for the others to look into; True if a run can start."""
+    """Print the result of every check, or of those up to git if there is no repository; True if a run can start."""
     broken = 0
     for name, check in LADDER.items():
         with page.console.status(name):
             rung = _checked(check, config, root)
         broken += rung.state == "wrong"
-        print_rung(page, name, rung.state, rung.found, rung.next_step)
+        print_rung(page, name, rung.state, rung.found, rung.next_step, rung.expected)
         if name == "git" and rung.state == "wrong":
             break  # the next ones would make directories, and wait minutes for Prefect
-    verdict = f"Mend what is wrong ({broken}) from the top down, then ask again." if broken else "A run can start: dreamgym retrain"
+    verdict = "A run can start. Type: dreamgym retrain"
+    if broken:
+        verdict = f"A run cannot start: {broken} wrong. Correct the first one, then type `dreamgym doctor` again."
     page.text(verdict)
     page.put(can_start=not broken)
     return not broken
 
 
-def print_rung(page: Output, name: str, state: str, found: str, next_step: str = "") -> None:
+def print_rung(page: Output, name: str, state: str, found: str, next_step: str = "", expected: str = "") -> None:
     """A line for what was checked, and one for what to do next; in the JSON an entry of `checks`."""
-    page.add("checks", {"name": name, "state": state, "found": found, "next": next_step})
+    page.add("checks", {"name": name, "state": state, "found": found, "expected": expected, "next": next_step})
     if page.prints_json:
         return
     style = {"ok": "green", "doubt": "yellow", "wrong": "red"}[state]
-    page.console.print(Text.assemble((f"{state:<5}", style), f" {name}: {found}"), soft_wrap=True)
+    said = " ".join(part for part in (found, expected) if part)
+    page.console.print(Text.assemble((f"{state:<5}", style), f" {name}: {said}"), soft_wrap=True)
     if next_step:
         page.text(f"      next: {next_step}")
 
@@ -87,26 +65,19 @@ def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) 
     except Exception as error:  # a check that breaks is what this command is there to show
         failure = expected_failure(error)
         if failure is None:
-            return wrong(f"{type(error).__name__}: {error}", "mend the rungs above first; if they hold, report this line as a bug")
-        return _as_rung(failure, _install(config))
-
-
-def _install(config: Config) -> str:
-    """What installs the project with what the environment needs; worlds of one's own need no extra."""
-    extra = config.environment.name
-    return INSTALL.format(extra) if extra in EXTRAS else "pip install -c constraints.txt -e ."
-
-
-def _as_rung(failure: DreamGymError, cure: str = "") -> Rung:
-    return wrong(" ".join(part for part in (failure.found, failure.expected) if part), failure.next_step or cure)
+            found = f"The check ended with {type(error).__name__}: {error}"
+            cure = "Correct what is wrong above. If nothing is, report this line as a bug, with `dreamgym doctor --debug`."
+            return wrong(found, "Expected the check to end with a result.", cure)
+        return as_rung(failure, install_command(config))
 
 
 def check_python(_config: Config, _root: Path) -> Rung:
     """Python 3.11 or 3.12."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] < (3, 13):
-        return wrong(f"{version}, expected 3.11 or 3.12", "make clean && make test PYTHON=python3.11")
-    return ok(f"{version} in {sys.prefix}")
+        found = f"Python is {version} in {sys.prefix}."
+        return wrong(found, "Expected 3.11 or 3.12.", "Type: make clean && make test PYTHON=python3.11")
+    return ok(f"Python {version} in {sys.prefix}.")
 
 
 def check_packages(config: Config, root: Path) -> Rung:
@@ -114,88 +85,31 @@ def check_packages(config: Config, root: Path) -> Rung:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    install = _install(config)
+    install = install_command(config)
     try:
         wanted = [Requirement(line) for line in metadata.requires("dreamgym-pipeline") or []]
     except metadata.PackageNotFoundError:
-        return wrong("the project itself is not installed", install)
+        lack = "The package dreamgym-pipeline is not installed in this environment."
+        return wrong(lack, f"Expected it in {sys.prefix}.", f"Type: {install}")
     extras = ("", config.environment.name)
     names = [r.name for r in wanted if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in extras)]
     installed = {str(canonicalize_name(dist.metadata["Name"])): dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
     absent = sorted(name for name in names if canonicalize_name(name) not in installed)
     if absent:
-        return wrong(f"not installed: {', '.join(absent)}", install)
+        lack = f"Not installed: {', '.join(absent)}."
+        return wrong(lack, f"Expected all {len(names)} packages that the project requires.", f"Type: {install}")
     lock = root / "constraints.txt"
     if not lock.is_file():
-        return doubt(f"there is no {lock} to compare with", "git checkout constraints.txt")
+        lack = f"There is no file {lock}, so the versions of the packages were not compared."
+        return doubt(lack, "Expected the list of versions that the project is tested with.", "Type: git checkout constraints.txt")
     pins: dict[str, str] = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
     found = {name: installed.get(canonicalize_name(name), pin).split("+")[0] for name, pin in pins.items()}
     drift = [f"{name} {found[name]} (not {pin})" for name, pin in pins.items() if found[name] != pin]
     if drift:
-        return doubt(f"{len(drift)} of {len(pins)} differ from constraints.txt: {', '.join(drift[:5])}", install)
-    return ok(f"{len(names)} required ones, versions of constraints.txt")
-
-
-def check_compilers(config: Config, _root: Path) -> Rung:
-    """What builds ALFWorld's engine, needed only if it is not there yet."""
-    if config.environment.name != "alfworld":
-        return ok(f"not needed with environment.name={config.environment.name}")
-    if importlib.util.find_spec("alfworld") and importlib.util.find_spec("textworld"):
-        return ok("not needed: alfworld is installed")
-    missing = [tool for tool in ("gcc", "g++", "make", "cmake") if shutil.which(tool) is None]
-    if missing:
-        return wrong(f"alfworld is not installed, and building it needs {', '.join(missing)}", "apt-get install gcc g++ make cmake")
-    return wrong("alfworld is not installed; its build tools are there", INSTALL.format("alfworld"))
-
-
-def check_games(config: Config, _root: Path) -> Rung:
-    """The engine plays one training game to its end: with the expert, or who else is to record data where there is none."""
-    from components.environments import make_adapter
-    from components.trajectories.collect import BEHAVIOURS, collect, plan
-
-    adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
-    tasks = adapter.tasks("train", 1, config.data.seed)
-    if config.environment.browser.benchmark != "miniwob":
-        return ok(f"{tasks[0].id} opens: '{tasks[0].instruction}'; no expert plays it")
-    behaviour = next((name for name in BEHAVIOURS if getattr(config.data, name)), "expert")
-    played = collect(adapter, plan(tasks, {behaviour: 1}, config.data.seed), max(30, config.environment.max_steps))
-    if behaviour != "expert":
-        return ok(f"{config.environment.name}; {behaviour} play took {len(played[0].steps)} steps; no expert plays it (data.expert=0)")
-    if not played[0].success:
-        return wrong(f"the expert did not solve {tasks[0].id}", "dreamgym collect data.train_tasks=2 data.fidelity_tasks=1 --debug")
-    kind = f"{config.environment.games} games" if config.environment.name == "alfworld" else config.environment.name
-    return ok(f"{kind}; the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps")
-
-
-def check_official_games(config: Config, _root: Path) -> Rung:
-    """The official games are where ALFWORLD_DATA says, if they are asked for."""
-    if config.environment.games != "official":
-        return ok("not needed without environment.games=official")
-    folder = os.environ.get("ALFWORLD_DATA", "")
-    if not folder or not (Path(folder) / "json_2.1.1").is_dir():
-        return wrong(f"ALFWORLD_DATA is {folder!r}, which holds no json_2.1.1", "alfworld-download, then export ALFWORLD_DATA=<its folder>")
-    return ok(folder)
-
-
-def check_browser(config: Config, _root: Path) -> Rung:
-    """Chromium starts; for WebArena also its packages, the WA_* variables, the sites, and what its evaluators need."""
-    if config.environment.name != "browser":
-        return ok(f"not needed with environment.name={config.environment.name}")
-    from components.environments.browser.chromium import find_chromium, version
-    from components.environments.browser.gym_tasks import require_types
-    from components.environments.browser.web_sites import lacking
-
-    found = version(find_chromium(config.environment.browser.executable))
-    if config.environment.browser.benchmark == "miniwob":
-        require_types(config.environment.browser.types)
-        return ok(f"{found}; MiniWoB++ needs nothing else")
-    absent = lacking()
-    stopping = [want for want in absent if want.stops]
-    if stopping:
-        return wrong(f"{found}; {'; '.join(want.found for want in stopping)}", "; then ".join(want.next_step for want in stopping))
-    if absent:
-        return doubt(f"{found}; {'; '.join(want.found for want in absent)}", "; then ".join(want.next_step for want in absent))
-    return ok(f"{found}; all sites answer")
+        more = f" and {len(drift) - 5} more" if len(drift) > 5 else ""
+        differing = f"{len(drift)} of {len(pins)} packages have another version: {', '.join(drift[:5])}{more}."
+        return doubt(differing, "Expected the versions of constraints.txt.", f"Type: {install}")
+    return ok(f"All {len(names)} required packages are installed, in the versions of constraints.txt.")
 
 
 def check_git(_config: Config, root: Path) -> Rung:
@@ -203,8 +117,10 @@ def check_git(_config: Config, root: Path) -> Rung:
     known = has_identity(root)
     require_repository(root)
     if not known:
-        return doubt("git does not know who you are; runs are saved as dreamgym", "git config --global user.name NAME (and user.email)")
-    return ok(str(root))
+        found = "git has no user.name and user.email: the commits of runs will have the author dreamgym."
+        cure = "Type: git config --global user.name NAME && git config --global user.email ADDRESS"
+        return doubt(found, "Expected your name and address.", cure)
+    return ok(f"{root} is a git repository with a commit.")
 
 
 def check_files(_config: Config, root: Path) -> Rung:
@@ -212,7 +128,23 @@ def check_files(_config: Config, root: Path) -> Rung:
     from flows.machine import WRITTEN, require_machine
 
     require_machine(root)
-    return ok(f"{', '.join(WRITTEN)} can be written; no lock is left behind")
+    return ok(f"{', '.join(WRITTEN)} and temporary files can be written. No lock file is left over.")
+
+
+def check_remote(_config: Config, root: Path) -> Rung:
+    """Where new versions of the data are pushed, and that no old setting hides the default remote."""
+    from components.trajectories.dvc_cache import dvc_config, remote_to_push_to
+    from components.trajectories.dvc_state import hidden_default_remote
+
+    remote = remote_to_push_to(root)
+    if setting := hidden_default_remote(root):
+        found = f"{setting} sets core.remote = local, as earlier versions of this project wrote it."
+        expected = "Expected no such line: it hides the default that `dvc remote add -d NAME URL` sets."
+        return doubt(found, expected, "Type: dvc config --local --unset core.remote")
+    if remote not in dvc_config(root).get("remote", {}):
+        found = f"DVC knows no remote {remote}, so new versions of data/ stay in the cache of this clone."
+        return doubt(found, "Expected a remote to push to.", "Type `git checkout .dvc/config`, or: dvc remote add -d NAME URL")
+    return ok(f"New versions of data/ are pushed to the remote {remote}.")
 
 
 def check_data(config: Config, root: Path) -> Rung:
@@ -222,18 +154,21 @@ def check_data(config: Config, root: Path) -> Rung:
     data_parts(root)  # a data.dvc that cannot be read is said first
     missing = missing_data(root, config, backbone=not config.backbone.path)
     if missing and not missing_files(root):
-        return _as_rung(not_in_snapshot(missing))
+        return as_rung(not_in_snapshot(missing))
     if missing:
-        return wrong(f"not there: {', '.join(missing)}", "dreamgym retrain or collect (both pull by themselves), or dvc pull")
+        expected = "Expected all files of the version that data.dvc names."
+        cure = "Type: dreamgym data pull (dreamgym retrain and dreamgym collect pull by themselves)"
+        return wrong(f"Missing: {', '.join(missing)}.", expected, cure)
     moved = drift(root)
     if (moved.changed or moved.added) and not moved.unsaved:
-        held = "data/ holds another version than the one that data.dvc names"
-        return doubt(held, "nothing to do: the next run brings data/ there, as `dvc checkout data.dvc` or `dvc pull` do")
+        held = "data/ holds another version than the one that data.dvc names. Both are in DVC's cache."
+        cure = "Type `dreamgym data pull`, or nothing: the next run brings data/ to the version of data.dvc."
+        return doubt(held, "Expected the version that data.dvc names.", cure)
     try:
         verify(root)
     except DreamGymError as error:
-        return doubt(str(error), "dvc checkout data.dvc (back to the version), or dreamgym data save (keep what is there)")
-    return ok(f"{data_hash(root)}, every file verified")
+        return as_rung(error)
+    return ok(f"data/ is the version {data_hash(root)}. Every file has its hash.")
 
 
 def check_backbone(config: Config, root: Path) -> Rung:
@@ -245,11 +180,13 @@ def check_backbone(config: Config, root: Path) -> Rung:
     models = check_models(root, config)
     if models is None:
         missing = DataLayout.of(root, config.environment.name).backbone
-        return wrong(f"There is no backbone directory {missing}", "Make it with dreamgym pretrain, run dvc pull, or set backbone.path.")
+        cure = "Type `dreamgym data pull`, make one with `dreamgym pretrain`, or set backbone.path=DIRECTORY."
+        return wrong(f"There is no directory {missing}.", "Expected the backbone that both models start from.", cure)
     both = [models.policy.summary] + ([f"experience model: {models.experience.summary}"] if config.experience_model.path else [])
     if models.doubts:
-        return doubt("; ".join([*both, *models.doubts]), "lower environment.max_steps, or take a model that reads more tokens")
-    return ok("; ".join(both))
+        cure = "Lower environment.max_steps, or name a model that reads more tokens (backbone.path, experience_model.path)."
+        return doubt(f"{'; '.join([*both, *models.doubts])}.", "Expected whole dreams to fit.", cure)
+    return ok(f"{'; '.join(both)}.")
 
 
 def check_mlflow(config: Config, root: Path) -> Rung:
@@ -257,7 +194,7 @@ def check_mlflow(config: Config, root: Path) -> Rung:
     from components.tracking.mlflow_store import Tracker
     from components.tracking.mlflow_uri import without_password
 
-    return ok(without_password(Tracker(config.tracking, root).uri))
+    return ok(f"The store of runs and models opens: {without_password(Tracker(config.tracking, root).uri)}")
 
 
 def check_prefect(_config: Config, _root: Path) -> Rung:
@@ -267,8 +204,10 @@ def check_prefect(_config: Config, _root: Path) -> Rung:
     with get_client(sync_client=True) as client:
         failure = client.api_healthcheck()
         if failure is not None:
-            return wrong(f"{client.api_url}: {failure}", "unset PREFECT_API_URL, or start the server that it names")
-        return ok(f"{client.api_url} ({client.server_type.value})")
+            found = f"The Prefect server at {client.api_url} does not answer: {failure}."
+            cure = "Start that server, or type `unset PREFECT_API_URL`: a run then starts a server of its own."
+            return wrong(found, "Expected an answer.", cure)
+        return ok(f"The server at {client.api_url} answers ({client.server_type.value}).")
 
 
 def check_room(_config: Config, root: Path) -> Rung:
@@ -276,13 +215,15 @@ def check_room(_config: Config, root: Path) -> Rung:
     import psutil
 
     if not root.is_dir():
-        return wrong(f"there is no directory {root}", "dreamgym doctor --root <the clone>")
+        return wrong(f"There is no directory {root}.", "Expected a clone of this project.", "Type: dreamgym doctor --root DIRECTORY")
     disk, memory = shutil.disk_usage(root).free, psutil.virtual_memory().available
-    found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free"
+    found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free."
     if disk < _FREE_DISK_BYTES:
-        return wrong(f"{found}, expected 5 GB of disk", "dvc gc --workspace --all-experiments, or rm -r .dreamgym/stages")
+        cure = "Type `dreamgym gc` to see what nothing needs, then: dreamgym gc --delete --older-than 0"
+        return wrong(found, f"Expected {_FREE_DISK_BYTES / 1e9:.0f} GB of disk.", cure)
     if memory < _FREE_MEMORY_BYTES:
-        return doubt(f"{found}; configs/quick.yaml takes up to 5 GB of memory", "close what else runs, or set environment.workers=1")
+        expected = f"Expected {_FREE_MEMORY_BYTES / 1e9:.0f} GB of memory, which configs/quick.yaml takes at most."
+        return doubt(found, expected, "End other programs, or set environment.workers=1.")
     return ok(found)
 
 
@@ -290,24 +231,31 @@ def check_cores(config: Config, _root: Path) -> Rung:
     """Not more threads than cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if config.threads > cores:
-        return doubt(f"{config.threads} threads on {cores} cores: slower than {cores}", f"dreamgym retrain threads={cores}")
-    return ok(f"{cores} cores, {config.threads} threads")
+        found = f"threads is {config.threads}, and this process may use {cores} cores."
+        return doubt(found, f"Expected at most {cores} threads: more are slower.", f"Type: dreamgym retrain threads={cores}")
+    return ok(f"threads is {config.threads}; this process may use {cores} cores.")
 
 
 def check_device(config: Config, _root: Path) -> Rung:
     """Where models compute, and that this hardware can."""
     from components.language.compute import compute_of, describe
 
-    return ok(describe(compute_of(config)))
+    return ok(f"Models compute on {describe(compute_of(config))}.")
 
 
 def check_ports(_config: Config, _root: Path) -> Rung:
     """The user interfaces' ports are free."""
-    used = [port for port in (5000, 4200) if not port_is_free(port)]
+    used = [port for port in (MLFLOW_PORT, PREFECT_PORT) if not port_is_free(port)]
+    options = [f" --{name}-port {_free_port(port)}" for name, port in (("mlflow", MLFLOW_PORT), ("prefect", PREFECT_PORT)) if port in used]
     if used:
-        found = f"in use: {', '.join(map(str, used))} (only `dreamgym ui` needs them)"
-        return doubt(found, "dreamgym ui --mlflow-port 5001 --prefect-port 4201")
-    return ok("5000 and 4200 are free")
+        found = f"In use: port {' and port '.join(map(str, used))}. No run needs them; `dreamgym ui` does."
+        return doubt(found, "Expected both to be free.", f"Type: dreamgym ui{''.join(options)}")
+    return ok("The ports of `dreamgym ui`, 5000 (MLflow) and 4200 (Prefect), are free.")
+
+
+def _free_port(port: int) -> int:
+    """The next free port after `port`."""
+    return next(other for other in range(port + 1, port + 1000) if port_is_free(other))
 
 
 LADDER: dict[str, Callable[[Config, Path], Rung]] = {
@@ -322,6 +270,7 @@ LADDER: dict[str, Callable[[Config, Path], Rung]] = {
     "device": check_device,
     "git": check_git,
     "files": check_files,
+    "remote": check_remote,
     "data": check_data,
     "backbone": check_backbone,
     "mlflow": check_mlflow,

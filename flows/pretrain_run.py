@@ -9,6 +9,7 @@ from pathlib import Path
 from components.config import Config
 from components.tracking.curves import CURVES, Curves
 from components.tracking.mlflow_store import Tracker
+from flows.dead_flow_runs import end_dead_runs
 
 LogCurves = Callable[[int, Mapping[str, float]], None]
 
@@ -23,6 +24,7 @@ def pretraining_run(config: Config, root: Path, work: Path) -> Iterator[LogCurve
         TrackingError: MLflow cannot be reached.
     """
     tracker = Tracker(config.tracking, root.resolve())
+    end_dead_runs(root.resolve(), tracker)
     run = tracker.start_run(f"pretrain, seed {config.pretrain.seed}", {}, config.model_dump(mode="json"))
     work.mkdir(parents=True, exist_ok=True)
     try:

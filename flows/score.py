@@ -22,6 +22,7 @@ from components.tracking.manifest import Manifest
 from components.tracking.mlflow_store import Tracker
 from components.tracking.runs import find_run
 from components.trajectories.snapshots import data_hash
+from flows.dead_flow_runs import end_dead_runs
 from flows.evaluate import POLICIES, download_champion, held_out_tasks, play_games
 from flows.held_out_ledger import note_held_out_read
 from flows.validation_games import validation_games
@@ -60,6 +61,7 @@ def score_policies(config: Config, root: Path, policy: str, split: str = VALIDAT
     """
     version = data_hash(root)
     run = Workspace(config, root)
+    end_dead_runs(root.resolve(), run.tracker)
     directories = policies_of(run, of_run) if of_run else {policy: find_policy(run.tracker, root, policy)}
     name = f"run {of_run}" if of_run else policy
     test = run.data.tasks(TEST)

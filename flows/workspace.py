@@ -28,7 +28,6 @@ from components.evaluation.intervals import Estimate, exact
 from components.language import parallel
 from components.language.compute import Compute, compute_of
 from components.tracking.curves import Curves, Point, read_curves
-from components.tracking.dead_runs import close_dead_runs
 from components.tracking.environment import collect_environment
 from components.tracking.hashes import with_imports
 from components.tracking.manifest import Manifest
@@ -40,7 +39,7 @@ from components.tracking.stages import RECORD, StageResult, StageStore
 from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash, data_parts
 from components.trajectories.store import DataLayout
-from flows.dead_flow_runs import crash_dead_flow_runs
+from flows.dead_flow_runs import end_dead_runs
 
 BOOKKEEPING = ["components.tracking", "components.atomic", "components.bounded", "components.config", "components.errors"]
 BOOKKEEPING += ["flows.dead_flow_runs", "flows.progress", "flows.workspace"]
@@ -100,9 +99,7 @@ class Workspace:
         Raises DataError without a data.dvc, TrackingError without MLflow, and then makes nothing.
         """
         run_id, version, tracker = new_run_id(), data_hash(self.root), self.tracker
-        close_dead_runs(self.root / "runs", tracker)
-        if runtime.flow_run.id:
-            crash_dead_flow_runs(self.root / "runs")
+        end_dead_runs(self.root, tracker)
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
         environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)

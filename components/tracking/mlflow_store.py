@@ -42,11 +42,13 @@ from components.tracking.mlflow_uri import (
     resolve_uri,
     without_password,
 )
+from components.tracking.process import this_process
 from components.tracking.pyfunc_files import ServedModel, weights_of, write_model
 from components.tracking.runs import Metrics
 
 PARENT_TAG, GIT_COMMIT_TAG, CONTENT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit", "content_sha256"
 NOTE_TAG = "mlflow.note.content"
+PROCESS_TAG, CLONE_TAG = "dreamgym.process", "dreamgym.clone"
 FINAL = "_final"
 _METRICS_A_BATCH, _PARAMS_A_BATCH, _PARAM_CHARS, _KEY_CHARS, _TAG_CHARS, _DIGEST_CHARS = 1000, 100, 6000, 250, 5000, 36
 _AGAIN = "See that the server or database runs and may be written to, then type the same command again: finished stages are reused."
@@ -69,6 +71,7 @@ class Tracker:
     def __init__(self, config: TrackingConfig, root: Path) -> None:
         self.uri = resolve_uri(config, root)
         self.experiment = config.experiment
+        self.root = root.resolve()
         require_reachable(self.uri)
         with self._reported("open"), opened_alone(self.uri):
             follow_move(self.uri, root)
@@ -76,10 +79,14 @@ class Tracker:
             self.experiment_id = self._experiment_id(root)
 
     def start_run(self, name: str, tags: Mapping[str, str] | None = None, params: Mapping[str, Any] | None = None) -> str:
-        """Start a parent run and return its id; nested `params` are flattened with dots, over-long values cut."""
+        """Start a parent run and return its id; nested `params` are flattened with dots, over-long values cut.
+
+        Its tags name this process and this clone, by which `dead_runs.py` ends it if the process is killed.
+        """
+        own = {PROCESS_TAG: this_process().text, CLONE_TAG: str(self.root)}
         with self._reported("start a run"):
             mlflow_view.offer(self.client, self.experiment_id)
-            run_id = self._create_run(name, tags or {})
+            run_id = self._create_run(name, {**(tags or {}), **own})
             self._log_params(run_id, params or {})
             return run_id
 
@@ -175,11 +182,11 @@ class Tracker:
         with self._reported("end a run"):
             self.client.set_terminated(run_id, status)
 
-    def running(self) -> set[str]:
-        """Ids of the experiment's runs that have not ended, of at most a thousand."""
+    def running(self) -> dict[str, dict[str, str]]:
+        """Id -> tags of the experiment's runs that have not ended, of at most a thousand."""
         with self._reported("look for running runs"):
             found = self.client.search_runs([self.experiment_id], "attributes.status = 'RUNNING'", max_results=1000)
-            return {run.info.run_id for run in found}
+            return {run.info.run_id: dict(run.data.tags) for run in found}
 
     def kill(self, run_id: str, note: str) -> None:
         """End a run whose process is gone, and those of its stages that go on: MLflow says KILLED, and `note` above all numbers."""

@@ -20,6 +20,21 @@ class OwnProcess(Closed):
     pid: int = Field(ge=1)
     started: float = Field(description="When it began, in seconds since 1970.")
 
+    @property
+    def text(self) -> str:
+        """The process as a tag holds it: `HOST:ID:SECONDS`."""
+        return f"{self.host}:{self.pid}:{self.started:.2f}"
+
+    @classmethod
+    def from_text(cls, text: str) -> OwnProcess | None:
+        """The process that a tag names; None if the tag names none."""
+        host, _, rest = text.partition(":")
+        pid, _, started = rest.partition(":")
+        try:
+            return cls(host=host, pid=int(pid), started=float(started))
+        except ValueError:
+            return None
+
 
 def this_process() -> OwnProcess:
     """The process that asks."""

@@ -44,6 +44,22 @@ def pointer_conflict(root: Path) -> DataError | None:
     return DataError(found, "Expected one version.", cure)
 
 
+def hidden_default_remote(root: Path) -> Path | None:
+    """The file .dvc/config.local if its `core.remote` is `local`, as earlier versions wrote it; None if not.
+
+    It takes precedence over the default remote of .dvc/config.
+    """
+    from configobj import ConfigObj, ConfigObjError
+
+    path = root / ".dvc" / "config.local"
+    try:
+        settings = ConfigObj(str(path), encoding="utf-8", file_error=True, interpolation=False)
+    except (OSError, UnicodeDecodeError, ConfigObjError):
+        return None  # DVC says what is wrong with the file
+    core = settings.get("core", {})
+    return path if isinstance(core, dict) and core.get("remote") == "local" else None
+
+
 def _require_readable_lock(root: Path) -> None:
     path = root / ".dvc" / "tmp" / "rwlock"
     deadline = time.monotonic() + LOCK_WRITE_SECONDS

@@ -10,12 +10,18 @@ import sys
 
 import httpx
 import pytest
+from prefect import flow, get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Running
 from prefect_server import shared_server
 from small_job import ROOT
 
+from components.config import load_config
 from components.tracking.environment import collect_environment
 from components.tracking.manifest import Manifest
+from components.tracking.mlflow_store import Tracker
 from components.tracking.process import OwnProcess, this_process
+from flows.collect import collect_data
 from flows.dead_flow_runs import crash_dead_flow_runs, process_of
 
 HANGS = """
@@ -94,6 +100,31 @@ def test_what_was_killed_is_crashed_with_all_below_it_and_what_goes_on_is_not(pr
     finally:
         os.kill(beside.pid, signal.SIGKILL)
         beside.wait()
+
+
+COUNTING = ["environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting", "data.expert=0"]
+COUNTING += ["data.noisy=0", "data.near_miss=0"]
+COUNTING += ["data.train_tasks=1", "data.fidelity_tasks=1", "data.fidelity_worlds=0", "evaluation.tasks=1"]
+
+
+@pytest.mark.timeout(300)
+def test_collecting_ends_what_was_killed_in_this_clone_in_prefect_and_in_mlflow(prefect, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], ["git", "commit", "-qm", "first"]):
+        identity = {f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        subprocess.run(command, cwd=tmp_path, env=os.environ | identity, check=True)
+    config = load_config(None, COUNTING)
+    tracker = Tracker(config.tracking, tmp_path)
+    run = tracker.start_run("pretrain, seed 0")
+    gone = this_process().model_copy(update={"started": 1.0})
+    tracker.set_tags(run, {"dreamgym.process": gone.text})
+    with temporary_settings({PREFECT_API_URL: prefect.url}):
+        with get_client(sync_client=True) as client:
+            dead = client.create_flow_run(flow(lambda: None, name="pretrain"), tags=[f"process:{gone.text}"], state=Running())
+        collect_data(config, tmp_path)
+        with get_client(sync_client=True) as client:
+            assert client.read_flow_run(dead.id).state_name == "Crashed"
+    assert tracker.client.get_run(run).info.status == "KILLED"
 
 
 def _write_manifest(runs, flow_run, process):

@@ -11,9 +11,12 @@ import sys
 import pytest
 
 from components.config import load_config
+from components.tracking.dead_runs import close_dead_runs
 from components.tracking.manifest import Manifest
-from components.tracking.process import is_dead, this_process
+from components.tracking.mlflow_store import Tracker
+from components.tracking.process import OwnProcess, is_dead, this_process
 from components.trajectories import snapshots
+from flows.pretrain_run import pretraining_run
 from flows.workspace import Workspace
 
 HANGS = """
@@ -78,6 +81,80 @@ def test_a_run_that_was_killed_before_mlflow_knew_its_end_is_finished_there(root
     client = after.tracker.client
     assert client.get_run(found.mlflow_run_id).info.status == "FINISHED" and Manifest.load(killed).status == "finished"
     assert "manifest.json" in {file.path for file in client.list_artifacts(found.mlflow_run_id)}
+
+
+PRETRAINS = """
+import sys, time
+from pathlib import Path
+from components.config import Config
+from flows.pretrain_run import pretraining_run
+root = Path(sys.argv[1])
+with pretraining_run(Config(), root, root / "work") as log_curves:
+    log_curves(0, {"pretrain/loss": 3.0})
+    print("began", flush=True)
+    time.sleep(600)
+"""
+EVALUATES = """
+import sys, time
+from pathlib import Path
+from components.config import TrackingConfig
+from components.tracking.mlflow_store import Tracker
+tracker = Tracker(TrackingConfig(), Path(sys.argv[1]))
+tracker.start_stage(tracker.start_run("evaluate champion"), "games")
+print("began", flush=True)
+time.sleep(600)
+"""
+
+
+def _begin(root, *programs):
+    """Processes of the programs, when each says that it has begun."""
+    children = [
+        subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True) for program in programs
+    ]
+    assert {child.stdout.readline() for child in children} == {"began\n"}
+    return children
+
+
+def test_a_killed_pretraining_or_evaluation_is_closed_by_the_next_command_and_a_live_one_is_not(tmp_path, monkeypatch):
+    """Neither has a manifest: the tags of their MLflow runs name the process."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    *killed, beside = _begin(tmp_path, PRETRAINS, EVALUATES, PRETRAINS)
+    try:
+        for child in killed:
+            child.kill()
+            child.wait()
+        with pretraining_run(load_config(), tmp_path, tmp_path / "work"):
+            pass
+        tracker = Tracker(load_config().tracking, tmp_path)
+        runs = {run.info.run_id: run for run in tracker.client.search_runs([tracker.experiment_id])}
+        status = {run.info.run_id: run.info.status for run in runs.values()}
+        processes = {
+            run_id: OwnProcess.from_text(run.data.tags["dreamgym.process"]).pid
+            for run_id, run in runs.items()
+            if "dreamgym.process" in run.data.tags
+        }
+        dead = [run_id for run_id, pid in processes.items() if pid in {child.pid for child in killed}]
+        assert [status[run_id] for run_id in dead] == ["KILLED", "KILLED"]
+        assert all("The same command" in runs[run_id].data.tags["mlflow.note.content"] for run_id in dead)
+        assert [status[run_id] for run_id, pid in processes.items() if pid == beside.pid] == ["RUNNING"]
+        assert sorted(status.values()) == ["FINISHED", "KILLED", "KILLED", "KILLED", "RUNNING"], "a stage too"
+    finally:
+        beside.kill()
+        beside.wait()
+
+
+def test_a_run_of_another_clone_at_the_same_server_is_left_alone(tmp_path, monkeypatch):
+    store = tmp_path / "store.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    gone = this_process().model_copy(update={"started": 1.0})
+    own, other = Tracker(load_config().tracking, tmp_path / "one"), Tracker(load_config().tracking, tmp_path / "two")
+    own.set_tags(own.start_run("evaluate champion"), {"dreamgym.process": gone.text})
+    close_dead_runs(tmp_path / "two" / "runs", other)
+    assert len(other.running()) == 1
+    close_dead_runs(tmp_path / "one" / "runs", own)
+    assert own.running() == {}
 
 
 def test_only_a_process_of_this_machine_is_called_dead():

@@ -95,7 +95,8 @@ def test_without_an_expert_the_doctor_plays_who_records_the_data():
     gone = load_config(None, ["environment.name=openenv", "environment.openenv.url=http://127.0.0.1:9", "environment.openenv.tasks=seeds"])
     rung = doctor._checked(doctor.check_games, gone, ROOT)
     assert rung.state == "wrong" and "refused" in rung.found and "environment.openenv.url" in rung.next_step
-    assert "[openenv]" not in doctor._install(gone) and "[webshop]" in doctor._install(load_config(None, ["environment.name=webshop"]))
+    assert "[openenv]" not in doctor.install_command(gone)
+    assert "[webshop]" in doctor.install_command(load_config(None, ["environment.name=webshop"]))
 
 
 def test_a_counting_world_without_an_expert_is_told_what_to_set(quiet_process):

@@ -269,7 +269,7 @@ def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh)
 
 def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
     assert snapshots.missing_files(fresh) == [f"data/alfworld/{part}" for part in ("backbone", "tasks", "trajectories")]
-    assert "dreamgym retrain or collect" in check_data(load_config(), fresh).next_step
+    assert "dreamgym data pull" in check_data(load_config(), fresh).next_step
     complete_data(fresh, lambda _: None)
     _fill(fresh, "data/alfworld/tasks/train.parquet", "data/alfworld/tasks/another.parquet")
     assert snapshots.snapshot(fresh).files == 7

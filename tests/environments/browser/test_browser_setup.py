@@ -61,7 +61,7 @@ def test_a_program_that_is_no_browser_is_told(tmp_path):
 
 def test_doctor_knows_the_browser():
     settings()
-    assert doctor.check_browser(load_config(), None).found == "not needed with environment.name=alfworld"
+    assert doctor.check_browser(load_config(), None).found == "Not needed with environment.name=alfworld."
     assert doctor.check_compilers(load_config(None, ["environment.name=browser"]), None).state == "ok"
     found = rung()
     assert found.state == "ok" and "Chrom" in found.found
