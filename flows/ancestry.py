@@ -22,6 +22,8 @@ ENDS = ("sim_to_real", "real_rl", "synthetic_rl", "clone")
 """Stages that make a policy, the last one first."""
 KEY_LENGTH = 12
 """Characters of a stage's key that name its directory."""
+PARTS_OF_DATA = ("trajectories", "backbone")
+"""Ancestors that are named by a DVC hash, which is shown whole."""
 
 
 def ancestors_of(config: Config, root: Path, policy: str) -> Ancestor:
@@ -71,7 +73,7 @@ def print_ancestors(page: Output, found: Ancestor) -> None:
 
 def _print_branch(page: Output, ancestor: Ancestor, guide: str, indent: str) -> None:
     """An ancestor behind `guide`, then its facts and parents behind `indent`."""
-    key = ancestor.key if ancestor.name == "trajectories" else ancestor.key[:KEY_LENGTH]
+    key = ancestor.key if ancestor.name in PARTS_OF_DATA else ancestor.key[:KEY_LENGTH]
     page.text(f"{guide}{ancestor.name} {key}" + (f"  run {ancestor.run_id}" if ancestor.run_id else ""), style="bold")
     for name, value in ancestor.facts.items():
         page.text(f"{indent}{'│   ' if ancestor.parents else '    '}{name} {value}", style="dim")
@@ -115,11 +117,11 @@ def _draw_box(axes: Any, ancestor: Ancestor, places: dict[str, tuple[float, floa
 
 def _facts_in_short(ancestor: Ancestor) -> list[str]:
     """The commit (a star: with changes) and the version of the replay buffer, as far as a box is wide."""
-    lines = []
+    lines = [path] if (path := ancestor.facts.get("path")) else []
     if commit := ancestor.facts.get("commit"):
         lines.append(f"commit {commit[:12]}{'*' if 'with changes' in commit else ''}")
     if buffer := ancestor.facts.get("replay buffer"):
-        lines.append(f"replay {buffer.removeprefix('data ')[:12]}")
+        lines.append(f"replay {buffer.split()[-1][:12]}")
     return lines
 
 

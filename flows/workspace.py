@@ -40,6 +40,7 @@ from components.tracking.stopwatch import Stopwatch
 from components.trajectories.snapshots import data_hash, data_parts
 from components.trajectories.store import DataLayout
 from flows.dead_flow_runs import end_dead_runs
+from flows.watched_data import trajectories_hash
 
 BOOKKEEPING = ["components.tracking", "components.atomic", "components.bounded", "components.config", "components.errors"]
 BOOKKEEPING += ["flows.dead_flow_runs", "flows.progress", "flows.workspace"]
@@ -119,7 +120,8 @@ class Workspace:
             with get_client(sync_client=True) as prefect:
                 prefect.set_flow_run_name(UUID(runtime.flow_run.id), self.label)
         self.parent = tracker.start_run(self.label, tags, self.config.model_dump(mode="json"))
-        tracker.log_dataset(self.parent, "trajectories", self.manifest.data.dvc_in, str(self.data.trajectories("train")))
+        part, file = trajectories_hash(self.config, self.root), str(self.data.trajectories("train"))
+        tracker.log_dataset(self.parent, "trajectories", part, file, version=version)
         self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, tracker.uri
         self.manifest.save(self.directory)
 

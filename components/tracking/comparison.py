@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.tracking.data_parts import named_hashes
 from components.tracking.environment import Git
 from components.tracking.manifest import Manifest
 
@@ -36,7 +37,7 @@ def differences(first: Manifest, second: Manifest, root: Path) -> dict[str, list
     found = {
         "code": _code(first, second, root),
         "prompts": _prompts(first, second, root),
-        "data": changed_fields(first.data.model_dump(include={"dvc_in"}), second.data.model_dump(include={"dvc_in"})),
+        "data": changed_fields(*named_hashes(first, second, root)),
         "config": changed_fields(_told(first.config), _told(second.config)),
         "seeds": changed_fields(first.seeds, second.seeds),
         "packages": changed_fields(first.environment.packages, second.environment.packages),

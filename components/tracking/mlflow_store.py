@@ -165,15 +165,20 @@ class Tracker:
             else:
                 self.client.log_artifact(run_id, str(path), folder)
 
-    def log_dataset(self, run_id: str, name: str, dvc_hash: str, path: str, context: str = "training") -> None:
+    def log_dataset(
+        self, run_id: str, name: str, dvc_hash: str, path: str, context: str = "training", *, version: str = ""
+    ) -> None:
         """Link the run to data: the DVC hash is the data set's digest (what the UI shows) and, whole, its tag `dvc.hash`.
 
         Of a Parquet file at `path` the page shows columns and rows.
+
+        Args: version: the version of all of `data/` that this part is from, for the tag `dvc.version`.
         """
         source, (schema, profile) = json.dumps({"path": path, "dvc_hash": dvc_hash}), describe_parquet(Path(path))
         digest = dvc_hash[:_DIGEST_CHARS]
         dataset = Dataset(name, digest, "dvc", source, schema=schema or None, profile=profile or None)
         tags = [InputTag("mlflow.data.context", context), InputTag("dvc.hash", dvc_hash)]
+        tags += [InputTag("dvc.version", version)] if version else []
         with self._reported(f"link the data {name}"):
             self.client.log_inputs(run_id, datasets=[DatasetInput(dataset, tags)])
 

@@ -17,6 +17,8 @@ from flows import cli
 from flows.chosen_model import choose_model, choose_stage
 from flows.evaluate import PROMOTED_AT
 
+TRAJECTORIES = "data/alfworld/trajectories"
+
 
 @pytest.fixture(scope="module")
 def clone(finished, tmp_path_factory):
@@ -49,6 +51,7 @@ def second(clone, first):
     shutil.copytree(clone / "runs" / first.run_id, place)
     values = first.model_dump(mode="json") | {"run_id": place.name}
     values["data"]["dvc_in"], values["environment"]["packages"]["numpy"] = "f" * 32 + ".dir", "0.1"
+    values["data"]["parts_in"][TRAJECTORIES] = "e" * 32 + ".dir"
     values["config"]["promotion"]["threshold"] = 0.875
     next(stage for stage in values["stages"] if stage["name"] == "sim_to_real")["key"] = "e" * 64
     (place / "manifest.json").write_text(json.dumps(values))
@@ -68,7 +71,11 @@ def test_compare_tells_what_differs_and_nothing_else(dreamgym, first, second, tm
     code, said = dreamgym("compare", first.run_id, second, "--json", tmp_path / "changes.json")
     assert code == 0, said
     rows = cells(said)
-    assert [row[1:] for row in rows if row[0] == "data"] == [["dvc_in", first.data.dvc_in, "f" * 32 + ".dir"]]
+    at = next(place for place, row in enumerate(rows) if row[0] == "data")
+    assert [row[1:] for row in rows[at : at + 2]] == [
+        ["dvc_in", first.data.dvc_in, "f" * 32 + ".dir"],
+        [TRAJECTORIES, first.data.parts_in[TRAJECTORIES], "e" * 32 + ".dir"],
+    ]
     assert [row[1:] for row in rows if row[0] == "config"] == [["promotion.threshold", "0.0", "0.875"]]
     assert [row[1:] for row in rows if row[0] == "packages"] == [["numpy", first.environment.packages["numpy"], "0.1"]]
     assert not {"code", "prompts", "seeds", "machine"} & {row[0] for row in rows}
@@ -151,11 +158,15 @@ def test_lineage_goes_back_to_the_trajectories_in_text_and_in_a_picture(dreamgym
     assert code == 0, said
     commit, keys = first.environment.git.commit, {stage.name: stage.key[:12] for stage in first.stages}
     told = [f"{name} {keys[stage]}" for stage, name in (("sim_to_real", "refined policy"), ("experience_model", "experience model"))]
-    for words in (*told, f"replay buffer data {first.data.dvc_out}", f"trajectories {first.data.dvc_in}", f"commit {commit}", first.run_id):
+    parts_in, replay = first.data.parts_in, first.data.parts_out["data/alfworld/replay"]
+    told += [f"{name} {parts_in[f'data/alfworld/{name}']}" for name in ("trajectories", "backbone")]
+    told += [f"replay buffer data/alfworld/replay {replay}", f"version of data/ {first.data.dvc_in}", "fidelity.parquet "]
+    for words in (*told, f"commit {commit}", first.run_id):
         assert words in said, words
     drawn = figure.read_text()
-    for words in (*(keys[stage] for stage in ("sim_to_real", "synthetic_rl", "experience_model", "clone", "validate")),
-                  f"replay {first.data.dvc_out[:12]}", first.data.dvc_in[:12], f"commit {commit[:12]}", "experience model"):  # fmt: skip
+    boxes = [keys[stage] for stage in ("sim_to_real", "synthetic_rl", "experience_model", "clone", "validate")]
+    boxes += [replay[:12], *(parts_in[f"data/alfworld/{name}"][:12] for name in ("trajectories", "backbone"))]
+    for words in (*boxes, f"commit {commit[:12]}", "experience model"):
         assert words in drawn, words
 
 

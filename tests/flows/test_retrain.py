@@ -81,8 +81,9 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     client = MlflowClient(manifest["mlflow_uri"])
     parent = client.get_run(manifest["mlflow_run_id"])
-    digests = [entry.dataset.digest for entry in parent.inputs.dataset_inputs]
-    assert any(manifest["data"]["dvc_in"].startswith(digest) or digest in manifest["data"]["dvc_in"] for digest in digests)
+    (linked,) = parent.inputs.dataset_inputs
+    assert linked.dataset.digest == manifest["data"]["parts_in"]["data/alfworld/trajectories"]
+    assert {tag.key: tag.value for tag in linked.tags}["dvc.version"] == manifest["data"]["dvc_in"]
     children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{parent.info.run_id}'")
     assert len(children) == 8
     (evaluated,) = (child.data.metrics for child in children if child.info.run_name == "evaluate")

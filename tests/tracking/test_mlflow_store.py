@@ -164,11 +164,12 @@ def test_a_long_series_is_logged_whole(tracker, client):
 
 def test_a_dataset_carries_its_dvc_hash(tracker, client):
     run, dvc_hash = tracker.start_run("data"), "0123456789abcdef0123456789abcdef.dir"
-    tracker.log_dataset(run, "data", dvc_hash, "data.dvc")
+    tracker.log_dataset(run, "data", dvc_hash, "data.dvc", version="abc.dir")
     (found,) = client.get_run(run).inputs.dataset_inputs
     assert found.dataset.digest == dvc_hash
     assert json.loads(found.dataset.source)["path"] == "data.dvc"
-    assert {tag.key: tag.value for tag in found.tags}["dvc.hash"] == dvc_hash
+    tags = {tag.key: tag.value for tag in found.tags}
+    assert (tags["dvc.hash"], tags["dvc.version"]) == (dvc_hash, "abc.dir")
 
 
 def test_a_dataset_of_a_parquet_file_has_schema_and_rows(tracker, client, tmp_path):
