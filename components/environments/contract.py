@@ -17,6 +17,7 @@ from components.config import Config
 from components.environments.protocol import NO_ACTION, Adapter, Environment, Grounding, side_by_side
 from components.environments.replayed import BEHAVIOURS
 from components.environments.users_code import place_of, users_call
+from components.environments.validation_check import examine_validation
 from components.errors import DreamGymError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory, Transition
 
@@ -155,6 +156,14 @@ def _tasks(it: Subject) -> str:
     shared = {task.id for task in listed[TRAIN]} & {task.id for task in listed[TEST]}
     _require(not shared, f"Tasks are both in train and in test: {', '.join(sorted(shared)[:3])}.")
     return ", ".join(f"{count} of {split}" for split, count in wanted.items())
+
+
+def _validation(it: Subject) -> str:
+    """Validation tasks are there, differ from training and test tasks, and are the same for the same draw."""
+    found, next_step = examine_validation(it.adapter, it.config)
+    if next_step:
+        raise Doubtful(f"{found}.", next_step)
+    return found
 
 
 def _reset(it: Subject) -> str:
@@ -389,6 +398,6 @@ def _pace(it: Subject) -> str:
 
 
 PROMISES: Sequence[Callable[[Subject], str]] = (
-    _protocol, _tasks, _reset, _behaviours, _differ, _expert, _repeatable, _nonsense, _budget, _words, _believed, _embodied, _feasible,
-    _premises, _progress, _strange, _short, _pace,
+    _protocol, _tasks, _validation, _reset, _behaviours, _differ, _expert, _repeatable, _nonsense, _budget, _words, _believed, _embodied,
+    _feasible, _premises, _progress, _strange, _short, _pace,
 )  # fmt: skip

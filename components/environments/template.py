@@ -14,8 +14,9 @@ from components.environment_config import EnvironmentConfig
 from components.environments.plain import PlainAdapter, drawn, task_of
 from components.environments.protocol import Behaviour, Environment, Step
 from components.environments.rows import RowsEnvironment
+from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
-from components.records import TEST, TRAIN, Task, Trajectory
+from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 THINGS = ("coin", "key", "ring", "pen", "cup", "map", "egg", "rope", "lamp", "ball")
 SLIPS = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
@@ -56,15 +57,17 @@ class TemplateAdapter(PlainAdapter):
     """All that the pipeline knows of boxes. What is not here, `PlainAdapter` answers for any world."""
 
     name, refusals = "own", ("Nothing happens",)
+    splits = (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.seed = config.seed
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """Rooms with an even number of boxes train, the others are held out."""
-        if split not in (TRAIN, TEST):
-            raise EnvironmentFailure(f"There is no split {split!r}.", "Expected train or test.")
-        rooms = [(t, n, p) for t in THINGS for n in range(4 + (split == TEST), 14, 2) for p in range(1, n + 1)]
+        """Rooms with an even number of boxes train. Of the others, an odd box is for tests, an even one for validation."""
+        require_split(split, self.splits)
+        sizes = range(4 if split == TRAIN else 5, 14, 2)
+        places = {TRAIN: (1, 1), VALIDATION: (2, 2), TEST: (1, 2)}[split]
+        rooms = [(t, n, p) for t in THINGS for n in sizes for p in range(places[0], n + 1, places[1])]
         chosen, world = drawn(random.Random(f"{split}/{self.seed}/{seed}"), rooms, count, split), BoxWorld()
         made = [task_of(self.name, f"{t}-{n}-{p}", split, f"put the {t} on the table", "", thing=t, boxes=n, place=p) for t, n, p in chosen]
         return [replace(task, initial_state=world.begin(task)) for task in made]

@@ -75,6 +75,7 @@ def test_the_template_keeps_every_promise(quiet_process):
     assert done.exit_code == 0 and "Every promise is kept." in done.output, done.output
     assert done.output.count("\nok ") >= 12 and "wrong" not in done.output
     assert "Set experience_model.premise=false" in done.output and "Set data.fidelity_worlds=0" in done.output
+    assert "ok Validation tasks are there, differ" in " ".join(done.output.split())
 
 
 def test_the_template_has_as_many_tasks_as_a_collection_asks_for():
@@ -118,6 +119,10 @@ WRONG = {
         {"tasks": lambda self, split, count, seed: _drawn(self, split, count)},
         "gives others when asked again",
     ),
+    "validation tasks that are test tasks": (
+        {"tasks": lambda self, split, count, seed: _tested(self, count, seed, split)},
+        "validation tasks are training or test tasks",
+    ),
     "an objection to what is real": ({"contradiction": lambda self, history, state: "no"}, "A real state is objected to: no"),
     "no thought": ({"think": lambda self, history, action: ""}, "think gives no words for"),
     "no facts": ({"facts": lambda self, trajectory: set()}, "facts finds nothing in"),
@@ -135,6 +140,11 @@ WRONG = {
 
 def _renamed(adapter, count, seed, split):
     return [replace(task, split=split) for task in TemplateAdapter.tasks(adapter, "train", count, seed)]
+
+
+def _tested(adapter, count, seed, split):
+    own = "test" if split == "validation" else split
+    return [replace(task, split=split) for task in TemplateAdapter.tasks(adapter, own, count, 0)]
 
 
 def _drawn(adapter, split, count, times=iter(range(1000))):
