@@ -108,7 +108,8 @@ def _draw_box(axes: Any, ancestor: Ancestor, places: dict[str, tuple[float, floa
     x, y = places[ancestor.key]
     colour = COLOURS["refined"] if "policy" in ancestor.name else COLOURS["dreamed"] if "model" in ancestor.name else COLOURS["cloned"]
     box = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
-    text = "\n".join([ancestor.name, ancestor.key[:12], ancestor.run_id, *_facts_in_short(ancestor)])
+    words = [ancestor.name, ancestor.key[:12], ancestor.run_id, *_facts_in_short(ancestor)]
+    text = "\n".join(filter(None, words))
     axes.text(x, y, text, ha="center", va="center", fontsize=8, color=INK, bbox=box, zorder=3)
     for parent in ancestor.parents:
         arrow = {"arrowstyle": "->", "color": MUTED, "linewidth": 1.2, "shrinkA": 52, "shrinkB": 52}

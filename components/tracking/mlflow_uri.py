@@ -118,15 +118,18 @@ def opened_alone(uri: str) -> Iterator[None]:
 
 
 def _make_tables(file: Path) -> None:
-    """MLflow's empty tables in a file beside, which is renamed once they are whole."""
-    from mlflow.store.db import utils
+    """MLflow's empty tables in a file beside, which is renamed once they are whole.
+
+    MLflow's own experiment, `Default`, gets a location here in which a quotation mark is escaped. MLflow
+    would take the working directory instead, and fail where its path holds both kinds of quotation marks.
+    """
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     beside = file.with_name(f"{file.name}-new")
     for left in file.parent.glob(f"{beside.name}*"):
         left.unlink()
-    engine = utils.create_sqlalchemy_engine(f"{_SQLITE}{beside}")
-    utils._initialize_tables(engine)
-    engine.dispose()
+    store = SqlAlchemyStore(f"{_SQLITE}{beside}", (file.absolute().parent / ARTIFACTS).as_uri())
+    store._dispose_engine()
     beside.replace(file)
 
 

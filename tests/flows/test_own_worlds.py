@@ -82,8 +82,8 @@ def test_the_template_has_as_many_tasks_as_a_collection_asks_for():
     config = load_config(None, [*OWN, "data.fidelity_worlds=0"])
     adapter, data = make_adapter(config.environment), config.data
     assert len({task.id for task in adapter.tasks("train", data.train_tasks + data.fidelity_tasks, 0)}) == 340
-    with pytest.raises(EnvironmentFailure, match="This world has 400 tasks of train. Expected at least 401. Lower data.train_tasks"):
-        adapter.tasks("train", 401, 0)
+    with pytest.raises(EnvironmentFailure, match="This world has 800 tasks of train. Expected at least 801. Lower data.train_tasks"):
+        adapter.tasks("train", 801, 0)
     assert len(choose_tasks.fn(config)["test"]) == 200
 
 

@@ -67,10 +67,13 @@ def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(clo
 
 
 def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone, tmp_path, monkeypatch):
-    """Another clone, without a run: it fetches the experiments and makes the run again. The repetition stands in as above."""
+    """Another clone, without a run: it fetches the experiments and makes the run again by commit, id and name.
+
+    Its path has a space and a letter outside ASCII. The repetition stands in as above.
+    """
     first = (clone / "runs" / "latest").resolve()
     commit = json.loads((first / "manifest.json").read_text())["data"]["experiment_commit"]
-    other = tmp_path / "other"
+    other = tmp_path / "the clone of André"
     subprocess.run(["git", "clone", "-q", "--no-local", str(clone), str(other)], check=True)
     shutil.copytree(clone / ".dvc" / "cache", other / ".dvc" / "cache")
     shutil.copytree(first, tmp_path / "again")
@@ -80,9 +83,10 @@ def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone,
     done = CliRunner().invoke(cli.app, ["reproduce", commit[:12], "--root", str(other)])
     assert done.exit_code == 1 and "refs/exps/*:refs/exps/*" in done.output, done.output
     _git(other, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
-    done = CliRunner().invoke(cli.app, ["reproduce", commit[:12], "--root", str(other)])
-    assert done.exit_code == 0 and "metrics equal" in done.output, done.output
-    assert given[0].read_text() == (first / "config.json").read_text()
+    for name in (commit[:12], first.name, f"run-{first.name}"):
+        done = CliRunner().invoke(cli.app, ["reproduce", name, "--root", str(other)])
+        assert done.exit_code == 0 and "metrics equal" in done.output, done.output
+    assert {config.read_text() for config in given} == {(first / "config.json").read_text()} and len(given) == 3
     head = _git(other, "rev-parse", "HEAD").strip()
     done = CliRunner().invoke(cli.app, ["reproduce", head, "--root", str(other)])
     assert done.exit_code == 1 and f"Commit {head[:12]} has the record of no run in it" in done.output, done.output

@@ -52,6 +52,22 @@ def test_the_store_is_under_mlflow_and_nothing_else_is_made(tracker, root):
     assert [entry.name for entry in root.iterdir()] == ["mlflow"]
 
 
+@pytest.mark.parametrize("name", ["e'f\"g", "a%20b", "c#d", "i;j", "André's"])
+def test_a_store_is_made_in_a_directory_of_any_name(tmp_path, monkeypatch, name):
+    """MLflow puts the working directory into a statement of SQL, where it quotes it as Python does."""
+    place = tmp_path / name
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    made = Tracker(TrackingConfig(), place)
+    run = made.start_run("first")
+    (place / "file").write_text("text")
+    made.log_artifact(run, place / "file")
+    assert [path.read_text() for path in (place / "mlflow" / "artifacts").rglob("file")] == ["text"]
+    assert made.client.get_experiment("0").artifact_location == f"{(place / 'mlflow' / 'artifacts').as_uri()}/0"
+    assert not (place / "mlruns").exists()
+
+
 def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
     """Two new runs in a new clone: each process waits until the other has imported MLflow, too."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
