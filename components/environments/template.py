@@ -18,7 +18,7 @@ from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
-THINGS = ("coin", "key", "ring", "pen", "cup", "map", "egg", "rope", "lamp", "ball")
+THINGS: tuple[str, ...] = ("coin", "key", "ring", "pen", "cup", "map", "egg", "rope", "lamp", "ball")
 THINGS += ("book", "bell", "comb", "fork", "glove", "nail", "shoe", "spoon", "stone", "watch")
 SLIPS = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
 
