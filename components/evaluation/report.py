@@ -53,7 +53,7 @@ _FILES = {
     "git.diff": "what the workspace had beside the commit",
 }
 _POLICIES = {
-    "cloned": "imitates expert demonstrations",
+    "cloned": "imitates the logged episodes",
     "dreamed": "the cloned one after RL in the dream",
     "refined": "the dreamed one after a few real interactions",
 }
