@@ -8,7 +8,6 @@ Texts stay in the stage that the cell was made from; a cell of some thousand jud
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from components.errors import DataError
 from components.evaluation.judgements import read_judgements, write_judgements
 from components.evaluation.open_loop import Rehearsal
 from components.experience.fidelity import Judgement
+from components.json_text import parse_json
 from components.tracking.hashes import file_hash
 from flows.cell_origin import Origin, require_origin
 
@@ -54,7 +54,7 @@ def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
         return None
     cure = f"Name another directory (--cells), or have it made again: rm {record}"
     try:
-        values = json.loads(read_text(record))
+        values = parse_json(read_text(record))
         rehearsals = [Rehearsal(**row | {"same": tuple(row["same"])}) for row in values["rehearsals"]]
         wanted, made = values["judgements"], Cell(values["origin"], values["run_id"], values["commit"], [], rehearsals)
     except (OSError, ValueError, TypeError, KeyError) as error:

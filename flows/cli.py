@@ -170,6 +170,7 @@ def validate(
 def pretrain(
     overrides: Overrides = None,
     to: Annotated[Path | None, typer.Option(help="Write it to this directory and leave data/ as it is.")] = None,
+    json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -184,7 +185,7 @@ def pretrain(
 
         dreamgym pretrain pretrain.tokens=0 --to models/exercised
     """
-    with reported(debug, resumes=True):
+    with reported(debug, resumes=True), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         from flows.preflight import complete_data, require_device, require_repository
 
@@ -197,13 +198,15 @@ def pretrain(
 
         quiet(debug)
         target = flow(settings, place, to)
+        page.put(backbone=str(target), dvc_hash=None)
         if to is not None:
-            out.print(f"Backbone: {target} (how it was made: card.json). data/ is as it was.", soft_wrap=True)
+            page.text(f"Backbone: {target} (how it was made: card.json). data/ is as it was.")
             return
         version = snapshot(place)
         push(place)
-        out.print(f"Backbone: {target} (how it was made: card.json). DVC hash of data/: {version.hash}", soft_wrap=True)
-        out.print(data_verbs.COMMIT)
+        page.put(dvc_hash=version.hash)
+        page.text(f"Backbone: {target} (how it was made: card.json). DVC hash of data/: {version.hash}")
+        page.text(data_verbs.COMMIT)
 
 
 @app.command()

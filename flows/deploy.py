@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import WorkPool
@@ -23,6 +22,7 @@ from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
 from components.errors import ConfigError, ServiceUnreachable, TrackingError
 from flows.automations import automations, install
+from flows.prefect_yaml import read_deployments
 
 RETRAIN, WATCHED = "retrain", ("retrain",)
 """What new data starts; whose success is watched."""
@@ -44,11 +44,11 @@ def deploy(root: Path, *, on: Collection[str], off: Collection[str], stale_days:
     Args: on, off: deployments whose schedules are to be switched. notify: `TYPE/NAME` of a notification block, or empty.
 
     Raises:
-        ConfigError: there is no such deployment or block, one is named twice, or no server is named.
+        ConfigError: there is no such deployment or block, one is named twice, no server is named, or prefect.yaml is refused.
         ServiceUnreachable: the server does not answer.
         TrackingError: Prefect refused a deployment.
     """
-    wanted = yaml.safe_load((root / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    wanted = read_deployments(root / "prefect.yaml")
     names = [entry["name"] for entry in wanted]
     for name in (*on, *off):
         if name not in names:

@@ -9,7 +9,9 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from pydantic import Field
 
 from flows.settings import prepare
 
@@ -24,11 +26,15 @@ from prefect.states import Completed  # noqa: E402
 from prefect.tasks import exponential_backoff  # noqa: E402
 
 from components.config import Config, load_config  # noqa: E402
+from components.config_values import LARGEST_INTEGER  # noqa: E402
 from components.errors import ServiceUnreachable  # noqa: E402
 from flows.automations import DATA_CHANGED, DATA_RESOURCE, SKIPPED, TAG  # noqa: E402
 from flows.deploy import RETRAIN  # noqa: E402
+from flows.prefect_yaml import require_each_once  # noqa: E402
 from flows.watched_data import note_trained_on, retraining_in_progress, trained_on, trajectories_hash  # noqa: E402
 
+DecimalSeed = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
+"""A seed among a flow's parameters: `true`, "010" and 1.0 are none."""
 P = ParamSpec("P")
 R = TypeVar("R")
 RETRY_SECONDS = (30.0, 60.0, 120.0)
@@ -63,11 +69,13 @@ def study_from_file(
     config_file: str = "configs/study.yaml",
     overrides: list[str] | None = None,
     methods: str = "",
-    seeds: list[int] | None = None,
+    seeds: list[DecimalSeed] | None = None,
     cells: str = ".dreamgym/study",
 ) -> list[str]:
     """A study with a config file of the repository; finished cells are read back. Its JSON file and figures lie beside the cells,
     where git does not look: a schedule leaves the workspace clean."""
+    require_each_once(seeds or [])
+
     from components.evaluation.study import summarise
     from flows.study import study, write_study
     from flows.study_methods import BASE, BASES, chosen_methods

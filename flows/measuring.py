@@ -20,7 +20,6 @@ from flows.command import (
     check_machine,
     fail_on_crash,
     make_study,
-    out,
     prepared,
     quick_config,
     quiet,
@@ -369,19 +368,25 @@ def play(
     side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")] = False,
     actions: Annotated[Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")] = None,
     transcript: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")] = None,
+    json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
     """Step into the dream: type actions, see the dreamed states, the model's reasoning and demonstrations.
 
+    With --json the episode is printed as one JSON document: its task, and each step with state, action, next state, reward
+    and done. What a person sees and types is on stderr then, and the document follows when they leave.
+
     Examples:
 
         dreamgym play
 
         dreamgym play --side-by-side --task 3 --split test
+
+        dreamgym play --actions actions.txt --json
     """
-    with reported(debug):
+    with reported(debug), output(json_file) as page:
         settings, place = begin(config, overrides, root)
         say("Falling asleep (the libraries take some seconds to load) ...")
         from flows.play import Wishes
@@ -390,7 +395,7 @@ def play(
 
         ensure_data(place, settings, say, backbone=False, versioned=False)
         check_settings(place, settings, config, training=False)
-        play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), out)
+        page.put(**play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), page.console))
 
 
 @verbs.command("index")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -25,6 +26,7 @@ from components.records import Task, Transition
 from components.trajectories.store import DataLayout, held_out, read_tasks
 from flows.chosen_model import choose_model
 from flows.models import lessons
+from flows.play_record import played_record
 from flows.play_view import QUIET
 from flows.player import Player, Worlds, lines, pick
 from flows.screen import Screen
@@ -44,8 +46,8 @@ class Wishes:
     transcript: Path | None = None
 
 
-def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
-    """Find the model and the task, open the worlds, play what is typed or scripted.
+def play(config: Config, root: Path, wishes: Wishes, console: Console) -> dict[str, Any]:
+    """Find the model and the task, open the worlds, play what is typed or scripted; what was played, as `--json` prints it.
 
     Raises:
         ConfigError: there is no such split, task, or format of a transcript.
@@ -70,12 +72,14 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> None:
         try:
             screen.show(Text(f"The dream of {model.shown(root)} remembers {len(known):,} transitions. `:help` tells more.", style=QUIET))
             worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
-            Player(worlds, screen, wishes.split, tasks, examples(known)).play(task, lines(script))
+            player = Player(worlds, screen, wishes.split, tasks, examples(known))
+            player.play(task, lines(script))
         finally:
             for world in (dream, real, witness):
                 if world is not None:
                     world.close()
             screen.save()
+    return {"model": model.shown(root), **played_record(player.episodes)}
 
 
 def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[Task]]:

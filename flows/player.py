@@ -106,6 +106,7 @@ class Player:
     tasks: Sequence[Task]
     examples: Sequence[str] = ()
     skipped: int = field(default=0, init=False)
+    episodes: list[Playthrough] = field(default_factory=list, init=False)
     _summed: bool = field(default=False, init=False)
     _interrupted: bool = field(default=False, init=False)
 
@@ -133,6 +134,7 @@ class Player:
 
     def _begin(self, task: Task) -> None:
         self.task, self.now, self._summed = task, self.worlds.begin(task), False
+        self.episodes.append(self.now)
         self.screen.show("", view.task_view(task, self.tasks.index(task) + 1, len(self.tasks), self.split))
 
     def _act(self, action: str, typed: bool) -> None:

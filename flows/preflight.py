@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from components.bounded import read_text
 from components.config import Config
 from components.errors import ConfigError, DataError
 from components.experience.encoders import encoder_identity
+from components.json_text import parse_json
 from components.trajectories.columns import examine
 from components.trajectories.store import TRANSITION_DEFAULTS, TRANSITION_SCHEMA, DataLayout, read_table, read_tasks
 
@@ -197,7 +197,7 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
     if config.backbone.path or not path.is_file():
         return
     try:
-        card = json.loads(read_text(path))
+        card = parse_json(read_text(path))
         first = [*card.get("went_on_from", []), card][0]
         sections = {"backbone": dict(first["backbone"]), "pretrain": dict(first.get("recipe", first["pretrain"]))}
     except (ValueError, KeyError, TypeError) as error:
@@ -233,7 +233,7 @@ def _same_as_recorded(root: Path, config: Config, file: Path | None, sections: S
     if not path.is_file():
         return
     try:
-        recorded = [(section, *entry) for section, values in json.loads(read_text(path)).items() for entry in values.items()]
+        recorded = [(section, *entry) for section, values in parse_json(read_text(path)).items() for entry in values.items()]
     except (ValueError, AttributeError) as error:
         raise DataError(f"{path} cannot be read: {error}", "Expected the settings of collect.", "Type `dvc checkout data.dvc`.") from None
     values = config.model_dump(mode="json") | {"environment": config.environment.decisive()}

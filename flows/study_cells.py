@@ -10,6 +10,7 @@ from components.atomic import write_json
 from components.bounded import read_text
 from components.errors import DataError
 from components.evaluation.study import Cell
+from components.json_text import parse_json
 from flows.cell_origin import Origin, require_origin
 
 
@@ -36,8 +37,11 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
         return None
     cure = f"Name another directory (--cells), or have it made again: rm {path}"
     try:
-        cell = Cell(**json.loads(read_text(path)))
+        cell = Cell(**parse_json(read_text(path)))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} is no cell of a study: {error}", "Expected a file that `dreamgym study` wrote.", cure) from None
+    if type(cell.seed) is not int or (cell.method, cell.seed) != (method, seed):
+        found = f"{path} is the cell of the method {cell.method} with the seed {json.dumps(cell.seed)}."
+        raise DataError(found, f"Expected the method {method} and the seed {seed}, as the file is named.", cure)
     require_origin(path, cell.origin, origin, cure)
     return cell

@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from components.environments.protocol import Behaviour
 from components.errors import DataError, EnvironmentFailure
+from components.json_text import parse_json
 from components.records import Task, Trajectory
 
 BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
@@ -40,7 +40,7 @@ def read_demonstrations(path: str) -> dict[str, list[str]]:
         if not line.strip():
             continue
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
             task, actions = entry["task"], entry["actions"]
             right = isinstance(task, str) and isinstance(actions, list) and actions and all(isinstance(a, str) and a for a in actions)
         except (ValueError, KeyError, TypeError):
@@ -48,6 +48,9 @@ def read_demonstrations(path: str) -> dict[str, list[str]]:
         if not right:
             expected = 'Expected {"task": "an id", "actions": ["first", "second"]}.'
             raise DataError(f"Line {number} of {path} is {line[:80]!r}.", expected)
+        if task in found:
+            again = f"Line {number} of {path} has the task {task!r}, which an earlier line has already."
+            raise DataError(again, "Expected one line for each task.", "Leave one of them out.")
         found[task] = actions
     return found
 

@@ -18,6 +18,7 @@ import yaml
 from components.atomic import write_text
 from components.bounded import read_text
 from components.errors import DataError
+from components.yaml_tree import YamlRefused, parse_yaml
 
 POINTER, DATA = "data.dvc", "data"
 PART_DEPTH = 2
@@ -70,6 +71,7 @@ def parse_pointer(text: str, source: str) -> tuple[Out, ...]:
         choose = f"Type `git checkout --ours {POINTER}` or `git checkout --theirs {POINTER}`"
         raise DataError(found, "Expected one version of data/.", f"{choose}, then `git add {POINTER}` and `dvc checkout`.")
     try:
+        parse_yaml(text)  # refuses a key that stands twice, of which PyYAML keeps the last
         content = yaml.safe_load(text)
         if content.get("wdir", ".") != "." or content.get("deps") or "cmd" in content:
             raise ValueError("it is no plain list of outs")
@@ -93,7 +95,8 @@ def _parse_out(entry: Mapping[str, Any]) -> Out:
 
 
 def _unreadable(source: str, error: Exception) -> DataError:
-    problem = f"{source} is no pointer to a version of data/ ({type(error).__name__})."
+    reason = str(error) if isinstance(error, YamlRefused) else type(error).__name__
+    problem = f"{source} is no pointer to a version of data/ ({reason})."
     return DataError(problem, "Expected the paths below data/ and their hashes, as DVC writes them.", f"Type `git checkout {POINTER}`.")
 
 

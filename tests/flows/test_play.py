@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -17,10 +18,11 @@ from components.experience.dream import Dream
 from components.experience.replay_buffer import ReplayBuffer
 from components.experience.side_by_side import End, Playthrough, Witness, compare
 from components.language.backbone import save_model
-from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from components.trajectories.store import DataLayout, read_tasks, write_tasks, write_transitions
 from flows import cli
 from flows.models import find_model
 from flows.play import examples, find_task, read_actions
+from flows.play_record import played_record
 from flows.player import Player, Source, Worlds, lines, pick
 from flows.screen import Screen
 
@@ -331,6 +333,35 @@ def test_piped_actions_are_played_without_a_prompt(run):
     done = run(input="look\n:history\n")
     assert done.exit_code == 0 and "task 1 of 3 (fidelity)" in done.output
     assert done.output.count("step 1> ") == 1 and "no answer" in done.output
+
+
+def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, tasks):
+    """What a person sees goes to stderr."""
+    actions = repository / "actions.txt"
+    actions.write_text("look\n:restart\ngo to desk 1\n")
+    done = run("--actions", actions, "--json=-", "--task", "2", "--split", "test")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    written = read_tasks(DataLayout.of(repository, "alfworld").tasks("test"))[1]
+    assert found["task"] == {name: getattr(written, name) for name in ("id", "split", "instruction", "initial_state")}
+    (step,) = found["steps"]
+    assert (step["state"], step["action"]) == (written.initial_state, "go to desk 1")
+    assert (step["reward"], step["done"], step["answered"], step["real"]) == (0.0, True, False, None) and found["end"] == "no answer"
+    assert [episode["steps"][0]["action"] for episode in found["earlier_episodes"]] == ["look"]
+    assert "task 2 of 3 (test)" in done.stderr and "experience_model-0123456789ab" in found["model"]
+
+
+def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_both_worlds(worlds, expert):
+    player = Player(worlds, Screen(Console(file=io.StringIO())), "train", [expert.task])
+    script = [step.action for step in expert.steps]
+    player.play(expert.task, lines([*script, ":quit"]))
+    found = played_record(player.episodes)
+    assert [step["action"] for step in found["steps"]] == script and found["end"] == "success"
+    assert [step["state"] for step in found["steps"]] == list(expert.states[:-1])
+    assert [step["next_state"] for step in found["steps"]] == list(expert.states[1:])
+    assert [step["reward"] for step in found["steps"]][-1] == 1.0 and found["steps"][-1]["done"]
+    assert all(step["agrees"] and step["real"]["next_state"] == step["next_state"] for step in found["steps"])
+    assert json.loads(json.dumps(found)) == found
 
 
 @pytest.mark.parametrize(
