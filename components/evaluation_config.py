@@ -61,7 +61,12 @@ class PromotionConfig(Section):
         le=1,
         description="Largest one-sided p-value of a gain over the champion, over all batches together (exact McNemar test); 1: any.",
     )
-    max_family_drop: float = Field(0.25, ge=0, le=1, description="Most that the success rate of any one family of tasks may fall.")
+    max_family_drop: float = Field(
+        0.25,
+        ge=0,
+        le=1,
+        description="Most that the success of any one family of tasks may fall, by the bounds of its change on the same games; 1: any.",
+    )
     max_batches: int = Field(
         3, ge=1, le=1000, description="Most batches of evaluation.tasks validation games that are played while the conditions are open."
     )

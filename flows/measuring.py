@@ -1,4 +1,4 @@
-"""The verbs that measure and look: a policy's success, what a dream and its parts are worth, speed, a walk in the dream, the index.
+"""The verbs that measure and look: a policy's success, what a dream and its parts are worth, speed, the index.
 
 Libraries are imported inside the verbs, so that `--help` is quick.
 """
@@ -357,45 +357,6 @@ def bench(
             metrics = bench_train(settings, place, directory, tasks=tasks, rounds=rounds, steps=3, threads=threads, say=say)
             print_train(page, metrics, settings.evaluation.confidence)
         page.replace(checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
-
-
-@verbs.command()
-def play(
-    overrides: Overrides = None,
-    task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",
-    split: Annotated[str, typer.Option(help="fidelity (held out), test (held out) or train.")] = "fidelity",
-    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the champion's, else the newest.")] = None,
-    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")] = False,
-    actions: Annotated[Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")] = None,
-    transcript: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")] = None,
-    json_file: JsonFile = None,
-    config: ConfigFile = None,
-    root: Root = None,
-    debug: Debug = False,
-) -> None:
-    """Step into the dream: type actions, see the dreamed states, the model's reasoning and demonstrations.
-
-    With --json the episode is printed as one JSON document: its task, and each step with state, action, next state, reward
-    and done. What a person sees and types is on stderr then, and the document follows when they leave.
-
-    Examples:
-
-        dreamgym play
-
-        dreamgym play --side-by-side --task 3 --split test
-
-        dreamgym play --actions actions.txt --json
-    """
-    with reported(debug), output(json_file) as page:
-        settings, place = begin(config, overrides, root)
-        say("Falling asleep (the libraries take some seconds to load) ...")
-        from flows.play import Wishes
-        from flows.play import play as play_task
-        from flows.preflight import check_settings, ensure_data
-
-        ensure_data(place, settings, say, backbone=False, versioned=False)
-        check_settings(place, settings, config, training=False)
-        page.put(**play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), page.console))
 
 
 @verbs.command("index")

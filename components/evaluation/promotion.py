@@ -3,7 +3,8 @@
 The vocabulary is that of MLflow's model validation. The games are validation games; the test split is not read.
 `threshold`: the lower bound of the challenger's success rate must reach it, also for the very first champion.
 `min_absolute_change`: the least gain over the champion **on the same games**. `max_p_value`: the one-sided p-value of McNemar's exact test
-must not exceed it. `max_family_drop`: the most that any one family of tasks may lose, by point values, since a family has few games.
+must not exceed it. `max_family_drop`: the most that any one family of tasks may lose: the bounds of its change on the same games must not
+reach further down.
 `rollout_agreement`: the dream must have passed the fidelity gate on the challenger's own dreams; without a dreamed success it passes.
 
 The gate looks after each batch of games, at most `max_batches` times. A condition that its interval does not decide is undecided, and
@@ -11,12 +12,13 @@ the gate plays on (`promotion_batches.py`). Each look has an even share of the e
 better than the champion is promoted with a probability of at most `max_p_value`, and one below the floor with at most
 1 - `confidence`. A challenger that is not ahead of the champion by `min_absolute_change` is refused at once: this only lowers the
 first of these rates. What is still undecided after the last batch is refused: the champion stays until a better policy is shown.
+Of a family that is still undecided then, the change itself decides: its few games would otherwise refuse almost everyone.
 A refusal is a normal outcome, not an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +91,7 @@ def decide(
     families: Mapping[str, str] | None = None,
     agreement: tuple[Estimate, float] | None = None,
     is_champion: bool = False,
+    final: bool = False,
 ) -> Decision:
     """Judge the challenger's outcomes (task id -> success) against the floor and, where there is one, against the champion's.
 
@@ -97,6 +100,7 @@ def decide(
         families: task id -> family, for the drop of each; without them no family is looked at.
         agreement: the dream's `rollout_agreement` on the challenger's own dreams, and its floor.
         is_champion: the challenger is the champion itself, so there is nothing to compare.
+        final: no further games will be played.
 
     Raises:
         DataError: the challenger has played no game, or the two have no game in common.
@@ -112,9 +116,8 @@ def decide(
         conditions.append(_gain(gain, len(set(challenger) | set(champion)) - len(shared), config.min_absolute_change))
         if config.max_p_value < 1:
             conditions.append(_chance(gain, config))
-        for family in sorted({families[task] for task in shared} if families else ()):
-            of_family = [task for task in shared if families and families[task] == family]
-            conditions.append(_drop(challenger, champion, of_family, family, config.max_family_drop, confidence))
+        changes = family_changes(challenger, champion, {task: families[task] for task in shared} if families else {}, config)
+        conditions += [_drop(change, family, config.max_family_drop, final) for family, change in changes.items()]
     failed = [condition.reason for condition in conditions if not condition.passed]
     if failed:
         return Decision(False, conditions, " ".join(failed))
@@ -185,14 +188,43 @@ def _chance(gain: PairedDifference, config: PromotionConfig) -> Condition:
     )
 
 
-def _drop(
-    challenger: Mapping[str, bool], champion: Mapping[str, bool], tasks: Sequence[str], family: str, most: float, confidence: float
-) -> Condition:
-    change = paired_difference([challenger[task] for task in tasks], [champion[task] for task in tasks], confidence)
-    passed = change.value >= -most - _ROUNDING
+def family_changes(
+    challenger: Mapping[str, bool], champion: Mapping[str, bool], families: Mapping[str, str], config: PromotionConfig
+) -> dict[str, PairedDifference]:
+    """Family -> its change on the same games, with bounds that hold for all families at all looks together.
+
+    Each bound is missed with a probability of at most (1 - `confidence`) / (`max_batches` times families): see `sequential.py`. One look
+    is Newcombe's interval (1998, method 10). Args: families: shared task id -> family.
+    """
+    names = sorted(set(families.values()))
+    error = (1 - config.confidence) / (config.max_batches * max(1, len(names)))
+    tasks = {name: [task for task in sorted(families) if families[task] == name] for name in names}
+    return {
+        name: paired_difference([challenger[task] for task in own], [champion[task] for task in own], 1 - 2 * error)
+        for name, own in tasks.items()
+    }
+
+
+def _drop(change: PairedDifference, family: str, most: float, final: bool) -> Condition:
+    """Passed where the lower bound reaches `-most`, failed for good where the upper bound lies below it."""
+    is_decided = change.low >= -most - _ROUNDING or change.high < -most - _ROUNDING
+    undecided = not is_decided and not final
+    passed = change.value >= -most - _ROUNDING if not is_decided and final else change.low >= -most - _ROUNDING
+    verdict = {
+        (True, True): "it does not lose more than",
+        (True, False): "it loses more than",
+        (False, True): "the change is no more than",
+        (False, False): "the change is more than",
+    }[is_decided, passed]
+    if undecided:
+        verdict = "the bounds hold"
     reason = (
-        f"Of the family {family} it gained {change.gained} and lost {change.lost} of {change.n} games ({change.value:+.3f}), "
-        f"{'no more than' if passed else 'more than'} the allowed loss of {most:.3f}."
+        f"Of the family {family} it gained {change.gained} and lost {change.lost} of {change.n} games "
+        f"({change.value:+.3f}; bounds {change.low:+.3f} to {change.high:+.3f}): {verdict} the allowed loss of {most:.3f}."
     )
+    if final and not is_decided:
+        reason += " The bounds hold that loss after the last batch, so the change itself decided."
     name = f"success_rate_change/{family}"
-    return Condition("max_family_drop", name, change.value, -most, change.n, change.low, change.high, passed, reason)
+    return Condition(
+        "max_family_drop", name, change.value, -most, change.n, change.low, change.high, passed, reason, undecided=undecided
+    )

@@ -40,13 +40,17 @@ def decide_in_batches(
     is_champion: bool = False,
 ) -> tuple[Decision, int]:
     """The decision, and the number of batches that it took. See `decide` for the arguments."""
+
+    def judge(match: Match, final: bool) -> Decision:
+        return decide(
+            match.challenger, match.champion, config, confidence,
+            families=match.families, agreement=agreement, is_champion=is_champion, final=final,
+        )  # fmt: skip
+
     match, number = first, 1
     while True:
-        decision = decide(
-            match.challenger, match.champion, config, confidence,
-            families=match.families, agreement=agreement, is_champion=is_champion,
-        )  # fmt: skip
+        decision = judge(match, number == config.max_batches)
         further = play_batch(number) if decision.undecided and number < config.max_batches else None
         if further is None:
-            return decision, number
+            return judge(match, True), number
         match, number = match + further, number + 1
