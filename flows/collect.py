@@ -20,6 +20,7 @@ from prefect.cache_policies import NO_CACHE
 from components.atomic import cannot_write, write_json
 from components.config import Config
 from components.environments import make_adapter
+from components.environments.listed_tasks import listed_tasks
 from components.environments.protocol import Adapter
 from components.errors import DataError, EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
@@ -78,7 +79,7 @@ def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None =
 def choose_tasks(config: Config) -> dict[str, list[Task]]:
     """Tasks of `train`, `fidelity` and `test`."""
     adapter, data = make_adapter(config.environment), config.data
-    train = adapter.tasks(TRAIN, data.train_tasks + data.fidelity_tasks, data.seed)
+    train = listed_tasks(adapter, config.environment.name, TRAIN, data.train_tasks + data.fidelity_tasks, data.seed)
     listed, test = _held_out(config, adapter)
     strange = [task for task in test[listed:] if adapter.unseen(task)][: data.fidelity_worlds]
     if len(strange) < data.fidelity_worlds:
@@ -92,13 +93,13 @@ def _held_out(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
 
     A world with fewer than TEST_TASKS lists what an evaluation plays.
     """
-    spare, wanted = SPARE_TEST * config.data.fidelity_worlds, config.evaluation.tasks
+    spare, wanted, name = SPARE_TEST * config.data.fidelity_worlds, config.evaluation.tasks, config.environment.name
     try:
-        return max(TEST_TASKS, wanted), adapter.tasks(TEST, max(TEST_TASKS, wanted) + spare, config.data.seed)
+        return max(TEST_TASKS, wanted), listed_tasks(adapter, name, TEST, max(TEST_TASKS, wanted) + spare, config.data.seed)
     except EnvironmentFailure:
         if wanted >= TEST_TASKS:
             raise
-        return wanted, adapter.tasks(TEST, wanted + spare, config.data.seed)
+        return wanted, listed_tasks(adapter, name, TEST, wanted + spare, config.data.seed)
 
 
 @task(cache_policy=NO_CACHE)

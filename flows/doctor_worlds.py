@@ -38,10 +38,11 @@ def check_compilers(config: Config, _root: Path) -> Rung:
 def check_games(config: Config, _root: Path) -> Rung:
     """The engine plays one training game to its end, by the first behaviour that `data` records."""
     from components.environments import make_adapter
+    from components.environments.listed_tasks import listed_tasks
     from components.trajectories.collect import BEHAVIOURS, collect, plan
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
-    tasks = adapter.tasks("train", 1, config.data.seed)
+    tasks = listed_tasks(adapter, config.environment.name, "train", 1, config.data.seed)
     if config.environment.browser.benchmark != "miniwob":
         return ok(f"The task {tasks[0].id} opens: '{tasks[0].instruction}'. It was not played: this benchmark has no expert.")
     kind = f"{config.environment.games} games of alfworld" if config.environment.name == "alfworld" else config.environment.name

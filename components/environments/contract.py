@@ -8,6 +8,7 @@ that costs and what to set. The tests of the shipped adapters hold them to the s
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from components.records import TEST, TRAIN, Task, Trajectory, Transition
 
 NONSENSE = ("?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé")
 TASKS, LISTED, COMPARED = 4, 12, 24
+_NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
 PACE_SECONDS, PACE_ROUNDS = 2.0, 50
 """The pace is measured for so long, or for so many rounds of the tasks, whichever ends first."""
 
@@ -90,7 +92,9 @@ def check(config: Config, adapter: Adapter, told: Callable[[Finding], None]) -> 
     """
     begun, count = time.perf_counter(), min(TASKS, config.data.train_tasks)
     with users_call(f"The adapter's tasks({TRAIN!r}, {count}, 5)"):
-        tasks = adapter.tasks(TRAIN, count, 5)
+        tasks = list(adapter.tasks(TRAIN, count, 5))
+    if not tasks or not all(isinstance(task, Task) for task in tasks):
+        raise EnvironmentFailure(f"The adapter's tasks({TRAIN!r}, {count}, 5) gave {tasks!r:.200}.", "Expected a list of tasks.")
     with users_call("The adapter's open()"):
         world = adapter.open()
     subject = Subject(adapter, world, tasks, config, time.perf_counter() - begun)
@@ -147,6 +151,7 @@ def _tasks(it: Subject) -> str:
     listed = {split: it.adapter.tasks(split, count, 1) for split, count in wanted.items()}
     for split, tasks in listed.items():
         count = wanted[split]
+        _require(isinstance(tasks, list), f"tasks({split!r}, {count}, 1) gives a {type(tasks).__name__}.", "Return a list.")
         _require(tasks == it.adapter.tasks(split, count, 1), f"tasks({split!r}, {count}, 1) gives others when asked again.")
         _require(len({task.id for task in tasks}) == count, f"{count} tasks of {split} were asked for; some are the same, or missing.")
         for task in tasks:
@@ -205,12 +210,27 @@ def _differ(it: Subject) -> str:
         groups.setdefault((task.instruction, task.initial_state), []).append(task)
     different = sum(len(_streams(it, group)) for group in groups.values())
     if different == count:
+        _differ_in_more_than_numbers(it, tasks)
         return f"{count} of {count}" + (f", {count - len(groups)} only after the first step" if len(groups) < count else "")
     example = next(group for group in groups.values() if len(_streams(it, group)) < len(group))
     found = f"{count} tasks are {different} different by their instructions and states; {example[0].id} and {example[1].id} show the same."
     if different == 1 < count:
         raise Broken(found, "Let a task's seed, or whatever names it, decide what the episode is about.")
     raise Doubtful(found, "Training sees fewer tasks than data.train_tasks says: add tasks, or lower data.train_tasks.")
+
+
+def _differ_in_more_than_numbers(it: Subject, tasks: Sequence[Task]) -> None:
+    """Raise Doubtful if most tasks are the same but for numbers in their states, as a count of episodes or the time are."""
+    groups: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.instruction, _NUMBER.sub("#", task.initial_state)), []).append(task)
+    different = sum(len({tuple((_NUMBER.sub("#", s), r) for s, r in one) for one in _streams(it, group)}) for group in groups.values())
+    if 2 * different > len(tasks):
+        return
+    example = max(groups.values(), key=len)
+    found = f"Without the numbers in their states {len(tasks)} tasks are {different} different; {example[0].id} begins with"
+    found += f" {example[0].initial_state!r:.80}, {example[1].id} with {example[1].initial_state!r:.80}."
+    raise Doubtful(found, "If such a number is a count of episodes or a time, leave it out of the state: the tasks are the same then.")
 
 
 def _streams(it: Subject, tasks: Sequence[Task]) -> set[tuple[tuple[str, float], ...]]:

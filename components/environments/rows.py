@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Protocol
 
@@ -139,7 +140,7 @@ class RowsEnvironment:
                 )
             self.admissible[row] = tuple(world.admissible)
             return ""
-        except Exception as error:  # whatever it is, it is the world's and not the agent's
+        except (Exception, SystemExit) as error:  # whatever it is, it is the world's and not the agent's
             self._discard(row)
             return _told(error)
 
@@ -148,12 +149,10 @@ class RowsEnvironment:
         try:
             if row in self._broken or world is None:
                 raise EnvironmentFailure(self._broken.get(row, "This episode has failed before."))
-            step = world.act(action)
-            if not is_text(step.state):
-                raise EnvironmentFailure(f"The world answered {_shown(step.state)}.", "Expected a state of words.")
+            step = _sound(world.act(action))
             self._states[row], self.admissible[row] = step.state, tuple(world.admissible)
             return Step(step.state, step.reward, step.done, {"admissible": self.admissible[row], **step.info})
-        except Exception as error:  # recorded, and the next episode gets a new world
+        except (Exception, SystemExit) as error:  # recorded, and the next episode gets a new world
             self._discard(row)
             self._broken[row] = _told(error)
             return Step(self._states[row], 0.0, True, {"failed": self._broken[row]})
@@ -170,7 +169,22 @@ def plain_value(value: object) -> object:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def _told(error: Exception) -> str:
+def _sound(step: object) -> Step:
+    """A world's answer, its reward and end as plain values. Raises EnvironmentFailure if it is none that the pipeline can use."""
+    if not isinstance(step, Step):
+        raise EnvironmentFailure(f"The world's act gave {_shown(step)}.", "Expected a Step (components/environments/protocol.py).")
+    if not is_text(step.state):
+        raise EnvironmentFailure(f"The world answered {_shown(step.state)}.", "Expected a state of words.")
+    reward, done = plain_value(step.reward), plain_value(step.done)
+    if not isinstance(done, (bool, int, float)) or done not in (0, 1):
+        raise EnvironmentFailure(f"The world's act gave done={_shown(done)}.", "Expected true or false.")
+    if not isinstance(reward, (bool, int, float)) or reward not in (0, 1) or reward > done:
+        found = f"The world's act gave reward={_shown(reward)}, done={bool(done)}."
+        raise EnvironmentFailure(found, "Expected the reward 1.0 at the end of a success, else 0.0.")
+    return replace(step, reward=float(reward), done=bool(done))
+
+
+def _told(error: BaseException) -> str:
     return str(error) if isinstance(error, EnvironmentFailure) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 

@@ -23,7 +23,7 @@ def users_call(call: str) -> Iterator[None]:
         yield
     except DreamGymError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cure = SEED_CURE if isinstance(error, TypeError) and "'seed'" in str(error) else "Mend it there."
         raise EnvironmentFailure(f"{call} raised {type(error).__name__}: {error} ({place_of(error)}).", next_step=cure) from error
 

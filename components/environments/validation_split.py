@@ -57,7 +57,7 @@ def draw_validation_tasks(adapter: Adapter, count: int, seed: int, recorded: Seq
     asked, refusal = count, ""
     for _ in range(_TRIES):
         try:
-            listed = adapter.tasks(split, asked, seed)
+            listed = list(adapter.tasks(split, asked, seed))
         except EnvironmentFailure as failure:
             refusal = f" {failure}"
             break

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from components.environments.again import play_whole
-from components.environments.protocol import Adapter, Environment, side_by_side
+from components.environments.protocol import Adapter, Behaviour, Environment, side_by_side
+from components.environments.users_code import users_call
+from components.errors import EnvironmentFailure
 from components.records import REAL, Task, Trajectory, Transition
 
 BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
@@ -83,14 +85,15 @@ def _play(
     for step in range(max_steps):
         if not alive:
             break
-        actions = {row: actors[row](played[row], admissible[row])[1] for row in alive}
+        actions = {row: _action(actors[row], batch[row], played[row], admissible[row]) for row in alive}
         answers = environment.step([actions.get(row) for row in range(len(batch))])
         for row in sorted(alive):
             answer = answers[row]
             assert answer is not None
             if "failed" in answer.info:
                 broken[row] = str(answer.info["failed"])
-            reasoning = adapter.reason(played[row], actions[row], answer.state, answer.reward)
+            with users_call(f"The adapter's reason() about {actions[row]!r:.80}"):
+                reasoning = adapter.reason(played[row], actions[row], answer.state, answer.reward)
             transition = Transition(
                 task_id=batch[row].task.id, episode_id=batch[row].id, step=step, state=played[row].states[-1], action=actions[row],
                 next_state=answer.state, reward=answer.reward, done=answer.done, reasoning=reasoning, source=REAL,
@@ -102,3 +105,13 @@ def _play(
                 alive.discard(row)
     whole = {places[row]: trajectory for row, trajectory in enumerate(played) if row not in broken}
     return whole, {places[row]: reason for row, reason in broken.items()}
+
+
+def _action(actor: Behaviour, episode: Episode, played: Trajectory, admissible: Sequence[str]) -> str:
+    """What who acts does next. Raises EnvironmentFailure if that is no pair of thought and action."""
+    with users_call(f"The behaviour {episode.behaviour} in {episode.task.id}"):
+        answer = actor(played, admissible)
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
+        found = f"The behaviour {episode.behaviour} gave {answer!r:.100} in {episode.task.id}."
+        raise EnvironmentFailure(found, "Expected a thought and an action, both text.", "Correct the adapter's behaviour.")
+    return answer[1]

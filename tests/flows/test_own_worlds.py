@@ -202,7 +202,7 @@ def test_a_world_with_few_tasks_lists_what_an_evaluation_plays(monkeypatch):
     def tasks(self, split, count, seed):
         if split == "test" and count > 50:
             raise EnvironmentFailure("There are 50 tasks.")
-        return [make_task(number, id=f"own/{split}-{number}") for number in range(count)]
+        return [make_task(number, id=f"own/{split}-{number}", environment="own", split=split) for number in range(count)]
 
     monkeypatch.setattr(TemplateAdapter, "tasks", tasks)
     assert len(choose_tasks.fn(load_config(None, few))["test"]) == 20
