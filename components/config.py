@@ -291,7 +291,7 @@ class Config(Section):
     _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
 
     seed: Seed = Field(0, description="Seed of everything trained or sampled in the run.")
-    threads: int = Field(2, ge=1, description="torch threads; more than there are cores is slower.")
+    threads: int = Field(2, ge=1, le=1024, description="torch threads; more than there are cores is slower.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where models train and decode; auto is cuda where there is one, else cpu. Each gives numbers of its own."
     )

@@ -68,6 +68,9 @@ def _parsed(override: str) -> tuple[str, Any]:
     except YamlRefused as error:
         found = f"The value of the override {key}=... is refused: {error}."
         raise ConfigError(found, next_step=f"If it is text, put it in quotes for the shell and for YAML: {key}='\"...\"'") from None
+    if "#" in text and (value is None or (isinstance(value, Plain) and value != text.strip())):
+        found = f"In the override {key}=... YAML takes what follows '#' for a comment and drops it."
+        raise ConfigError(found, next_step=f"If it belongs to the text, put it in quotes for the shell and for YAML: {key}='\"...\"'")
     return key, Plain("") if value is None else value
 
 

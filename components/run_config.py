@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+
+from pydantic import Field, field_validator
 
 from components.section import Section
+
+_NAME = re.compile(r"[^/:\x00-\x1f\x7f]{1,200}")
 
 
 class TrackingConfig(Section):
@@ -17,6 +21,14 @@ class TrackingConfig(Section):
         "dreamgym-webshop.",
     )
     dvc_experiment: bool = Field(True, description="Save the workspace as a DVC experiment commit at the end of a run.")
+
+    @field_validator("experiment")
+    @classmethod
+    def _begins_model_names(cls, value: str) -> str:
+        """MLflow refuses such a name only when the first model is registered, after all training."""
+        if not _NAME.fullmatch(value) or value != value.strip():
+            raise ValueError("expected 1 to 200 characters without '/', ':', line breaks or blanks at the ends")
+        return value
 
 
 class TimeoutConfig(Section):

@@ -309,3 +309,26 @@ def test_torch_takes_a_seed_of_any_size_and_a_usual_one_as_it_is():
     for seed in (2**64, LARGEST * 10_007 * 1_000_003, -(2**64)):
         torch.Generator().manual_seed(torch_seed(seed))
     assert torch_seed(2**64 + 5) == 5
+
+
+@pytest.mark.parametrize("text", ["Buy item #3", "#3", "a # b", " x #y"])
+def test_text_behind_a_hash_on_the_command_line_is_not_dropped(text):
+    for key in ("environment.gymnasium.instruction", "tracking.experiment"):
+        with pytest.raises(ConfigError, match="takes what follows '#' for a comment"):
+            load_config(None, [f"{key}={text}"])
+
+
+def test_a_hash_inside_a_word_or_in_quotes_is_text():
+    for text, value in (("item#3", "item#3"), ("'Buy item #3'", "Buy item #3")):
+        assert load_config(None, [f"tracking.experiment={text}"]).tracking.experiment == value
+
+
+@pytest.mark.parametrize("name", ["''", "team/run", "team:run", '"a\\nb"', '"a\\0b"', "' a'", "'a '", "a" * 201])
+def test_an_experiment_whose_models_mlflow_could_not_register_is_refused(name):
+    with pytest.raises(ConfigError, match="tracking.experiment is .*expected 1 to 200 characters"):
+        load_config(None, [f"tracking.experiment={name}"])
+
+
+def test_more_threads_than_any_machine_starts_are_refused():
+    with pytest.raises(ConfigError, match="threads is 1000000: expected 1 to 1024"):
+        load_config(None, ["threads=1000000"])

@@ -38,7 +38,7 @@ from components.language.known_ids import set_unknown_ids
 from components.language.marker_rows import fit_rows
 from components.language.markers import END, MARKERS, PAD
 from components.language.model_size import plausible_size, require_memory
-from components.language.sound_weights import refuse_left_out, refuse_quantised, require_finite
+from components.language.sound_weights import refuse_left_out, refuse_other_head, refuse_quantised, require_finite
 from components.language.tokenizer import Vocabulary
 from components.language.torch_seeds import torch_seed
 from components.language.weight_files import stored_weights
@@ -117,6 +117,7 @@ def load_backbone(path: Path | str, device: str = "cpu", *, chat_template: ChatT
         stored = stored_weights(directory)
         config = read_config(directory)
         require_memory(directory, plausible_size(directory, config, stored))
+        refuse_other_head(directory, config, stored.shapes)
     vocabulary = Vocabulary.load(path, chat_template)
     model = _load_weights(path, config if config is not None else read_config(path))
     note_untied_head(model)

@@ -6,7 +6,7 @@ transformers loads all of these. A model with one NaN answers NaN, and a model w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,16 @@ def quantised(path: Path | str, why: str) -> DataError:
         "Expected weights in F32, F16 or BF16, which can be trained.",
         "Name the directory of the model before its quantisation.",
     )
+
+
+def refuse_other_head(path: Path | str, config: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise DataError if the output head in the files has another shape than the embeddings that `config` ties it to."""
+    embeddings = next((shape for name, shape in shapes.items() if name.endswith("embed_tokens.weight")), None)
+    head = next((shape for name, shape in shapes.items() if name.endswith("lm_head.weight")), embeddings)
+    if embeddings and head != embeddings and getattr(config.get_text_config(), "tie_word_embeddings", False):
+        found = f"The files in {path} hold embeddings of the shape {embeddings} and lm_head.weight of the shape {head};"
+        found += " config.json ties them."
+        raise DataError(found, EXPECTED, "Load config.json and weights from the same place again.")
 
 
 def refuse_left_out(path: Path | str, left_out: Iterable[str], parameters: Iterable[str]) -> None:

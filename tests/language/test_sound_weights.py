@@ -118,6 +118,14 @@ def test_a_tensor_of_another_shape_is_named(model):
         inspect_model(model)
 
 
+@pytest.mark.parametrize("rows", [100, 400])
+def test_a_head_that_cannot_be_tied_as_the_config_says_is_refused(model, rows):
+    change_weights(model, lambda weights: weights.update({HEAD: torch.ones(rows, 32)}))
+    change_config(model, tie_word_embeddings=True)
+    with pytest.raises(DataError, match=rf"lm_head.weight of the shape \({rows}, 32\); config.json ties them"):
+        inspect_model(model)
+
+
 def test_dropout_written_as_an_integer_is_turned_off(model):
     change_config(model, attention_dropout=1)
     assert load_backbone(model)[0].config.attention_dropout == 0.0
