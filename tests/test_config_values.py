@@ -174,7 +174,7 @@ def test_a_number_is_no_truth_value(tmp_path, text):
 
 @pytest.mark.parametrize("text", ["010", "2026", "yes", "2026-11-26", "1:30", "1e3", "true"])
 def test_a_text_is_the_text_as_written(tmp_path, text):
-    assert both_ways(tmp_path, "tracking.experiment", text) == text
+    assert both_ways(tmp_path, "backbone.path", text) == text
     assert both_ways(tmp_path, "data.families", f"[{text}]") == [text]
 
 
