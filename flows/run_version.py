@@ -66,4 +66,5 @@ def version_commands(manifest: Manifest) -> list[str]:
     if not manifest.data.experiment_commit:
         return [adopt]
     name = experiment_name(manifest.run_id)
-    return [f"git show {manifest.data.experiment_commit[:12]}  # the commit of the DVC experiment {name}; all runs: dvc exp show -A", adopt]
+    commit = manifest.data.experiment_commit[:12]
+    return [f"git show {commit}  # the commit of the DVC experiment {name}; all runs: dvc exp list --all", adopt]

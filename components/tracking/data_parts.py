@@ -1,8 +1,8 @@
-"""Hashes of the parts of `data/` that a run started from, and of the files of a part, for `compare` and `lineage`.
+"""Hashes of the parts of `data/` that a run started from, and of a part's files, for `compare` and `lineage`.
 
-A part is what data.dvc names: `data/alfworld/trajectories` has the training and the fidelity trajectories as two files,
-`data/alfworld/backbone` the model that fine-tuning starts from. A manifest of before has one hash for all of `data/`;
-its parts come from the listing in DVC's cache, where that still is.
+A part is what data.dvc names: `data/alfworld/trajectories` has the training and the fidelity trajectories
+as two files, `data/alfworld/backbone` the model that fine-tuning starts from. An older manifest has one hash
+for all of `data/`; its parts come from the listing in DVC's cache, where that still is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from components.trajectories.dvc_cache import cache_directory, listing_hash, rea
 from components.trajectories.pointer import DATA, part_of
 
 MOST_FILES = 3
-"""A part with more changed files is one row: its hash, not those of the weights and of the tokenizer's files."""
+"""A part with more changed files is one row: its own hash, without those of its files."""
 
 
 def part_hashes(data: DataLineage, root: Path) -> dict[str, str]:
-    """Path -> hash of each part that the run started from; empty where only one hash of all of `data/` is known."""
+    """Path -> hash of each part that the run started from; empty where only the hash of `data/` is known."""
     if DATA not in data.version_in():
         return dict(data.parts_in)
     parts: dict[str, dict[str, str]] = {}
@@ -37,7 +37,7 @@ def _part_hash(part: str, files: Mapping[str, str]) -> str:
 
 
 def files_of_part(root: Path, digest: str) -> dict[str, str]:
-    """Path below the part -> MD5 of each of its files; empty for a file, and where this clone's cache has no listing."""
+    """Path below the part -> MD5 of each file; empty for a part that is a file, or has no cached listing."""
     try:
         return read_listing(cache_directory(root), digest) if digest.endswith(".dir") else {}
     except DataError:
@@ -45,7 +45,7 @@ def files_of_part(root: Path, digest: str) -> dict[str, str]:
 
 
 def named_hashes(first: Manifest, second: Manifest, root: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Of either run: the hash of the whole version, of each part that differs, and of the files that differ in a part.
+    """Of either run: the hash of the whole version, and of each part and file that differs.
 
     The parts of the worlds that the runs are of come first.
     """
@@ -75,7 +75,7 @@ def world_of(run: Manifest) -> str:
 
 
 def backbone_path(run: Manifest, *, experience: bool) -> str:
-    """The model that fine-tuning started from: a path from the repository's top, or as the config names it."""
+    """The model that fine-tuning started from: a path below the repository, or as the config has it."""
     own = str(_section(run, "experience_model").get("path") or "") if experience else ""
     return own or str(_section(run, "backbone").get("path") or "") or f"{DATA}/{world_of(run)}/backbone"
 

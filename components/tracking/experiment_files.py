@@ -23,7 +23,9 @@ METRICS = {
     "exact": "fidelity/next_state_exact",
     "real_steps": "cost/real_interactions",
 }
-"""Column of `dvc exp show` -> the run's metric. Short names: six of them stand beside the run's name at 100 columns."""
+"""Column of `dvc exp show` -> the run's metric, by short names: the whole table is 170 columns wide."""
+COUNTS = ("real_steps",)
+"""Metrics that are written as whole numbers."""
 PARAMS = {
     "world": "environment.name",
     "seed": "seed",
@@ -32,11 +34,11 @@ PARAMS = {
 }
 """Column -> key of the config."""
 CURVES = {
-    "dream_success": ("synthetic_rl/success_rate", "RL in the dream: share of episodes won"),
-    "real_success": ("sim_to_real/success_rate", "RL in the real environment: share of episodes won"),
-    "dream_entropy": ("synthetic_rl/policy_entropy", "RL in the dream: entropy of the policy"),
+    "dream_success": ("synthetic_rl/success_rate", "RL in the dream", "share of episodes won"),
+    "real_success": ("sim_to_real/success_rate", "RL in the real environment", "share of episodes won"),
+    "dream_entropy": ("synthetic_rl/policy_entropy", "RL in the dream", "entropy of the policy"),
 }
-"""File -> the curve in it and its title."""
+"""File -> the curve in it, its title, and what its y axis shows."""
 POLICIES = ("cloned", "dreamed", "refined")
 BARS = "success_by_policy"
 
@@ -46,12 +48,13 @@ def experiment_files(
 ) -> dict[str, str]:
     """Path below the experiment's folder -> text: `dvc.yaml`, `metrics.json`, `params.yaml` and `plots/*.csv`."""
     values = {column: _value(metrics, name) for column, name in METRICS.items()}
+    values |= {column: round(value) for column in COUNTS if (value := values[column]) is not None}
     files = {
         "metrics.json": json.dumps(values, indent=2) + "\n",
         "params.yaml": yaml.safe_dump({column: _setting(config, key) for column, key in PARAMS.items()}, sort_keys=False),
         f"plots/{BARS}.csv": _table(("policy", "success"), [(name, _value(metrics, METRICS[name])) for name in POLICIES]),
     }
-    for file, (name, _) in CURVES.items():
+    for file, (name, _, _) in CURVES.items():
         points = [(step, value) for step, value in enumerate(series.get(name, ()), start=1) if math.isfinite(value)]
         files[f"plots/{file}.csv"] = _table(("iteration", file), points)
     return files | {"dvc.yaml": _declaration()}
@@ -78,9 +81,11 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
 def _declaration() -> str:
     """`dvc.yaml` without stages: it declares what the other files are."""
-    bars = {
-        f"plots/{BARS}.csv": {"x": "success", "y": "policy", "template": "bar_horizontal", "title": "Held-out real games won, by policy"}
+    bars = {"x": "success", "y": "policy", "template": "bar_horizontal", "title": "Validation games won, by policy"}
+    bars |= {"x_label": "share of games won", "y_label": "policy"}
+    curves = {
+        f"plots/{file}.csv": {"x": "iteration", "y": file, "title": title, "x_label": "iteration", "y_label": label}
+        for file, (_, title, label) in CURVES.items()
     }
-    curves = {f"plots/{file}.csv": {"x": "iteration", "y": file, "title": title} for file, (_, title) in CURVES.items()}
-    plots = [{path: options} for path, options in (bars | curves).items()]
+    plots = [{path: options} for path, options in ({f"plots/{BARS}.csv": bars} | curves).items()]
     return yaml.safe_dump({"metrics": ["metrics.json"], "params": ["params.yaml"], "plots": plots}, sort_keys=False)

@@ -1,4 +1,4 @@
-"""What `check-environment` finds of validation games: too few, shared with another split, drawn anew, or none of their own."""
+"""What `check-environment` finds of validation games: too few, shared, drawn anew, or without a split."""
 
 from __future__ import annotations
 
@@ -85,10 +85,16 @@ def test_a_split_of_its_own_is_in_order():
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Unseeded, "The 20 validation tasks are others when they are drawn again.*Draw them by random.Random"),
+        (
+            Unseeded,
+            "The 20 validation tasks are others when they are drawn again.*Draw them by random.Random",
+        ),
         (Copied, "20 of 20 validation tasks are training or test tasks: own/.*Draw each split from seeds"),
         (Unnamed, r"Validation tasks have the environment and the split \('own', 'test'\)"),
-        (Few, "The world has 0 validation tasks beside the 44 recorded.*has 20 tasks of test.*Lower evaluation.tasks"),
+        (
+            Few,
+            "The world has 0 validation tasks beside the 44 recorded.*has 20 tasks of test.*Lower eval",
+        ),
     ],
 )
 def test_what_is_wrong_with_validation_tasks_is_a_sentence_with_its_cure(kind, words):
@@ -99,7 +105,9 @@ def test_what_is_wrong_with_validation_tasks_is_a_sentence_with_its_cure(kind, w
 def test_a_world_without_a_validation_split_is_told_how_to_add_one():
     found, next_step = found_in(WithoutSplit)
     assert found == "20 further tasks of the test split, as the adapter lists no validation split"
-    assert "set splits = ('train', 'validation', 'test')" in next_step and "add-an-environment.md" in next_step
+    assert (
+        "set splits = ('train', 'validation', 'test')" in next_step and "add-an-environment.md" in next_step
+    )
 
 
 def test_a_gate_without_a_second_batch_is_said_unless_none_is_asked_for():

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from components.errors import DataError, ServiceUnreachable, TrackingError
+from flows.automations import SILENT_AFTER
 from flows.settings import DEFAULTS
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,14 @@ def test_the_scheduled_retraining_draws_other_validation_games_each_week(deploym
         with_draw(config, date(2027, 1, day)).promotion.draw for day in (3, 4)
     ]
     assert draws == [202653, 202653, 202653, 202701], "ISO weeks begin on Mondays, across years"
+
+
+def test_the_process_of_a_deployed_run_sends_heartbeats_often_enough(deployments):
+    """The process has read Prefect's settings before it imports a flow, so it needs them in its environment."""
+    for deployment in deployments.values():
+        given = deployment["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
+        assert given == DEFAULTS["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
+        assert 6 * int(given) <= SILENT_AFTER.total_seconds()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Which parts of data/ two runs started from differ: with the cached listings in a repository under DVC, and without them."""
+"""Which parts of data/ differ between the starts of two runs, with the listings in DVC's cache and without."""
 
 from __future__ import annotations
 

@@ -18,7 +18,11 @@ from components.trajectories.experiment_commit import commit_experiment, experim
 from components.trajectories.pointer import changed_parts, parse_pointer, pointer_text, read_pointer
 
 TASKS, REPLAY = "data/world/tasks/train.txt", "data/world/replay"
-METRICS = {"evaluate/refined/success_rate": {"value": 0.5, "n": 4}}
+METRICS = {
+    "evaluate/refined/success_rate": {"value": 0.5, "n": 4},
+    "cost/real_interactions": {"value": 48.0, "n": 1},
+}
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -72,8 +76,22 @@ def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
     assert row["data"]["params"]["experiment/params.yaml"]["data"]["seed"] == 3
     difference = json.loads(dvc(place, "metrics", "diff", "--json", "HEAD", "run-r1"))
     assert difference["experiment/metrics.json"]["refined"]["new"] == 0.5
+    assert '"real_steps": 48\n' in git(place, "show", f"{commit}:experiment/metrics.json") + "\n"
     dvc(place, "plots", "diff", "HEAD", "run-r1", "--out", ".dreamgym/plots")
-    assert "Held-out real games won" in (place / ".dreamgym/plots/index.html").read_text()
+    page = (place / ".dreamgym/plots/index.html").read_text()
+    assert "Validation games won, by policy" in page and "share of episodes won" in page
+
+
+def test_the_documented_table_has_a_row_for_each_run_and_for_no_commit_without_one(made):
+    place, _, _ = made
+    typed = next(line for line in OPERATIONS.read_text().splitlines() if line.startswith("    dvc exp show $("))
+    git(place, "commit", "-q", "--allow-empty", "-m", "A commit without a run")
+    try:
+        told = subprocess.run(f"{typed.split('  #')[0]} --md", cwd=place, shell=True, capture_output=True, text=True)
+        rows = [line.split("|")[1].strip() for line in told.stdout.splitlines() if line.startswith("|")]
+        assert [row for row in rows if "run-r1" in row] and len(rows) == 5, told  # head, rule, workspace, its commit, it
+    finally:
+        git(place, "reset", "-q", "--soft", "HEAD~1")
 
 
 def test_the_same_version_comes_again_and_one_of_a_single_part_is_extended_too(made):
