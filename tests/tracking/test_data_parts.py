@@ -1,4 +1,4 @@
-"""Which parts of data/ differ between the starts of two runs, with the listings in DVC's cache and without."""
+"""Which parts of data/ differ between the starts of two runs, with listings in DVC's cache and without."""
 
 from __future__ import annotations
 

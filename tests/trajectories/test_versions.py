@@ -79,7 +79,7 @@ def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
     assert '"real_steps": 48\n' in git(place, "show", f"{commit}:experiment/metrics.json") + "\n"
     dvc(place, "plots", "diff", "HEAD", "run-r1", "--out", ".dreamgym/plots")
     page = (place / ".dreamgym/plots/index.html").read_text()
-    assert "Validation games won, by policy" in page and "share of episodes won" in page
+    assert "Validation games won, by policy" in page and "share of games won" in page
 
 
 def test_the_documented_table_has_a_row_for_each_run_and_for_no_commit_without_one(made):
