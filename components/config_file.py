@@ -109,7 +109,8 @@ def explained(error: ValidationError, path: Path | str | None, config: type[Base
 def _problem(problem: Any, config: type[BaseModel]) -> tuple[str, str]:
     """The key with its value, and what was expected."""
     place = [part for part in problem["loc"] if not str(part).startswith(("list[", "literal["))]
-    key, value = ".".join(str(part) for part in place if isinstance(part, str)), problem["input"]
+    last = place[:-1] if place and isinstance(place[-1], int) else place  # "types has 5", but "phases.1.tokens is -1"
+    key, value = ".".join(str(part) for part in last), problem["input"]
     if problem["type"] == "extra_forbidden":
         return _unknown([str(part) for part in place], config), ""
     words = _expected(problem, [part for part in place if isinstance(part, str)], config)

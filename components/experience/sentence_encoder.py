@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from components.errors import ExperienceModelError
+from components.bounded import read_text
+from components.errors import DataError, ExperienceModelError
 from components.experience.embeddings import EmbeddingCache
 
 _KEPT = 200_000
@@ -114,8 +115,10 @@ def _is_sentence_transformer(folder: Path) -> bool:
 
 def _require_plain_encoder(folder: Path) -> None:
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(read_text(folder / "config.json"))
         kind, decodes = str(config["model_type"]), bool(config.get("is_decoder") or config.get("is_encoder_decoder"))
+    except DataError as error:
+        raise ExperienceModelError(error.found, error.expected, _CURE) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         found = f"{folder} has no config.json of a model ({type(error).__name__}: {error})."
         raise ExperienceModelError(found, "Expected config.json, *.safetensors and a tokenizer.", _CURE) from None

@@ -120,6 +120,14 @@ def test_weights_without_a_config(bert, tmp_path, content):
         make_encoder(by_path(folder))
 
 
+def test_settings_of_any_size_are_not_read(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "large")
+    with (folder / "config.json").open("ab") as file:
+        file.truncate(257 * 2**20)  # a sparse file
+    with pytest.raises(ExperienceModelError, match="config.json has more than 268,435,456 bytes"):
+        make_encoder(by_path(folder))
+
+
 def test_damaged_or_missing_weights_are_an_error_not_random_vectors(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "damaged")
     weights = load_file(bert / "model.safetensors")

@@ -43,7 +43,7 @@ def test_a_phase_is_pretrain_with_its_own_settings():
             ["pretrain.phases=[{tokens: 0}]", "pretrain.renamed=2"],
             r"a phase, together with .* is refused: renamed has no effect with tokens: 0",
         ),
-        (["pretrain.phases=[{}, {tokens: -1}]"], r"pretrain\.phases.*tokens is -1: expected at least 0"),
+        (["pretrain.phases=[{}, {tokens: -1}]"], r"pretrain\.phases\.1\.tokens is -1: expected at least 0"),
         (["pretrain.types=[click-link]"], r"types has no effect with environment\.name: alfworld"),
     ],
 )
