@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import time
@@ -43,6 +44,8 @@ KINDS = (
 """What is looked at, in the order of the table."""
 DATA = "versions of data"
 SECONDS_A_DAY = 86400.0
+SILENT_DAYS = 7.0
+"""A run of another machine whose record has not changed for so long is not in progress. A stage ends after a day by default."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,10 @@ def runs_in_progress(root: Path) -> list[str]:
     """Ids of the runs in the clone, and of those in its reproduced worktrees, whose process may live."""
     places = [root / "runs", *(root / ".dreamgym" / "reproduced").glob("*/runs")]
     return [
-        name for place in places for name, manifest in _manifests(place).items() if _in_progress(manifest)
+        name
+        for place in places
+        for name, manifest in _manifests(place).items()
+        if _in_progress(manifest, place / name)
     ]
 
 
@@ -130,8 +136,11 @@ def _manifests(runs: Path) -> dict[str, Manifest]:
     return found
 
 
-def _in_progress(manifest: Manifest) -> bool:
-    return manifest.status == "running" and manifest.process is not None and not is_dead(manifest.process)
+def _in_progress(manifest: Manifest, directory: Path) -> bool:
+    process = manifest.process
+    if manifest.status != "running" or process is None or is_dead(process):
+        return False
+    return process.host == platform.node() or _stored("runs", directory).age_days < SILENT_DAYS
 
 
 def _newest_is_unfinished(manifests: Mapping[str, Manifest]) -> bool:

@@ -108,6 +108,15 @@ def test_while_a_run_is_in_progress_nothing_is_removed_also_if_it_begins_after_t
     assert all(look(root, older_than_days=0, keep=0).values())
 
 
+@pytest.mark.parametrize(("days", "in_progress"), [(6, True), (8, False)])
+def test_a_run_of_another_machine_is_in_progress_for_a_week_after_its_last_change(tmp_path, days, in_progress):
+    run = make_run(tmp_path, 1, status="running", alive=True)
+    run.process = run.process.model_copy(update={"host": f"not-{run.process.host}"})
+    run.save(tmp_path / "runs" / run.run_id)
+    age(tmp_path, days)
+    assert runs_in_progress(tmp_path) == ([run.run_id] if in_progress else [])
+
+
 def test_a_killed_run_is_not_in_progress_but_its_unfinished_stage_is_kept_for_resume(tmp_path):
     make_run(tmp_path, 1, "clone")
     (tmp_path / STAGES / "evaluate-0123456789ab.partial").mkdir()
