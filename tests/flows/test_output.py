@@ -18,8 +18,8 @@ from flows import cli
 from flows.output import Cell, Column, Output, Table, output, print_table, with_json_target
 
 ROOT = Path(__file__).parents[2]
-WITHOUT_TABLES = {"config", "play", "pretrain", "serve", "ui"}
-"""Verbs that print no table: a config that is JSON already, a dialogue with its own transcript, one line, or nothing but addresses."""
+WITHOUT_TABLES = {"config", "serve", "ui"}
+"""Verbs without `--json`: a config that is JSON already, and those that print nothing but addresses."""
 METRIC = "fidelity/next_state_exact/determined/held_out_worlds/changed_3_plus"
 RUNS = ("20260131-142530-9f3a", "20260131-151200-01bc", "20260131-160114-77de")
 REASON = "the interval of the paired difference from the full model leaves out zero in two of three seeds"
