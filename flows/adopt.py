@@ -29,16 +29,25 @@ def plan_adoption(root: Path, run: str) -> Adoption:
     Raises:
         DataError: there is no such run, it made no version, its data is nowhere, or data/ or data.dvc hold what would be lost.
     """
+    run_id, outs = version_of_run(root, run)
+    changes = changed_parts(read_pointer(root / POINTER), outs)
+    if changes:
+        _require_nothing_lost(root)
+    return Adoption(run_id, outs, changes)
+
+
+def version_of_run(root: Path, run: str) -> tuple[str, tuple[Out, ...]]:
+    """The run's id and the parts of the version of data/ that it made; its objects are fetched.
+
+    Raises:
+        DataError: there is no such run, it made no version, or its data is nowhere.
+    """
     _, manifest = find_run_record(root, run)
     parts = manifest.data.parts_out or ({"data": manifest.data.dvc_out} if manifest.data.dvc_out else {})
     if not parts:
         state = f"Run {manifest.run_id} ({manifest.flow}, {manifest.status}) made no version of data/."
         raise DataError(state, "Expected a run of `dreamgym retrain` that came as far as its snapshot.", "Name another run.")
-    outs = outs_of(root, parts)
-    changes = changed_parts(read_pointer(root / POINTER), outs)
-    if changes:
-        _require_nothing_lost(root)
-    return Adoption(manifest.run_id, outs, changes)
+    return manifest.run_id, outs_of(root, parts)
 
 
 def _require_nothing_lost(root: Path) -> None:

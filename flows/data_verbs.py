@@ -69,6 +69,34 @@ def pull(
 
 
 @verbs.command()
+def push(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment.")],
+    remote: Annotated[str, typer.Option("--remote", metavar="NAME", help="A remote that DVC knows here; else the default one.")] = "",
+    json_file: JsonFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Copy a run's version of data/ to a remote, so that others can reproduce the run.
+
+    `dvc exp push` reads the remotes of the run's commit: one that was added later it does not know.
+
+    Example:
+
+        dreamgym data push latest --remote team
+    """
+    with reported(debug), output(json_file) as page:
+        _, place = begin(None, [], root)
+        from components.trajectories.versions import push_outs
+        from flows.adopt import version_of_run
+
+        check_machine(place)
+        run_id, outs = version_of_run(place, run)
+        name = push_outs(place, outs, remote)
+        page.text(f"The version of run {run_id} ({sum(part.files for part in outs):,} files) is in the remote {name}.")
+        page.put(run=run_id, remote=name)
+
+
+@verbs.command()
 def use(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,

@@ -114,7 +114,8 @@ def check_environment(
     with reported(debug), output(json_file) as page:
         settings, _ = begin(config, overrides, root)
         from components.environments import make_adapter
-        from components.environments.contract import Finding, check
+        from components.environments.contract import check
+        from components.environments.contract_findings import Finding
         from flows.doctor import print_rung
 
         def told(finding: Finding) -> None:

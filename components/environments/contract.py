@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
+from components.environments.contract_findings import Broken, Doubtful, Finding
 from components.environments.protocol import NO_ACTION, Adapter, Environment, Grounding, side_by_side
 from components.environments.replayed import BEHAVIOURS
 from components.environments.users_code import place_of, users_call
@@ -27,24 +28,6 @@ TASKS, LISTED, COMPARED = 4, 12, 24
 _NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
 PACE_SECONDS, PACE_ROUNDS = 2.0, 50
 """The pace is measured for so long, or for so many rounds of the tasks, whichever ends first."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One promise: whether it is kept (`ok`, `doubt`, `wrong`), what was found, and what to do."""
-
-    promise: str
-    state: str
-    found: str
-    next_step: str = ""
-
-
-class Broken(Exception):
-    """A promise that is not kept: what was found, and what to do."""
-
-
-class Doubtful(Broken):
-    """A part that the world does without."""
 
 
 @dataclass

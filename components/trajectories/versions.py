@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from components.errors import DataError
 from components.trajectories.data_state import hash_data, parts_lying, version_hash
 from components.trajectories.dvc_cache import (
     LOCAL,
@@ -21,6 +22,7 @@ from components.trajectories.dvc_cache import (
     files_of,
     missing_objects,
     object_path,
+    remote_names,
     size_in_cache,
     write_dvc_config,
 )
@@ -91,8 +93,17 @@ def _link(source: Path, target: Path) -> None:
 
 def push_version(root: Path, version: Snapshot, remote: str = "") -> str:
     """Copy a version to `remote`, by default the one that `push` takes; its name. Raises DataError or ServiceUnreachable as `push`."""
-    remote = choose_remote(root, version.parts, remote)
-    with version_repository(root, version.parts) as place:
+    return push_outs(root, version.parts, remote)
+
+
+def push_outs(root: Path, outs: Sequence[Out], remote: str = "") -> str:
+    """As `push_version`, for the parts of a version. Raises DataError also if DVC knows no such remote here."""
+    names = remote_names(root)
+    if remote and remote not in names:
+        found = f"DVC knows no remote {remote!r} in this clone."
+        raise DataError(found, f"Expected one of: {', '.join(names)}.", f"Type `dvc remote add {remote} PATH_OR_URL`.")
+    remote = choose_remote(root, outs, remote)
+    with version_repository(root, outs) as place:
         _run(place, "push", "--remote", remote, POINTER)
     return remote
 

@@ -14,7 +14,8 @@ from text_worlds import FACTORY, counting_server, write_solutions
 from components.config import Config
 from components.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.contract import Broken, Subject, _pace, check
+from components.environments.contract import Subject, _pace, check
+from components.environments.contract_findings import Broken
 
 REFUSALS = ["Nothing happens"]
 TEMPLATE = "components.environments.template:TemplateAdapter"

@@ -29,7 +29,7 @@ OWN = ["environment.name=own", "environment.own.adapter=components.environments.
 def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     """The command in a new repository, with a world that is no part of this one: nothing but the config names it."""
     (tmp_path / "my_world.py").write_text(
-        (ROOT / "components" / "environments" / "template.py").read_text().replace("THINGS = (", 'THINGS = ("hat", ')
+        (ROOT / "components" / "environments" / "template.py").read_text().replace("put the {t} on", "put my {t} on")
     )
     for command in (["init", "-q"], ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "new"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
@@ -49,7 +49,8 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     tasks = {name: read_tasks(layout.tasks(name)) for name in ("train", "fidelity", "test")}
     episodes = trajectories(tasks["train"], read_transitions(layout.trajectories("train")))
     assert all(e.success for e in episodes if e.steps[0].behaviour == "expert") and not all(e.success for e in episodes)
-    assert any("hat" in task.instruction for split in tasks.values() for task in split), "the user's own module, not the shipped one"
+    own = [task.instruction.startswith("put my ") for split in tasks.values() for task in split]
+    assert own and all(own), "the user's own module, not the shipped one"
     report = validate(layout.trajectories("train"), tasks, DataConfig(), tmp_path / "checked")
     assert report.rows == report.valid_rows > 60
 

@@ -104,14 +104,16 @@ def test_the_same_version_comes_again_and_one_of_a_single_part_is_extended_too(m
 
 
 def test_a_second_clone_gets_the_version_by_the_documented_commands(made, tmp_path):
-    """`dvc exp push` takes commit and data; the remote was added after the run was made."""
+    """`dvc exp push --no-cache` takes the commit; the remote for data was added after the run was made."""
     place, version, commit = made
     dvc(place, "remote", "add", "-d", "team", str(tmp_path / "store"))
     git(tmp_path, "init", "-q", "--bare", str(tmp_path / "hub"))
     git(place, "remote", "add", "hub", str(tmp_path / "hub"))
     git(place, "push", "-q", "hub", "HEAD:refs/heads/main")
-    dvc(place, "exp", "push", "hub", "run-r1")
-    assert remote_to_push_to(place) == "team" and versions.push_version(place, version) == "team"
+    dvc(place, "exp", "push", "--no-cache", "hub", "run-r1")
+    assert remote_to_push_to(place) == "team" and versions.push_outs(place, version.parts) == "team"
+    with pytest.raises(DataError, match="knows no remote 'tam' in this clone.*Expected one of: .*team"):
+        versions.push_outs(place, version.parts, "tam")
 
     second = tmp_path / "the second é"
     git(tmp_path, "clone", "-q", "--branch", "main", str(tmp_path / "hub"), str(second))
