@@ -142,7 +142,7 @@ class RowsEnvironment:
             return ""
         except (Exception, SystemExit) as error:  # whatever it is, it is the world's and not the agent's
             self._discard(row)
-            return _told(error)
+            return _error_text(error)
 
     def _act(self, row: int, action: str) -> Step:
         world = self._worlds[row]
@@ -154,7 +154,7 @@ class RowsEnvironment:
             return Step(step.state, step.reward, step.done, {"admissible": self.admissible[row], **step.info})
         except (Exception, SystemExit) as error:  # recorded, and the next episode gets a new world
             self._discard(row)
-            self._broken[row] = _told(error)
+            self._broken[row] = _error_text(error)
             return Step(self._states[row], 0.0, True, {"failed": self._broken[row]})
 
     def _discard(self, row: int) -> None:
@@ -184,7 +184,7 @@ def _sound(step: object) -> Step:
     return replace(step, reward=float(reward), done=bool(done))
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) if isinstance(error, EnvironmentFailure) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 

@@ -34,7 +34,7 @@ def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
     """
     closed, running = [], tracker.running()
     for name in list_runs(runs):
-        manifest = _left(runs / name, running)
+        manifest = _manifest_of_dead_run(runs / name, running)
         if manifest is None or manifest.process is None or not is_dead(manifest.process):
             continue
         if manifest.mlflow_uri != tracker.uri and manifest.mlflow_run_id not in running:  # a clone that was moved has a new URI
@@ -88,7 +88,7 @@ def _finish(directory: Path, manifest: Manifest, tracker: Tracker) -> None:
     tracker.finish(manifest.mlflow_run_id)
 
 
-def _left(directory: Path, running: Collection[str]) -> Manifest | None:
+def _manifest_of_dead_run(directory: Path, running: Collection[str]) -> Manifest | None:
     """The manifest of a run that says running, there or in MLflow."""
     with suppress(DataError):  # one that was cut short has no manifest, or half of one
         manifest = Manifest.load(directory)
