@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -87,7 +88,9 @@ def test_the_documented_table_has_a_row_for_each_run_and_for_no_commit_without_o
     typed = next(line for line in OPERATIONS.read_text().splitlines() if line.startswith("    dvc exp show $("))
     git(place, "commit", "-q", "--allow-empty", "-m", "A commit without a run")
     try:
-        told = subprocess.run(f"{typed.split('  #')[0]} --md", cwd=place, shell=True, capture_output=True, text=True)
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # as in an activated one
+        command = f"{typed.split('  #')[0]} --md"
+        told = subprocess.run(command, cwd=place, env=environment, shell=True, capture_output=True, text=True)
         rows = [line.split("|")[1].strip() for line in told.stdout.splitlines() if line.startswith("|")]
         assert [row for row in rows if "run-r1" in row] and len(rows) == 5, told  # head, rule, workspace, its commit, it
     finally:
