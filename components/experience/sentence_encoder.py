@@ -40,12 +40,13 @@ class SentenceEncoder:
     """Unit vectors of texts from a model in a directory, cached in memory and, below `embeddings`, on the disk."""
 
     def __init__(self, name: str, folder: Path, embeddings: Path | None = None) -> None:
-        """Raises ExperienceModelError if `folder` holds no encoder that can be read."""
+        """Raises ExperienceModelError if `folder` holds no encoder that can be read, or one that answers NaN."""
         require_encoder(folder)
         self.name = name
         self.identity = identity_of(name, folder)
         self._embed = _sentence_transformer(folder) if _is_sentence_transformer(folder) else _averaged(folder)
-        self.dimensions = int(self._embed(["A text."]).shape[1])
+        self._folder = folder
+        self.dimensions = int(self._vectors(["A text."]).shape[1])
         self._memory: dict[str, np.ndarray] = {}
         self._disk = EmbeddingCache(embeddings / "embeddings.sqlite", self.identity, self.dimensions) if embeddings else None
 
@@ -64,10 +65,19 @@ class SentenceEncoder:
             self._memory |= self._disk.read(texts)
         missing = [text for text in texts if text not in self._memory]
         if missing:
-            made = dict(zip(missing, _unit(self._embed(missing)), strict=True))
+            made = dict(zip(missing, _unit(self._vectors(missing)), strict=True))
             self._memory |= made
             if self._disk:
                 self._disk.write(made)
+
+    def _vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors [texts, dimensions] of the model. Raises ExperienceModelError if one is not finite: nothing of it is kept."""
+        vectors = self._embed(texts)
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if wrong.size:
+            found = f"The encoder in {self._folder} gives no finite vector for {wrong.size} of {len(texts)} texts, such as"
+            raise ExperienceModelError(f"{found} {texts[wrong[0]][:80]!r}.", "Expected weights without NaN.", _CURE)
+        return vectors
 
 
 def identity_of(name: str, folder: Path) -> str:

@@ -141,6 +141,26 @@ def test_damaged_or_missing_weights_are_an_error_not_random_vectors(bert, tmp_pa
 
 
 @pytest.mark.skipif(bool(SENTENCE_TRANSFORMERS), reason="sentence-transformers is installed")
+def test_weights_with_nan_are_named_by_the_text_that_meets_them(bert, tmp_path):
+    """NaN in every answer is found when the encoder is made, NaN in one word's row at the first text that has the word."""
+    weights = load_file(bert / "model.safetensors")
+    name = next(name for name in weights if name.endswith("word_embeddings.weight"))
+    folders = [shutil.copytree(bert, tmp_path / which) for which in ("all", "mug")]
+    for folder, rows in zip(folders, (slice(None), WORDS.index("mug")), strict=True):
+        broken = {key: tensor.clone() for key, tensor in weights.items()}
+        broken[name][rows] = float("nan")
+        save_file(broken, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ExperienceModelError, match="all gives no finite vector for 1 of 1 texts, such as 'A text.'"):
+        make_encoder(by_path(folders[0]))
+    encoder = make_encoder(by_path(folders[1]), tmp_path)
+    assert np.isfinite(encoder(["go to desk 3"])).all()
+    with pytest.raises(ExperienceModelError, match="1 of 2 texts, such as 'take mug 1'") as caught:
+        encoder(["at desk 1", "take mug 1"])
+    assert caught.value.expected == "Expected weights without NaN."
+    with sqlite3.connect(tmp_path / "embeddings.sqlite") as kept:
+        assert kept.execute("select count(*) from embeddings").fetchone() == (1,), "nothing of that call is kept"
+
+
 def test_a_sentence_transformers_model_without_that_library(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "whole")
     (folder / "modules.json").write_text("[]")
