@@ -15,7 +15,7 @@ import typer
 from components.orphans import end_with_parent
 from flows import data_verbs, measuring, operating, storage, worlds
 from flows.command import ConfigFile, Debug, Overrides, Root, begin, check_machine, err, finish_retrain, out, prepared, quiet, reported, say
-from flows.output import JsonFile, VerbGroup, output
+from flows.output import JsonFile, VerbGroup, open_closed_streams, output
 from flows.settings import MLFLOW_PORT
 
 _EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
@@ -34,6 +34,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; or, in every process of a launch but the first, help it to train."""
+    open_closed_streams()
     from components.language import parallel
 
     if parallel.size() > 1:

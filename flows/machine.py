@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,11 +20,19 @@ def require_machine(root: Path, *, versions: bool = True) -> None:
 
     Args: versions: whether DVC and git are needed, too.
     """
+    require_docstrings()
     require_temporary_files()
     for name in WRITTEN:
         require_writable(root / name)
     if versions:
         require_working_dvc(root)
+
+
+def require_docstrings() -> None:
+    """Raise DataError where Python drops docstrings: transformers reads its own when it is imported."""
+    if sys.flags.optimize > 1:
+        found = f"Python runs without docstrings (PYTHONOPTIMIZE={sys.flags.optimize}); transformers cannot be imported so."
+        raise DataError(found, next_step="Type `unset PYTHONOPTIMIZE`, or set it to 1.")
 
 
 def require_temporary_files() -> None:

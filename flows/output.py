@@ -203,6 +203,20 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+def open_closed_streams() -> None:
+    """Open /dev/null in place of each standard stream that the caller has closed (`>&-`, some services).
+
+    Otherwise the next file or database would get the number 1 or 2, and whatever a child prints would be written into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 @contextmanager
 def output(target: Path | None) -> Iterator[Output]:
     """The output of a verb; its JSON is written when the verb has ended, also with an exit code of its own.

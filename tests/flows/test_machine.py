@@ -19,6 +19,7 @@ from flows.doctor import LADDER, check_files
 from flows.home import replace_unusable_home
 from flows.machine import require_machine, require_temporary_files, require_writable
 
+ROOT = Path(__file__).parents[2]
 POINTER = "outs:\n- md5: {0}.dir\n  size: 1\n  nfiles: 1\n  hash: md5\n  path: data\n"
 
 
@@ -111,6 +112,14 @@ def test_a_tmpdir_that_is_none_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     require_temporary_files()
     assert not list(tmp_path.iterdir())
+
+
+def test_python_without_docstrings_is_refused_before_transformers_is_imported():
+    code = "from flows.machine import require_docstrings; require_docstrings()"
+    commands = [[sys.executable, *flags, "-c", code] for flags in ((), ("-O",), ("-OO",))]
+    ends = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True) for command in commands]
+    assert [end.returncode for end in ends] == [0, 0, 1]
+    assert "PYTHONOPTIMIZE=2" in ends[2].stderr and "unset PYTHONOPTIMIZE" in ends[2].stderr
 
 
 def test_a_directory_that_cannot_be_written_is_named():

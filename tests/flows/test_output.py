@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,20 @@ def test_the_json_is_written_where_the_verb_ends_with_a_code_of_its_own(tmp_path
         page.put(promoted=False)
         raise typer.Exit(4)
     assert json.loads((tmp_path / "found.json").read_text()) == {"promoted": False}
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_with_closed_streams_no_print_lands_in_a_file(tmp_path, closed):
+    code = """
+import os
+from flows import cli
+cli.app = lambda: None
+cli.main()
+with open("database", "w") as database:
+    assert database.fileno() > 2
+    print("said")
+    assert os.system("echo said && echo said >&2") == 0, "a child has the streams too"
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CODE": code}
+    done = subprocess.run(f'exec "{sys.executable}" -c "$CODE" {closed}', shell=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0 and (tmp_path / "database").read_bytes() == b""
