@@ -209,7 +209,8 @@ def _context(docs: Path) -> Any:
 
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    place = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs.absolute())}
+    literal = str(docs.absolute()).replace("$", r"\$")  # Great Expectations replaces $NAME by a variable of the environment
+    place = {"class_name": "TupleFilesystemStoreBackend", "base_directory": literal}
     for name in context.get_site_names():
         context.delete_data_docs_site(name)
     index = {"class_name": "DefaultSiteIndexBuilder"}

@@ -202,6 +202,16 @@ def test_clean_data_pass_whole_and_without_noise(tmp_path, capfd):
     assert output.out + output.err == ""
 
 
+def test_a_directory_with_a_dollar_sign_is_no_variable(tmp_path, monkeypatch):
+    """Great Expectations replaces `$NAME` in its settings, so that pages went to another directory, or there was a traceback."""
+    monkeypatch.setenv("other", "another")
+    raw = write(tmp_path / "raw.parquet", good_episodes(2))
+    names = ["cost $k", "$other", "${other}", "$"]
+    for name in names:
+        assert validate(raw, TASKS, DataConfig(), tmp_path / name).data_docs.is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {*names, raw.name}
+
+
 def test_held_out_is_what_another_split_has(tmp_path):
     store.write_transitions(tmp_path / "raw.parquet", [replace(Transition(**row), task_id="f") for row in good_episodes(2)])
     assert validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out", split="fidelity").valid_rows == 8
