@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUICK = Path("configs/quick.yaml")
 INTERRUPTED = 130
 
-out, err = Console(), Console(stderr=True)
+out, err = Console(markup=False, emoji=False), Console(stderr=True, markup=False, emoji=False)
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="YAML or resolved JSON; default configs/quick.yaml, else the built-in defaults.")

@@ -231,7 +231,7 @@ def output(target: Path | None) -> Iterator[Output]:
         from flows.machine import require_writable
 
         require_writable(target.absolute().parent)
-    page = Output(Console(), target)
+    page = Output(Console(markup=False, emoji=False), target)
     with _stdout_for_json() if page.prints_json else _stdout_as_it_is() as stdout:
         try:
             yield page

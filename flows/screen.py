@@ -21,7 +21,8 @@ class Screen:
     def __init__(self, console: Console, transcript: Path | None = None) -> None:
         """Raises ConfigError for another ending, DataError if there is no folder to write to."""
         self._console, self._path = console, transcript
-        self._record = Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False) if transcript else None
+        record = Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, markup=False, emoji=False)
+        self._record = record if transcript else None
         if transcript and transcript.suffix not in _FORMATS:
             raise ConfigError(f"The transcript {transcript} ends in {transcript.suffix!r}.", f"Expected one of {', '.join(_FORMATS)}.")
         if transcript and (transcript.is_dir() or not transcript.absolute().parent.is_dir()):

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from flows import cli
+from flows import cli, command
 from flows.output import Cell, Column, Output, Table, output, print_table, with_json_target
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +96,13 @@ def test_a_number_that_is_not_finite_is_null(tmp_path):
     with output(tmp_path / "found.json") as page:
         page.put(rate=float("nan"), path=tmp_path, counts=(1, True))
     assert json.loads((tmp_path / "found.json").read_text()) == {"rate": None, "path": str(tmp_path), "counts": [1, True]}
+
+
+def test_a_directory_with_brackets_or_colons_is_said_as_it_is(capsys):
+    command.say("Checking out /home/a [m] b/:bug: [/x] ...")
+    assert capsys.readouterr().err == "Checking out /home/a [m] b/:bug: [/x] ...\n"
+    command.out.print("/home/[m]/:bug:", soft_wrap=True)
+    assert capsys.readouterr().out == "/home/[m]/:bug:\n"
 
 
 def test_text_is_no_markup_and_is_not_broken():
