@@ -99,10 +99,10 @@ def test_a_number_that_is_not_finite_is_null(tmp_path):
 
 
 def test_a_directory_with_brackets_or_colons_is_said_as_it_is(capsys):
-    command.say("Checking out /home/a [m] b/:bug: [/x] ...")
-    assert capsys.readouterr().err == "Checking out /home/a [m] b/:bug: [/x] ...\n"
-    command.out.print("/home/[m]/:bug:", soft_wrap=True)
-    assert capsys.readouterr().out == "/home/[m]/:bug:\n"
+    command.say("Checking out /data/a [m] b/:bug: [/x] ...")
+    assert capsys.readouterr().err == "Checking out /data/a [m] b/:bug: [/x] ...\n"
+    command.out.print("/data/[m]/:bug:", soft_wrap=True)
+    assert capsys.readouterr().out == "/data/[m]/:bug:\n"
 
 
 def test_text_is_no_markup_and_is_not_broken():
