@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -19,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def environment() -> Environment:
-    """Of this repository; collected once, as it takes a second."""
-    return collect_environment(ROOT, ROOT, threads=1)
+    """Of this repository; collected once, as it takes a second. What differs from its commit is written elsewhere."""
+    with tempfile.TemporaryDirectory() as directory:
+        return collect_environment(ROOT, Path(directory), threads=1)
 
 
 def make_run(
