@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from peft import PeftModel
 from torch import Tensor
+from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
 from components.errors import ConfigError, DataError, TrainingError
@@ -103,7 +104,7 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
         # Without branches positions are left out too: transformers would take them for packed sequences.
         inputs["position_ids"] = batch.position_ids
     if not has_plain_head(model):
-        return model(**inputs, attention_mask=batch.attention).logits[rows, places], None
+        return _taken(model(**inputs, attention_mask=batch.attention).logits, rows, places), None
     if batch.tree is None and can_narrow(model):
         chosen = hidden_at(model, batch.input_ids, rows, places)
         return model.get_output_embeddings()(chosen), chosen
@@ -112,8 +113,17 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
     else:
         with attention_of(model, TREE):
             hidden = model.get_decoder()(**inputs, tree=batch.tree).last_hidden_state
-    chosen = hidden[rows, places]
+    chosen = _taken(hidden, rows, places)
     return model.get_output_embeddings()(chosen), chosen
+
+
+def _taken(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+    """Of states [B, L, d] those at n places, [n, d]. The first tokens of all branches of a trunk are predicted at one place.
+
+    A lookup in an embedding: its backward pass adds up such a place in one order. That of an index adds in the order in which two
+    threads come by, so that on a busy machine a gradient, and with it a run, came back with other last digits.
+    """
+    return embedding(rows * states.shape[1] + places, states.flatten(0, 1))
 
 
 def supervised_finetune(

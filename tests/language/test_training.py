@@ -69,6 +69,26 @@ def test_other_architectures_and_adapters_are_scored_too():
     assert any(weight.grad is not None for name, weight in wrapped.named_parameters() if "lora" in name)
 
 
+@pytest.mark.parametrize("plain_head", [True, False])
+def test_two_threads_add_up_the_branches_of_a_trunk_in_one_order(plain_head, monkeypatch):
+    """All of them are predicted at one place, and an index would add their gradients in the order in which the threads come by."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.setattr("components.language.training.has_plain_head", lambda model: plain_head)
+    try:
+        model = make_model()
+        bushy = Example([Segment([3, 4], [False, False]), *(Segment([5 + number % 50], [True], branch=True) for number in range(1100))])
+        batch, weight = collate([bushy], 0), model.get_input_embeddings().weight
+        gradients = []
+        for _ in range(4):
+            model.zero_grad()
+            token_logprobs(model, batch).logprobs.sum().backward()
+            gradients.append(weight.grad.clone())
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_finetuning_learns_what_can_be_known_and_is_repeatable(optimizer):
     records, models = [], [make_model(), make_model()]
