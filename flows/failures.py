@@ -10,7 +10,10 @@ from rich.text import Text
 
 from components.errors import DataError, DreamGymError, TrackingError
 
+_FULL_DATABASE = ("database or disk is full", "disk I/O error")
+"""What SQLite says where a write finds no space, whatever SQLAlchemy and MLflow wrap it in."""
 _NO_SERVER = ("Failed to reach API", "ephemeral Prefect API server", "ephemeral server")
+_FREE_SPACE = "Free some space and type the same command again: finished stages are reused."
 
 
 def expected_failure(error: BaseException) -> DreamGymError | None:
@@ -23,7 +26,10 @@ def expected_failure(error: BaseException) -> DreamGymError | None:
             return link
         if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT):
             found = f"The disk is full: {link.filename or 'a file'} cannot be written."
-            return DataError(found, next_step="Free some space and type the same command again: finished stages are reused.")
+            return DataError(found, next_step=_FREE_SPACE)
+        if any(words in str(link) for words in _FULL_DATABASE):
+            found = f"The disk is full, or it fails: a database cannot be written ({str(link).splitlines()[0]})."
+            return DataError(found, next_step=_FREE_SPACE)
         if isinstance(link, RuntimeError) and any(words in str(link) for words in _NO_SERVER):
             next_step = "Start the server that PREFECT_API_URL names, or unset it to let a server start by itself."
             return TrackingError(f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=next_step)

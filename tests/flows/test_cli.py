@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from builders import make_task, make_transition
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -231,6 +234,23 @@ def test_a_failure_is_found_in_whatever_wraps_it():
     handled = KeyError("a bug while a failure was handled")
     handled.__context__ = gate
     assert expected_failure(handled) is None
+
+
+def test_a_database_without_room_is_a_full_disk(tmp_path):
+    """MLflow's own SQLite, held at its size as a full disk would."""
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    run_id = client.create_run(client.create_experiment("full", artifact_location=str(tmp_path))).info.run_id
+    engine = client._tracking_client.store.engine
+    sqlalchemy.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=1"))
+    engine.dispose()
+    with pytest.raises(MlflowException) as failed:
+        for number in range(1000):
+            client.log_param(run_id, f"p{number}", "v" * 400)
+    wrapped = RuntimeError("the stage failed")
+    wrapped.__cause__ = failed.value
+    failure = expected_failure(wrapped)
+    assert failure is not None and failure.exit_code == 1
+    assert failure.found.startswith("The disk is full") and "Free some space" in failure.next_step
 
 
 def test_settings_are_the_users_first(monkeypatch, repository, tmp_path):
