@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 
+import httpx
+from prefect.settings import PREFECT_API_URL
 from rich.console import Console
 from rich.text import Text
 
@@ -13,7 +15,9 @@ from components.errors import DataError, DreamGymError, TrackingError
 _FULL_DATABASE = ("database or disk is full", "disk I/O error")
 """What SQLite says where a write finds no space, whatever SQLAlchemy and MLflow wrap it in."""
 _NO_SERVER = ("Failed to reach API", "ephemeral Prefect API server", "ephemeral server")
-_FREE_SPACE = "Free some space and type the same command again: finished stages are reused."
+_AGAIN = "Type the same command again: finished stages are reused."
+_FREE_SPACE = f"Free some space. {_AGAIN}"
+_START_SERVER = "Start the server that PREFECT_API_URL names, or unset it to let a server start by itself."
 
 
 def expected_failure(error: BaseException) -> DreamGymError | None:
@@ -31,11 +35,19 @@ def expected_failure(error: BaseException) -> DreamGymError | None:
             found = f"The disk is full, or it fails: a database cannot be written ({str(link).splitlines()[0]})."
             return DataError(found, next_step=_FREE_SPACE)
         if isinstance(link, RuntimeError) and any(words in str(link) for words in _NO_SERVER):
-            next_step = "Start the server that PREFECT_API_URL names, or unset it to let a server start by itself."
-            return TrackingError(f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=next_step)
+            return TrackingError(f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=_START_SERVER)
+        if isinstance(link, httpx.HTTPError) and (url := _lost_server(link)):
+            return TrackingError(f"Prefect's server at {url} does not answer any more: {link}.", next_step=f"{_START_SERVER} {_AGAIN}")
         prefect_wrapped = type(link).__module__.partition(".")[0] == "prefect"
         link = link.__cause__ or (link.__context__ if prefect_wrapped else None)
     return None
+
+
+def _lost_server(error: httpx.HTTPError) -> str:
+    """The address of Prefect's server if `error` says that it is gone or broken; empty for any other failure."""
+    api, request = PREFECT_API_URL.value() or "", getattr(error, "_request", None)
+    refused = isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500
+    return api if api and request is not None and str(request.url).startswith(api) and not refused else ""
 
 
 def print_failure(console: Console, failure: DreamGymError) -> None:
