@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy
 from builders import make_task, make_transition
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from ports import free_port
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -251,6 +254,24 @@ def test_a_database_without_room_is_a_full_disk(tmp_path):
     failure = expected_failure(wrapped)
     assert failure is not None and failure.exit_code == 1
     assert failure.found.startswith("The disk is full") and "Free some space" in failure.next_step
+
+
+def test_a_prefect_server_that_is_gone_is_told_and_other_requests_are_not():
+    """Real refusals of a port without a server; 500 is what a server says whose own database fails, 404 would be a bug."""
+    api = f"http://127.0.0.1:{free_port()}/api"
+
+    def failure(url, status=0):
+        with pytest.raises(httpx.HTTPError) as failed:
+            if status:
+                httpx.Response(status, request=httpx.Request("POST", url)).raise_for_status()
+            httpx.get(url)
+        return expected_failure(failed.value)
+
+    with temporary_settings({PREFECT_API_URL: api}):
+        gone, broken = failure(f"{api}/flow_runs/"), failure(f"{api}/logs/", 500)
+        assert failure(f"{api}/logs/", 404) is None and failure(f"http://127.0.0.1:{free_port()}/v1/chat") is None
+    assert gone is not None and gone.exit_code == 1 and api in gone.found and "same command again" in gone.next_step
+    assert broken is not None and "500" in broken.found
 
 
 def test_settings_are_the_users_first(monkeypatch, repository, tmp_path):
