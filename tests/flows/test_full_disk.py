@@ -50,7 +50,7 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("stage", MOMENTS)
 def test_a_run_whose_disk_fills_up_goes_on_when_there_is_room(undisturbed, disk, stage):
     clone = make_clone(disk / "clone")
