@@ -8,7 +8,11 @@ import subprocess
 import pytest
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, run
 
+from components.errors import PROMOTION_REFUSED
 from components.trajectories import snapshots
+
+ENDS = {0, PROMOTION_REFUSED}
+"""One of two different runs need not be better than the other, which may be the champion by then."""
 
 
 @pytest.mark.slow
@@ -27,7 +31,7 @@ def test_both_end_well(tmp_path, second):
         for job in jobs:
             job.terminate()
     said = "\n".join((tmp_path / f"log-{number}").read_text()[-3000:] for number in range(2))
-    assert codes == [0, 0], said
+    assert 0 in codes and set(codes) <= ENDS, said
     manifests = [json.loads(path.read_text()) for path in (clone / "runs").glob("2*/manifest.json")]
     assert [manifest["status"] for manifest in manifests] == ["finished"] * 2
     snapshots.verify(clone)
@@ -35,4 +39,4 @@ def test_both_end_well(tmp_path, second):
     assert log and len({step[1:3] for step in log}) == len(log), "no transition twice"
     assert not list((clone / ".dreamgym" / "stages").glob("*.partial"))
     code, output, _ = run(clone, *ANYHOW, own_server=True)
-    assert code == 0 and "reused" in output, output[-3000:]
+    assert code in ENDS and "reused" in output, output[-3000:]
