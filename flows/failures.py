@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 
-import httpx
 from prefect.settings import PREFECT_API_URL
 from rich.console import Console
 from rich.text import Text
@@ -36,17 +35,17 @@ def expected_failure(error: BaseException) -> DreamGymError | None:
             return DataError(found, next_step=_FREE_SPACE)
         if isinstance(link, RuntimeError) and any(words in str(link) for words in _NO_SERVER):
             return TrackingError(f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=_START_SERVER)
-        if isinstance(link, httpx.HTTPError) and (url := _lost_server(link)):
+        if url := _lost_server(link):
             return TrackingError(f"Prefect's server at {url} does not answer any more: {link}.", next_step=f"{_START_SERVER} {_AGAIN}")
         prefect_wrapped = type(link).__module__.partition(".")[0] == "prefect"
         link = link.__cause__ or (link.__context__ if prefect_wrapped else None)
     return None
 
 
-def _lost_server(error: httpx.HTTPError) -> str:
-    """The address of Prefect's server if `error` says that it is gone or broken; empty for any other failure."""
-    api, request = PREFECT_API_URL.value() or "", getattr(error, "_request", None)
-    refused = isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500
+def _lost_server(error: BaseException) -> str:
+    """The address of Prefect's server if `error`, of its HTTP client, says that it is gone or broken; empty for any other failure."""
+    api, request, response = PREFECT_API_URL.value() or "", getattr(error, "_request", None), getattr(error, "response", None)
+    refused = response is not None and response.status_code < 500
     return api if api and request is not None and str(request.url).startswith(api) and not refused else ""
 
 
