@@ -63,7 +63,7 @@ def _evaluate_one(run: Workspace, work: Path, stage: str) -> Outcome:
     _note_read(run, f"study, {stage}")
     games = play_games(run, {"policy": run.results[stage].outputs["policy"]}, tasks)
     (work / "games.json").write_text(json.dumps(games.won["policy"], indent=1))
-    return Outcome({"games": "games.json"}, _success(games.won["policy"], tasks, "evaluate", settings), costs=games.costs)
+    return Outcome({"games": "games.json"}, success_rates(games.won["policy"], tasks, "evaluate", settings), costs=games.costs)
 
 
 @flow(name="evaluate-snapshots", flow_run_name=OF_RUN, validate_parameters=False)
@@ -88,10 +88,10 @@ def _note_read(run: Workspace, job: str) -> None:
     note_held_out_read(run.root, run.data.tasks("test"), job, run.manifest.run_id, run.config.evaluation.tasks)
 
 
-def _success(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:
-    """The success rate on all tasks and on those of each family."""
+def success_rates(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:
+    """The success rate on all tasks and on those of each family; a task may have none."""
     rates = {f"{prefix}/success_rate": proportion(sum(won.values()), len(tasks), settings.confidence)}
-    for family in sorted({task.family for task in tasks}):
+    for family in sorted({task.family for task in tasks if task.family}):
         of_family = [won[task.id] for task in tasks if task.family == family]
         rates[f"{prefix}/success_rate/{family}"] = proportion(sum(of_family), len(of_family), settings.confidence)
     return rates
@@ -104,7 +104,7 @@ def _evaluate(run: Workspace, work: Path) -> Outcome:
     played = play_games(run, {name: run.results[stage].outputs["policy"] for name, stage in POLICIES.items()}, tasks)
     outcome, won = Outcome({"tasks": "tasks.parquet"}, costs=played.costs), played.won
     for name in POLICIES:
-        outcome.metrics |= _success(won[name], tasks, f"evaluate/{name}", settings)
+        outcome.metrics |= success_rates(won[name], tasks, f"evaluate/{name}", settings)
         (work / f"{name}.json").write_text(json.dumps(won[name], indent=1))
         outcome.outputs[name] = f"{name}.json"
     for later, earlier in (("dreamed", "cloned"), ("refined", "dreamed")):

@@ -69,7 +69,7 @@ def score_policies(config: Config, root: Path, policy: str, split: str = VALIDAT
     readings = note_held_out_read(root, test, "evaluate", name, len(tasks)) if split == TEST else 0
     get_run_logger().info("%s plays %d %s games", name, len(tasks), split)
     games = play_games(run, directories, tasks)
-    scores = {name: _score(directories[name], won, tasks, config.evaluation.confidence) for name, won in games.won.items()}
+    scores = {name: score_of(directories[name], won, tasks, config.evaluation.confidence) for name, won in games.won.items()}
     tags = {"dreamgym.policy": ", ".join(map(str, directories.values())), "dvc.hash": version, "dreamgym.evaluated_on": f"{split} games"}
     parent = run.tracker.start_run(f"evaluate {name}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
     metrics = {"evaluate/real_interactions": exact(games.steps), "evaluate/replayed_episodes": exact(games.replayed)}
@@ -83,9 +83,10 @@ def score_policies(config: Config, root: Path, policy: str, split: str = VALIDAT
     return Scores(scores, split, games.steps, parent, readings)
 
 
-def _score(directory: Path, won: dict[str, bool], tasks: list[Task], confidence: float) -> Score:
+def score_of(directory: Path, won: dict[str, bool], tasks: list[Task], confidence: float) -> Score:
+    """The success of the policy in `directory` on all tasks and on those of each family. Args: won: task id -> success."""
     families: dict[str, Estimate] = {}
-    for family in sorted({task.family for task in tasks}):
+    for family in sorted({task.family for task in tasks if task.family}):
         of_family = [won[task.id] for task in tasks if task.family == family]
         families[family] = proportion(sum(of_family), len(of_family), confidence)
     return Score(directory, proportion(sum(won.values()), len(tasks), confidence), families)

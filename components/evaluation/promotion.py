@@ -97,7 +97,7 @@ def decide(
 
     Args:
         confidence: two-sided level of the interval that is shown beside the gain.
-        families: task id -> family, for the drop of each; without them no family is looked at.
+        families: task id -> family, or '' where it has none, for the drop of each; without them no family is looked at.
         agreement: the dream's `rollout_agreement` on the challenger's own dreams, and its floor.
         is_champion: the challenger is the champion itself, so there is nothing to compare.
         final: no further games will be played.
@@ -116,7 +116,8 @@ def decide(
         conditions.append(_gain(gain, len(set(challenger) | set(champion)) - len(shared), config.min_absolute_change))
         if config.max_p_value < 1:
             conditions.append(_chance(gain, config))
-        changes = family_changes(challenger, champion, {task: families[task] for task in shared} if families else {}, config)
+        named = {task: families[task] for task in shared if families[task]} if families else {}
+        changes = family_changes(challenger, champion, named, config)
         conditions += [_drop(change, family, config.max_family_drop, final) for family, change in changes.items()]
     failed = [condition.reason for condition in conditions if not condition.passed]
     if failed:

@@ -144,7 +144,7 @@ def _held_back(cell: Cell) -> list[str]:
 def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
     rows, families = _by_seed(cells), cells[0].families
     found = {"evaluate/success_rate": _rate(rows)}
-    for family in sorted(set(families.values())):
+    for family in sorted(set(families.values()) - {""}):
         found[f"evaluate/success_rate/{family}"] = _rate(
             [{game: won for game, won in row.items() if families[game] == family} for row in rows]
         )

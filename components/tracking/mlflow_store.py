@@ -33,6 +33,7 @@ from components.tracking import mlflow_view
 from components.tracking.curves import Point
 from components.tracking.dataset_schema import describe_parquet
 from components.tracking.hashes import tree_hash
+from components.tracking.metric_names import metric_name
 from components.tracking.mlflow_uri import (
     artifact_location,
     follow_move,
@@ -326,8 +327,9 @@ class Tracker:
             self.client.log_batch(run_id, params=flat[start : start + _PARAMS_A_BATCH])
 
     def _log_batches(self, run_id: str, metrics: Iterator[Metric]) -> None:
+        named = (Metric(metric_name(metric.key), metric.value, metric.timestamp, metric.step) for metric in metrics)
         with self._reported("log metrics"):
-            while batch := list(islice(metrics, _METRICS_A_BATCH)):
+            while batch := list(islice(named, _METRICS_A_BATCH)):
                 self.client.log_batch(run_id, metrics=batch)
 
     def _create_registered_model(self, name: str, description: str) -> None:

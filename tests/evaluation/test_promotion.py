@@ -38,6 +38,8 @@ def test_a_condition_that_failed_for_good_ends_an_undecided_decision():
     champion = {game: i < 20 for i, game in enumerate(families)}
     challenger = {game: i >= 10 for i, game in enumerate(families)}
     assert not decide(challenger, champion, PromotionConfig(), families=families).undecided
+    without = decide(challenger, champion, PromotionConfig(), families=dict.fromkeys(families, ""))
+    assert not any(condition.name == "max_family_drop" for condition in without.conditions), "tasks without a family are no family"
 
 
 def test_the_gain_counts_on_the_same_games():

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from components.config import TrackingConfig
+from dataclasses import replace
+from pathlib import Path
+
+from builders import make_task
+
+from components.config import EvaluationConfig, TrackingConfig
 from components.tracking.mlflow_store import Tracker
+from flows import score
+from flows.evaluate import success_rates
 from flows.score import find_policy
 
 
@@ -22,3 +29,14 @@ def test_champions_of_two_experiments_are_not_mistaken_for_each_other(tmp_path, 
     for name in ("one", "two", "one"):
         found = find_policy(trackers[name], tmp_path, "champion")
         assert (found / "model.safetensors").read_text() == name
+
+
+def test_tasks_without_a_family_have_no_success_rate_of_one():
+    """The template's tasks have none: a metric that ended in a slash was refused by MLflow, after all training."""
+    tasks = [replace(make_task(number), family=family) for number, family in enumerate(("", "", "heat"))]
+    won = {task.id: True for task in tasks}
+    assert set(success_rates(won, tasks, "evaluate/cloned", EvaluationConfig())) == {
+        "evaluate/cloned/success_rate",
+        "evaluate/cloned/success_rate/heat",
+    }
+    assert set(score.score_of(Path("policy"), won, tasks, 0.95).families) == {"heat"}

@@ -171,6 +171,16 @@ def test_a_summary_is_no_point_of_the_curve_of_its_name(tracker, client):
         }
 
 
+@pytest.mark.parametrize(
+    ("family", "logged"),
+    [("put two!", "put two_"), ("a//b", "a/b"), ("../up", "up"), ("", ""), ("café", "café"), ("50 % (more)", "50 _ _more_"), ("x" * 300, "x" * 237)],
+)
+def test_families_of_any_name_are_logged(tracker, client, family, logged):
+    run = tracker.start_run("families")
+    tracker.log_estimates(run, {f"success_rate/{family}": {"value": 0.5, "n": 1, "low": 0.5, "high": 0.5}})
+    assert client.get_run(run).data.metrics == {f"success_rate/{logged}".rstrip("/"): 0.5}
+
+
 def test_a_long_series_is_logged_whole(tracker, client):
     run = tracker.start_run("series")
     tracker.log_series(run, "synthetic_rl/success_rate", [i / 1200 for i in range(1200)])
