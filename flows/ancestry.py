@@ -53,14 +53,10 @@ def _stage_of(config: Config, root: Path, policy: str) -> tuple[str, str]:
 
 def _registered(config: Config, root: Path, policy: str) -> str:
     """The stage key of a version in the registry."""
-    from components.errors import TrackingError
     from components.tracking.mlflow_store import Tracker
 
     tracker = Tracker(config.tracking, root)
-    version = tracker.alias("policy", "champion") if policy == "champion" else policy
-    if version is None:
-        found = f"No version of {tracker.model_name('policy')} is the champion."
-        raise TrackingError(found, next_step="Type `dreamgym retrain` until one is promoted, or name a run.")
+    version = tracker.require_champion() if policy == "champion" else policy
     return str(tracker.version("policy", version)["tags"].get("dreamgym.stage_key", ""))
 
 

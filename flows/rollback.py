@@ -27,9 +27,7 @@ def plan_rollback(tracker: Tracker, wanted: str = "") -> Move:
     Raises:
         TrackingError: there is no champion, no earlier one, or `wanted` was never promoted.
     """
-    versions, current = tracker.versions("policy"), tracker.alias("policy", CHAMPION)
-    if current is None:
-        raise TrackingError(f"No version of {tracker.model_name('policy')} is the champion.", next_step="Type `dreamgym retrain`.")
+    versions, current = tracker.versions("policy"), tracker.require_champion()
     promoted = {version: tags[PROMOTED_AT] for version, tags in versions.items() if PROMOTED_AT in tags}
     if wanted and (wanted not in promoted or wanted == current):
         state = "is the champion" if wanted == current else "was never promoted"

@@ -259,6 +259,21 @@ class Tracker:
                     return None
                 raise
 
+    def require_champion(self) -> str:
+        """The champion's version of this experiment's policy.
+
+        Raises:
+            TrackingError: there is none; says which other experiments have one.
+        """
+        if (version := self.alias("policy", "champion")) is not None:
+            return version
+        with self._reported("list models"):
+            models = [model.name for model in self.client.search_registered_models() if "champion" in model.aliases]
+        others = [name.removesuffix("-policy") for name in models if name.endswith("-policy")]
+        expected = f"There is one of {', '.join(others)}: give its --config, or tracking.experiment={others[0]}." if others else ""
+        found = f"No version of {self.model_name('policy')} is the champion."
+        raise TrackingError(found, expected, "Type `dreamgym retrain` until one is promoted.")
+
     def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
         """Add tags to a version, or change them."""
         with self._reported(f"tag {self.model_name(name)} version {version}"):

@@ -75,7 +75,12 @@ def test_who_was_champion_by_a_rollback_is_the_one_before_the_next(tracker, tmp_
 
 
 def test_versions_that_were_never_champion_are_refused(tracker, tmp_path):
-    with pytest.raises(TrackingError, match="No version .* is the champion"):
+    with pytest.raises(TrackingError, match="No version .* is the champion") as refused:
+        plan_rollback(tracker)
+    assert not refused.value.expected
+    other = Tracker(TrackingConfig(experiment="another"), tmp_path)
+    register(other, tmp_path, promoted="2026-01-03")
+    with pytest.raises(TrackingError, match="There is one of another: give its --config, or tracking.experiment=another"):
         plan_rollback(tracker)
     first, plain, second = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "", "2026-01-02"))
     with pytest.raises(TrackingError, match=f"Version {plain} .* was never promoted.*: {first}"):
