@@ -1,0 +1,106 @@
+"""The small jobs whose numbers are compared: the commands that each world runs.
+
+Together they run every stage, every algorithm of RL, and the pretraining of a backbone with every exercise. Retrieval is exact, since a
+graph differs from build to build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+Command = tuple[str, ...]
+
+SMALL = (
+    *(
+        "experience_model.epochs=0.1",
+        "experience_model.transitions=3000",
+        "fidelity.tasks=2",
+        "fidelity.policy_tasks=4",
+    ),
+    *("fidelity.open_loop_tasks=3", "cloning.demonstrations=6", "evaluation.tasks=6"),
+    *(
+        "synthetic_rl.iterations=2",
+        "synthetic_rl.tasks=2",
+        "synthetic_rl.group=2",
+        "synthetic_rl.processes=2",
+    ),
+    *("sim_to_real.iterations=2", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=170"),
+    *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
+    *("fidelity.min_rollout_agreement=0", "promotion.threshold=0", "tracking.dvc_experiment=false"),
+)
+"""A whole main job in a minute; no gate closes, so that each stage is reached."""
+
+EXERCISES = {
+    "copy_tokens": 4000,
+    "compare_tokens": 4000,
+    "edit_tokens": 4000,
+    "number_tokens": 2000,
+    "exercise_rehearsal": 0.5,
+}
+NO_EXERCISES = {"copy_tokens": 0, "compare_tokens": 0, "edit_tokens": 0}
+TEXT = {
+    "tokens": 20_000,
+    "rehearsal": 0.2,
+    "copy_rehearsal": 0.1,
+    "recall_rehearsal": 0.1,
+    "copy_repeats": 0.5,
+}
+OWN = {
+    "environment": {
+        "name": "own",
+        "max_steps": 12,
+        "own": {"adapter": "components.environments.template:TemplateAdapter"},
+    },
+    "data": {"train_tasks": 24, "fidelity_tasks": 6, "fidelity_worlds": 0},
+    "curriculum": {"enabled": False},
+    "experience_model": {"premise": False},
+    "backbone": {"hidden": 64, "layers": 2},
+    "pretrain": {
+        "tasks": 12,
+        "sizes": [8],
+        "max_steps": 12,
+        "phases": [EXERCISES | TEXT, NO_EXERCISES | TEXT],
+    },
+}
+
+
+WORLDS = ("alfworld", "webshop", "own", "browser")
+
+
+def jobs(world: str, clone: Path) -> Mapping[str, Command]:
+    """Name -> arguments of `dreamgym`, in the order in which they run in `clone`; each leaves a run or a backbone."""
+    return {"alfworld": _alfworld, "webshop": _webshop, "own": _own, "browser": _browser}[world](clone)
+
+
+def _alfworld(clone: Path) -> Mapping[str, Command]:
+    return {"grpo": ("retrain", *SMALL)}
+
+
+def _webshop(clone: Path) -> Mapping[str, Command]:
+    shop = ("retrain", "--config", "configs/quick-webshop.yaml", *SMALL)
+    return {"ppo": (*shop, *_algorithm("ppo"), "synthetic_rl.reward=hero")}
+
+
+def _own(clone: Path) -> Mapping[str, Command]:
+    config = clone / "own.yaml"
+    config.write_text(yaml.safe_dump(OWN))
+    own = ("--config", "own.yaml")
+    retrain = ("retrain", *own, *SMALL)
+    return {
+        "collect": ("collect", *own),
+        "pretrain": ("pretrain", *own),
+        "grpo": (*retrain, *_algorithm("grpo"), "cloning.early_experience=world_modelling"),
+        "dpo": (*retrain, *_algorithm("dpo")),
+        "rft": (*retrain, *_algorithm("rft")),
+    }
+
+
+def _browser(clone: Path) -> Mapping[str, Command]:
+    return {"grpo": ("retrain", "--config", "configs/quick-browser.yaml", *SMALL)}
+
+
+def _algorithm(name: str) -> Command:
+    return f"synthetic_rl.algorithm={name}", f"sim_to_real.algorithm={name}"
