@@ -91,9 +91,16 @@ def _note_read(run: Workspace, job: str) -> None:
 def success_rates(won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig) -> dict[str, Estimate]:
     """The success rate on all tasks and on those of each family; a task may have none."""
     rates = {f"{prefix}/success_rate": proportion(sum(won.values()), len(tasks), settings.confidence)}
+    by_family = family_rates(won, tasks, settings.confidence)
+    return rates | {f"{prefix}/success_rate/{family}": rate for family, rate in by_family.items()}
+
+
+def family_rates(won: dict[str, bool], tasks: list[Task], confidence: float) -> dict[str, Estimate]:
+    """Family -> success rate on its tasks. Args: won: task id -> success. Tasks without a family are left out."""
+    rates: dict[str, Estimate] = {}
     for family in sorted({task.family for task in tasks if task.family}):
         of_family = [won[task.id] for task in tasks if task.family == family]
-        rates[f"{prefix}/success_rate/{family}"] = proportion(sum(of_family), len(of_family), settings.confidence)
+        rates[family] = proportion(sum(of_family), len(of_family), confidence)
     return rates
 
 

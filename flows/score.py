@@ -23,7 +23,7 @@ from components.tracking.mlflow_store import Tracker
 from components.tracking.runs import find_run
 from components.trajectories.snapshots import data_hash
 from flows.dead_flow_runs import end_dead_runs
-from flows.evaluate import POLICIES, download_champion, held_out_tasks, play_games
+from flows.evaluate import POLICIES, download_champion, family_rates, held_out_tasks, play_games
 from flows.held_out_ledger import note_held_out_read
 from flows.validation_games import validation_games
 from flows.workspace import Workspace
@@ -84,12 +84,9 @@ def score_policies(config: Config, root: Path, policy: str, split: str = VALIDAT
 
 
 def score_of(directory: Path, won: dict[str, bool], tasks: list[Task], confidence: float) -> Score:
-    """The success of the policy in `directory` on all tasks and on those of each family. Args: won: task id -> success."""
-    families: dict[str, Estimate] = {}
-    for family in sorted({task.family for task in tasks if task.family}):
-        of_family = [won[task.id] for task in tasks if task.family == family]
-        families[family] = proportion(sum(of_family), len(of_family), confidence)
-    return Score(directory, proportion(sum(won.values()), len(tasks), confidence), families)
+    """The success of the policy in `directory` on all tasks and by family. Args: won: task id -> success."""
+    success = proportion(sum(won.values()), len(tasks), confidence)
+    return Score(directory, success, family_rates(won, tasks, confidence))
 
 
 def policies_of(run: Workspace, name: str) -> dict[str, Path]:

@@ -51,6 +51,13 @@ def test_module(path):
     assert ast.get_docstring(tree) or not tree.body, "a module starts with what it is"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_no_heading_stands_twice_in_a_page(path):
+    """A page whose part was pasted twice has a stale copy."""
+    headings = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    assert [heading for heading in headings if headings.count(heading) > 1] == []
+
+
 def test_import_contracts():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

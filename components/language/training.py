@@ -104,7 +104,7 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
         # Without branches positions are left out too: transformers would take them for packed sequences.
         inputs["position_ids"] = batch.position_ids
     if not has_plain_head(model):
-        return _taken(model(**inputs, attention_mask=batch.attention).logits, rows, places), None
+        return _states_at(model(**inputs, attention_mask=batch.attention).logits, rows, places), None
     if batch.tree is None and can_narrow(model):
         chosen = hidden_at(model, batch.input_ids, rows, places)
         return model.get_output_embeddings()(chosen), chosen
@@ -113,15 +113,15 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
     else:
         with attention_of(model, TREE):
             hidden = model.get_decoder()(**inputs, tree=batch.tree).last_hidden_state
-    chosen = _taken(hidden, rows, places)
+    chosen = _states_at(hidden, rows, places)
     return model.get_output_embeddings()(chosen), chosen
 
 
-def _taken(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
-    """Of states [B, L, d] those at n places, [n, d]. The first tokens of all branches of a trunk are predicted at one place.
+def _states_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+    """The states [n, d] at n places of `states` [B, L, d]; a place may be asked for many times, as by all branches of a trunk.
 
-    A lookup in an embedding: its backward pass adds up such a place in one order. That of an index adds in the order in which two
-    threads come by, so that on a busy machine a gradient, and with it a run, came back with other last digits.
+    An embedding lookup adds the gradients of one place in a fixed order. Indexing adds them in the order in which
+    threads arrive, so weights differed in their last bits from run to run.
     """
     return embedding(rows * states.shape[1] + places, states.flatten(0, 1))
 
