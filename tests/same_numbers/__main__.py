@@ -49,7 +49,7 @@ def numbers_of(world: str) -> Numbers:
                 sys.exit(
                     f"{world}/{job}: `dreamgym {' '.join(arguments)}` ended with {code}:\n{output[-4000:]}"
                 )
-            found = (_metrics(clone) if arguments[0] == "retrain" else {}) | _hashes(clone, world)
+            found = (_metrics(clone) if arguments[0] in ("retrain", "study") else {}) | _hashes(clone, world)
             numbers |= {f"{world}/{job}/{name}": value for name, value in found.items()}
             print(f"{world}/{job}: {len(found)} numbers, {seconds:.0f} s", flush=True)
     return numbers

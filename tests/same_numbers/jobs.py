@@ -33,6 +33,15 @@ SMALL = (
 )
 """A whole main job in a minute; no gate closes, so that each stage is reached."""
 
+REAL = (
+    "real_rl.iterations=2",
+    "real_rl.tasks=2",
+    "real_rl.group=2",
+    "real_rl.budget=170",
+    "study.curve_every=1",
+)
+"""RL in reality alone, as a cell of a study has it."""
+
 EXERCISES = {
     "copy_tokens": 4000,
     "compare_tokens": 4000,
@@ -76,12 +85,22 @@ def jobs(world: str, clone: Path) -> Mapping[str, Command]:
 
 
 def _alfworld(clone: Path) -> Mapping[str, Command]:
-    return {"grpo": ("retrain", *SMALL)}
+    return {
+        "grpo": ("retrain", *SMALL),
+        "world_modelling": ("retrain", *SMALL, "cloning.early_experience=world_modelling"),
+    }
 
 
 def _webshop(clone: Path) -> Mapping[str, Command]:
     shop = ("retrain", "--config", "configs/quick-webshop.yaml", *SMALL)
-    return {"ppo": (*shop, *_algorithm("ppo"), "synthetic_rl.reward=hero")}
+    return {
+        "ppo": (
+            *shop,
+            *_algorithm("ppo"),
+            "synthetic_rl.reward=hero",
+            "cloning.early_experience=self_reflection",
+        )
+    }
 
 
 def _own(clone: Path) -> Mapping[str, Command]:
@@ -92,9 +111,21 @@ def _own(clone: Path) -> Mapping[str, Command]:
     return {
         "collect": ("collect", *own),
         "pretrain": ("pretrain", *own),
-        "grpo": (*retrain, *_algorithm("grpo"), "cloning.early_experience=world_modelling"),
+        "grpo": (*retrain, *_algorithm("grpo")),
         "dpo": (*retrain, *_algorithm("dpo")),
         "rft": (*retrain, *_algorithm("rft")),
+        "real": (
+            "study",
+            *own,
+            "--methods",
+            "grpo-real",
+            "--seeds",
+            "1",
+            "--cells",
+            "runs/cells",
+            *SMALL,
+            *REAL,
+        ),
     }
 
 
