@@ -87,7 +87,12 @@ def jobs(world: str, clone: Path) -> Mapping[str, Command]:
 def _alfworld(clone: Path) -> Mapping[str, Command]:
     return {
         "grpo": ("retrain", *SMALL),
-        "world_modelling": ("retrain", *SMALL, "cloning.early_experience=world_modelling"),
+        "world_modelling": (
+            "retrain",
+            *SMALL,
+            "cloning.early_experience=world_modelling",
+            "cloning.behaviours=[expert]",
+        ),
     }
 
 
@@ -99,6 +104,7 @@ def _webshop(clone: Path) -> Mapping[str, Command]:
             *_algorithm("ppo"),
             "synthetic_rl.reward=hero",
             "cloning.early_experience=self_reflection",
+            "cloning.behaviours=[expert]",
         )
     }
 
