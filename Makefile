@@ -25,8 +25,9 @@ run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data,
 test: install  ## Install and run the tests in two processes (ARGS="-k name ...")
 	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: install typecheck  ## ruff, mypy and the import contracts
+lint: install typecheck  ## ruff (rules and format), mypy and the import contracts
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
 typecheck: install  ## mypy alone

@@ -1,4 +1,6 @@
-"""Files that are either the old ones or the new ones, never half of each, whatever happens while they are written."""
+"""Files that are either the old ones or the new ones, never half of each, whatever happens while they are
+written.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from components.errors import DataError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside, flush to the disk and rename. Raises DataError if the disk refuses; an old file then stays whole."""
+    """Write beside, flush to the disk and rename. Raises DataError if the disk refuses; an old file then
+    stays whole.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +37,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`write_text` of strict, sorted JSON: a NaN in `value` is a ValueError, not a file that others cannot read."""
+    """`write_text` of strict, sorted JSON: a NaN in `value` is a ValueError, not a file that others cannot
+    read.
+    """
     write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
@@ -59,12 +65,19 @@ def sync_tree(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, needed: int = 0) -> DataError:
-    """What to tell the user when the disk refuses to write `path`. Args: needed: its bytes, if they are known."""
+    """What to tell the user when the disk refuses to write `path`. Args: needed: its bytes, if they are
+    known.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         existing = next(parent for parent in path.absolute().parents if parent.exists())
         free = shutil.disk_usage(existing).free
         what = f"needs {needed:,} bytes" if needed else "cannot be written"
-        found = f"The disk is full: {path} {what}, {free:,} bytes are free. Nothing that was there before has changed."
-        return DataError(found, next_step="Free some space and type the same command again: finished stages are reused.")
+        found = (
+            f"The disk is full: {path} {what}, {free:,} bytes are free. Nothing that was there before "
+            "has changed."
+        )
+        return DataError(
+            found, next_step="Free some space and type the same command again: finished stages are reused."
+        )
     found = f"{path} cannot be written: {error.strerror or error}. Nothing that was there before has changed."
     return DataError(found, next_step=f"Make {path.parent} a directory that you may write to.")

@@ -1,4 +1,6 @@
-"""Text files read whole, but none of any size: a file that somebody else made could otherwise take all memory."""
+"""Text files read whole, but none of any size: a file that somebody else made could otherwise take all
+memory.
+"""
 
 from __future__ import annotations
 
@@ -21,5 +23,9 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
         content = file.read(most + 1)
     if len(content) > most:
         wanted = "Expected the record of a run or a stage, a config, or a listing of data."
-        raise DataError(f"{path} has more than {most:,} bytes.", wanted, f"Move it away, if it is not yours: mv {path} /tmp")
+        raise DataError(
+            f"{path} has more than {most:,} bytes.",
+            wanted,
+            f"Move it away, if it is not yours: mv {path} /tmp",
+        )
     return content.decode("utf-8")

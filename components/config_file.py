@@ -1,4 +1,6 @@
-"""Reading a hand-written config: the file, the `key=value` overrides, and what to say about a key or value that is refused."""
+"""Reading a hand-written config: the file, the `key=value` overrides, and what to say about a key or value
+that is refused.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +26,37 @@ def read_values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         near = sorted(str(other) for other in Path("configs").glob("*.yaml"))
         raise ConfigError(
-            f"There is no config file {path}.", next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}."
+            f"There is no config file {path}.",
+            next_step=f"Name one that exists, for example: {', '.join(near) or 'none here'}.",
         )
     try:
         values = parse_yaml(read_text(path))
     except DataError as error:
         raise ConfigError(error.found, error.expected, error.next_step) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}.", next_step="Save it as UTF-8.") from None
+        raise ConfigError(
+            f"{path} is not text in UTF-8: {error.reason} at byte {error.start}.",
+            next_step="Save it as UTF-8.",
+        ) from None
     except YamlRefused as error:
-        raise ConfigError(f"{path} is refused: {error}.", next_step="Correct the file and type the same again.") from None
+        raise ConfigError(
+            f"{path} is refused: {error}.", next_step="Correct the file and type the same again."
+        ) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         kind = "a list" if isinstance(values, list) else f"the text {str(values)[:60]!r}"
-        raise ConfigError(f"{path} holds {kind}.", "Expected sections with keys below them.", "Start from configs/quick.yaml.")
+        raise ConfigError(
+            f"{path} holds {kind}.",
+            "Expected sections with keys below them.",
+            "Start from configs/quick.yaml.",
+        )
     return values
 
 
 def set_values(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Put `key=value` overrides such as `synthetic_rl.group=4` into `values`; `cloning={epochs: 2}` sets that key of the section alone.
+    """Put `key=value` overrides such as `synthetic_rl.group=4` into `values`; `cloning={epochs: 2}` sets that
+    key of the section alone.
 
     Raises:
         ConfigError: one has no value, or is no YAML, or two of them give one key different values.
@@ -52,7 +65,9 @@ def set_values(values: dict[str, Any], overrides: Sequence[str]) -> None:
     for override in overrides:
         for key, value in _leaves(*_parsed(override)):
             before = given.setdefault(key, value)
-            if before != value or type(before) is not type(value):  # the values are not repeated: one may hold a password
+            if before != value or type(before) is not type(
+                value
+            ):  # the values are not repeated: one may hold a password
                 found = f"The command line gives {key} twice, with different values."
                 raise ConfigError(found, "Expected one value.", "Leave one of them out.")
     for key, value in given.items():
@@ -62,15 +77,25 @@ def set_values(values: dict[str, Any], overrides: Sequence[str]) -> None:
 def _parsed(override: str) -> tuple[str, Any]:
     key, equals, text = override.partition("=")
     if not equals or not all(key.split(".")):
-        raise ConfigError(f"The override {override!r} has no value.", "Expected key=value.", "For example: synthetic_rl.iterations=10")
+        raise ConfigError(
+            f"The override {override!r} has no value.",
+            "Expected key=value.",
+            "For example: synthetic_rl.iterations=10",
+        )
     try:
         value = parse_yaml(text)
     except YamlRefused as error:
         found = f"The value of the override {key}=... is refused: {error}."
-        raise ConfigError(found, next_step=f"If it is text, put it in quotes for the shell and for YAML: {key}='\"...\"'") from None
+        raise ConfigError(
+            found, next_step=f"If it is text, put it in quotes for the shell and for YAML: {key}='\"...\"'"
+        ) from None
     if "#" in text and (value is None or (isinstance(value, Plain) and value != text.strip())):
         found = f"In the override {key}=... YAML takes what follows '#' for a comment and drops it."
-        raise ConfigError(found, next_step=f"If it belongs to the text, put it in quotes for the shell and for YAML: {key}='\"...\"'")
+        raise ConfigError(
+            found,
+            next_step="If it belongs to the text, put it in quotes for the shell and for YAML: "
+            f"{key}='\"...\"'",
+        )
     return key, Plain("") if value is None else value
 
 
@@ -95,7 +120,9 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def explained(error: ValidationError, path: Path | str | None, config: type[BaseModel]) -> ConfigError:
-    """What to tell the user about values that `config` refuses: each key, its value, what was expected, and the nearest valid name."""
+    """What to tell the user about values that `config` refuses: each key, its value, what was expected, and
+    the nearest valid name.
+    """
     said: dict[str, list[str]] = {}
     for problem in error.errors():
         head, words = _problem(problem, config)
@@ -103,13 +130,17 @@ def explained(error: ValidationError, path: Path | str | None, config: type[Base
     sentences = [f"{head}{', or '.join(dict.fromkeys(words))}".rstrip(".") for head, words in said.items()]
     lines = " ".join(sentence if sentence.endswith("?") else f"{sentence}." for sentence in sentences)
     next_step = "See docs/configuration.md for all keys."
-    return ConfigError(f"The configuration{f' {path}' if path else ''} is refused. {lines}", next_step=next_step)
+    return ConfigError(
+        f"The configuration{f' {path}' if path else ''} is refused. {lines}", next_step=next_step
+    )
 
 
 def _problem(problem: Any, config: type[BaseModel]) -> tuple[str, str]:
     """The key with its value, and what was expected."""
     place = [part for part in problem["loc"] if not str(part).startswith(("list[", "literal["))]
-    last = place[:-1] if place and isinstance(place[-1], int) else place  # "types has 5", but "phases.1.tokens is -1"
+    last = (
+        place[:-1] if place and isinstance(place[-1], int) else place
+    )  # "types has 5", but "phases.1.tokens is -1"
     key, value = ".".join(str(part) for part in last), problem["input"]
     if problem["type"] == "extra_forbidden":
         return _unknown([str(part) for part in place], config), ""
@@ -125,12 +156,17 @@ def _unknown(place: list[str], config: type[BaseModel]) -> str:
     key = ".".join(place)
     if "." in name and ".".join([*parents, name]) in _all_keys(config):
         section, _, leaf = name.rpartition(".")
-        return f"Unknown key {name} in a file: dots are for the command line. Expected {leaf} below the section {section}"
+        return (
+            f"Unknown key {name} in a file: dots are for the command line. Expected {leaf} below the "
+            f"section {section}"
+        )
     known = _keys_at(parents, config)
     elsewhere = [other for other in _all_keys(config) if other.split(".")[-1] == name]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     full = elsewhere or [".".join([*parents, guess]) for guess in near]
-    return f"Unknown key {key}. " + (f"Did you mean {' or '.join(full)}?" if full else f"Valid here: {', '.join(known)}")
+    return f"Unknown key {key}. " + (
+        f"Did you mean {' or '.join(full)}?" if full else f"Valid here: {', '.join(known)}"
+    )
 
 
 def _shown(value: object) -> str:
@@ -156,7 +192,12 @@ def _expected(problem: Any, place: list[str], config: type[BaseModel]) -> str:
         return str(context["error"])
     if kind in _BOUNDS:
         words, name = _BOUNDS[kind]
-        both = [getattr(mark, end) for end in ("ge", "le") for mark in getattr(spec, "metadata", ()) if hasattr(mark, end)]
+        both = [
+            getattr(mark, end)
+            for end in ("ge", "le")
+            for mark in getattr(spec, "metadata", ())
+            if hasattr(mark, end)
+        ]
         return f"expected {both[0]} to {both[1]}" if len(both) == 2 else f"expected {words} {context[name]}"
     if kind == "literal_error":
         return f"expected {context['expected']}"
@@ -187,7 +228,9 @@ def _spec_at(place: list[str], config: type[BaseModel]) -> Any:
 def _keys_at(place: list[str], config: type[BaseModel]) -> list[str]:
     section: Any = config
     for part in place:
-        section = get_args(section)[0] if get_origin(section) is list else section.model_fields[part].annotation
+        section = (
+            get_args(section)[0] if get_origin(section) is list else section.model_fields[part].annotation
+        )
     return list(section.model_fields)
 
 

@@ -1,8 +1,10 @@
 """Config values as a reader sees them: the field's type decides what a YAML scalar without quotes is.
 
-YAML 1.1 reads `010` as 8, `1:30` as 90, `0x1F` as 31 and `no` as false, whatever field they stand in. Here the rules are:
+YAML 1.1 reads `010` as 8, `1:30` as 90, `0x1F` as 31 and `no` as false, whatever field they stand in. Here
+the rules are:
 
-1. An integer is decimal, without leading zeros; groups of three digits may be separated by `_`; `2.0e6` is whole and counts too.
+1. An integer is decimal, without leading zeros; groups of three digits may be separated by `_`; `2.0e6` is
+   whole and counts too.
 2. A number is decimal, with a fraction and an exponent if need be (`1e-3`).
 3. A truth value is true, false, yes, no, on or off.
 4. A text is the text as written: `off`, `010` and `2026-11-26` are words where a word is expected.

@@ -23,7 +23,9 @@ ADAPTERS_OWN = {
     "openenv": ("openenv",),
     "own": ("own",),
 }
-"""Fields of `environment` that only some adapters read; with another one they are refused, and left out of what is recorded."""
+"""Fields of `environment` that only some adapters read; with another one they are refused, and left out of
+what is recorded.
+"""
 IDLE: dict[str, Any] = {
     "workers": True,
     "openenv": {"token_variable", "timeout_seconds", "sessions"},
@@ -38,18 +40,28 @@ class EnvironmentConfig(Section):
     """Which real environment, and how large its worlds are."""
 
     name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"] = Field(
-        "alfworld", description="The adapter under components/environments; own: the one that environment.own.adapter names."
+        "alfworld",
+        description="The adapter under components/environments; own: the one that environment.own.adapter "
+        "names.",
     )
     games: Literal["generated", "official"] = Field(
-        "generated", description="Generate games from the package's floor plans, or play the official ones under $ALFWORLD_DATA."
+        "generated",
+        description="Generate games from the package's floor plans, or play the official ones under "
+        "$ALFWORLD_DATA.",
     )
-    receptacles: int = Field(8, ge=3, le=60, description="Most receptacles of a generated game; ignored parts of the plan are left out.")
+    receptacles: int = Field(
+        8,
+        ge=3,
+        le=60,
+        description="Most receptacles of a generated game; ignored parts of the plan are left out.",
+    )
     objects: int = Field(8, ge=1, le=60, description="Objects of a generated game beside its targets.")
     max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
     workers: int = Field(
         2,
         ge=1,
-        description="Processes that run ALFWorld's engine, slow and not thread-safe; browsers; sessions of OpenEnv asked at once.",
+        description="Processes that run ALFWorld's engine, slow and not thread-safe; browsers; sessions of "
+        "OpenEnv asked at once.",
     )
     seed: Seed = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
@@ -65,7 +77,9 @@ class EnvironmentConfig(Section):
                 self._refuse_dead([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
         option = NEEDED.get(self.name)
         if option and not getattr(getattr(self, self.name), option):
-            raise ValueError(f"name: {self.name} needs environment.{self.name}.{option}; see docs/add-an-environment.md")
+            raise ValueError(
+                f"name: {self.name} needs environment.{self.name}.{option}; see docs/add-an-environment.md"
+            )
         if self.games == "official":
             self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
         if self.name == "webshop" and self.webshop.source == "official":
@@ -74,14 +88,21 @@ class EnvironmentConfig(Section):
 
     @model_serializer(mode="wrap")
     def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What another adapter alone would read is part of no record, so that a new adapter changes no old one's."""
-        return {name: value for name, value in handler(self).items() if self.name in ADAPTERS_OWN.get(name, (self.name,))}
+        """What another adapter alone would read is part of no record, so that a new adapter changes no old
+        one's.
+        """
+        return {
+            name: value
+            for name, value in handler(self).items()
+            if self.name in ADAPTERS_OWN.get(name, (self.name,))
+        }
 
     def decisive(self, *, where: bool = False) -> dict[str, Any]:
-        """What of this section decides which tasks there are and how they go, as plain values: nothing of this machine, but whether
-        WebShop's `auto` means the official files here.
+        """What of this section decides which tasks there are and how they go, as plain values: nothing of
+        this machine, but whether WebShop's `auto` means the official files here.
 
-        Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay and hold another.
+        Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay
+        and hold another.
         """
         idle = IDLE if where else IDLE | {"openenv": {"url", *IDLE["openenv"]}}
         values = self.model_dump(mode="json", exclude=idle)

@@ -1,9 +1,10 @@
 """The error design: every message says what was found, what was expected, and what to do next.
 
-One type for each boundary that can fail. A failed rollout is data (recorded, counted, capped); a failed stage is one of
-these exceptions and a non-zero exit code of the `dreamgym` command. Real bugs are not wrapped: they propagate with their
-traceback. A refused promotion is a normal outcome, not an error, and has the exit code `PROMOTION_REFUSED`; so is a
-run whose numbers did not come back (`NOT_REPRODUCED`), and data of which rows were set aside (`ROWS_SET_ASIDE`).
+One type for each boundary that can fail. A failed rollout is data (recorded, counted, capped); a failed stage
+is one of these exceptions and a non-zero exit code of the `dreamgym` command. Real bugs are not wrapped: they
+propagate with their traceback. A refused promotion is a normal outcome, not an error, and has the exit code
+`PROMOTION_REFUSED`; so is a run whose numbers did not come back (`NOT_REPRODUCED`), and data of which rows
+were set aside (`ROWS_SET_ASIDE`).
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class TrainingError(DreamGymError):
 
 
 class EndpointError(DreamGymError):
-    """A language-model endpoint has no key, refuses what it is asked, or leaves too many questions without a usable answer."""
+    """A language-model endpoint has no key, refuses what it is asked, or leaves too many questions without a
+    usable answer.
+    """
 
 
 class TrackingError(DreamGymError):
@@ -72,4 +75,6 @@ class StageTimeout(DreamGymError):
 
 
 class ServiceUnreachable(TrackingError):
-    """A server that a run writes to does not answer now: the one failure that a scheduled run tries again by itself."""
+    """A server that a run writes to does not answer now: the one failure that a scheduled run tries again by
+    itself.
+    """

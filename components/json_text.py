@@ -1,4 +1,6 @@
-"""JSON text with what Python's parser lets pass refused: of two equal keys it keeps the last and says nothing."""
+"""JSON text with what Python's parser lets pass refused: of two equal keys it keeps the last and says
+nothing.
+"""
 
 from __future__ import annotations
 

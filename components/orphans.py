@@ -1,14 +1,14 @@
 """No child process outlives the command that started it, also when that command is killed with SIGKILL.
 
 `watch_over_children` starts a small watching process. Every child inherits an environment variable with this
-process's mark, whoever starts it: a worker, DVC, Prefect's temporary server, a browser's driver. When this process
-is gone, the watcher sends SIGTERM to all processes that carry the mark, and SIGKILL after `GRACE_SECONDS`.
-`end_with_parent` works from the other side: a worker, or a process of a distributed launch, ends when its parent
-does.
+process's mark, whoever starts it: a worker, DVC, Prefect's temporary server, a browser's driver. When this
+process is gone, the watcher sends SIGTERM to all processes that carry the mark, and SIGKILL after
+`GRACE_SECONDS`. `end_with_parent` works from the other side: a worker, or a process of a distributed launch,
+ends when its parent does.
 
-PR_SET_PDEATHSIG would not do: the kernel binds it to the thread that started the child, and a flow starts workers
-from many threads. This file is also the watcher's program: it imports the standard library alone until the watched
-process is gone.
+PR_SET_PDEATHSIG would not do: the kernel binds it to the thread that started the child, and a flow starts
+workers from many threads. This file is also the watcher's program: it imports the standard library alone
+until the watched process is gone.
 """
 
 from __future__ import annotations

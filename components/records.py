@@ -1,7 +1,7 @@
 """The nouns that every stage shares: Task, Transition, Trajectory.
 
-All three are immutable and hold plain Python values, so they can be pickled to worker processes and written to Parquet
-without a schema of their own (see `components/trajectories/store.py` for the columns).
+All three are immutable and hold plain Python values, so they can be pickled to worker processes and written
+to Parquet without a schema of their own (see `components/trajectories/store.py` for the columns).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ VARIED = "/varied-"
 class Task:
     """An instruction in an environment.
 
-    `initial_state` is the state text that `reset` returns: a dream needs it, since nothing else tells what room the
-    instruction belongs to. `spec` is private to the adapter (JSON): it is what rebuilds the real world of this task.
-    `parent` is the id of the task that a generated task was varied from, empty for a real one.
+    `initial_state` is the state text that `reset` returns: a dream needs it, since nothing else tells what
+    room the instruction belongs to. `spec` is private to the adapter (JSON): it is what rebuilds the real
+    world of this task. `parent` is the id of the task that a generated task was varied from, empty for a real
+    one.
     """
 
     id: str
@@ -41,11 +42,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Transition:
-    """(task, history, state, action) -> (reasoning, next state, reward, done); the history is the trajectory before it.
+    """(task, history, state, action) -> (reasoning, next state, reward, done); the history is the trajectory
+    before it.
 
-    `step` counts from 0 in its episode. `reward` is the outcome: 1.0 at the final step of a success, else 0.0.
-    `done` is True only at an end that the environment declared, not when the step limit cut the episode off.
-    `source` is `real` or `synthetic`; `behaviour` says who acted (expert, noisy, near_miss, random, policy).
+    `step` counts from 0 in its episode. `reward` is the outcome: 1.0 at the final step of a success, else
+    0.0. `done` is True only at an end that the environment declared, not when the step limit cut the episode
+    off. `source` is `real` or `synthetic`; `behaviour` says who acted (expert, noisy, near_miss, random,
+    policy).
     """
 
     task_id: str
@@ -67,7 +70,8 @@ class Transition:
 class Trajectory:
     """The transitions of one episode, in order.
 
-    `premise` is what a dream has decided about its hidden world before the first step; empty for a real episode, whose world decides.
+    `premise` is what a dream has decided about its hidden world before the first step; empty for a real
+    episode, whose world decides.
     """
 
     task: Task
@@ -95,7 +99,9 @@ def is_text(found: object) -> bool:
 
 
 def is_storable(text: str) -> bool:
-    """True if `text` can be written as UTF-8: it has no half of a surrogate pair, which JSON can spell and nothing can store."""
+    """True if `text` can be written as UTF-8: it has no half of a surrogate pair, which JSON can spell and
+    nothing can store.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,8 @@
 """A YAML or JSON text as plain mappings, lists and scalars, with what PyYAML lets pass refused by line.
 
-PyYAML keeps the last of two equal keys and says nothing: a whole section of a config is lost that way. Here equal keys are refused at
-every level. Scalars without quotes come back as `Plain`, so that the config's fields decide what they are (`config_values.py`).
+PyYAML keeps the last of two equal keys and says nothing: a whole section of a config is lost that way. Here
+equal keys are refused at every level. Scalars without quotes come back as `Plain`, so that the config's
+fields decide what they are (`config_values.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def parse_yaml(text: str) -> Any:
     """The value of the one document in `text`; None if there is none.
 
     Raises:
-        YamlRefused: a key stands twice in one mapping, the syntax is wrong, a tag is used, or an alias contains itself.
+        YamlRefused: a key stands twice in one mapping, the syntax is wrong, a tag is used, or an alias
+            contains itself.
     """
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -58,7 +60,8 @@ class _Reader:
         if id(node) not in self._read:
             if node.tag != _IMPLICIT[type(node)]:
                 raise YamlRefused(
-                    f"{_line(node)}: the tag {node.tag.replace(_TAGS, '!!')} is not allowed; write the value alone"
+                    f"{_line(node)}: the tag {node.tag.replace(_TAGS, '!!')} is not allowed; write the "
+                    "value alone"
                 )
             self._open.add(id(node))
             self._read[id(node)] = self._made(node)

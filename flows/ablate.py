@@ -2,8 +2,9 @@
 
     dreamgym ablate fidelity --seeds 0,1,2 --json docs/results/fidelity.json
 
-A cell is one variant with one seed: an MLflow run with its manifest, made of stages that are kept, so that an ablation that was
-interrupted goes on where it was. With `--cells` a finished cell is two small files, and the ablation goes on on any machine that has them.
+A cell is one variant with one seed: an MLflow run with its manifest, made of stages that are kept, so that an
+ablation that was interrupted goes on where it was. With `--cells` a finished cell is two small files, and the
+ablation goes on on any machine that has them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from flows.validate import validate_data
 from flows.workspace import Workspace
 
 BORROWED = ("clone", "synthetic_rl", "policy_episodes")
-"""Stages that every variant of a seed takes from the full model: the policies, and what they did in reality."""
+"""Stages that every variant of a seed takes from the full model: the policies, and what they did in reality.
+"""
 IDLE = ("sim_to_real", "real_rl", "evaluation", "study")
 """Sections of the config that an examination of an experience model never reads."""
 
@@ -43,9 +45,11 @@ def ablate_fidelity(
     wanted: Mapping[str, Mapping[str, Mapping[str, Any]]],
     directory: Path | None = None,
 ) -> dict[str, dict[str, Estimate]]:
-    """Metrics of each variant (name -> changes of the config) over all seeds, and its paired differences from the full model.
+    """Metrics of each variant (name -> changes of the config) over all seeds, and its paired differences from
+    the full model.
 
-    Cells that are in `directory` are read back, the others made and written there; without one every cell is read from its run's stages.
+    Cells that are in `directory` are read back, the others made and written there; without one every cell is
+    read from its run's stages.
     """
     cells: dict[str, list[Cell]] = {name: [] for name in wanted}
     for seed in seeds:
@@ -65,7 +69,8 @@ def ablate_fidelity(
 
 
 def chosen_variants(names: str, sizes: str) -> dict[str, Any]:
-    """The variants named, separated by commas (none: all), and one of each size; the full model is always among them.
+    """The variants named, separated by commas (none: all), and one of each size; the full model is always
+    among them.
 
     Raises:
         ConfigError: a name that there is not, or a size that is no number.
@@ -74,9 +79,16 @@ def chosen_variants(names: str, sizes: str) -> dict[str, Any]:
     numbers = [size.strip() for size in sizes.split(",") if size.strip()]
     wrong = [name for name in asked if name not in known] + [size for size in numbers if not size.isdigit()]
     if wrong:
-        raise ConfigError(f"There is no variant {wrong[0]!r}.", f"Expected some of {', '.join(known)}, and sizes as whole numbers.")
+        raise ConfigError(
+            f"There is no variant {wrong[0]!r}.",
+            f"Expected some of {', '.join(known)}, and sizes as whole numbers.",
+        )
     chosen = {name: known[name] for name in known if name == FULL or not asked or name in asked}
-    return chosen | {name: changes for name, changes in variants([int(size) for size in numbers]).items() if name not in known}
+    return chosen | {
+        name: changes
+        for name, changes in variants([int(size) for size in numbers]).items()
+        if name not in known
+    }
 
 
 def full_size(config: Config, root: Path) -> int:
@@ -89,7 +101,11 @@ def check_figures(*paths: Path | None) -> None:
     """Raises ConfigError for a figure in a format that there is not: better now than after hours."""
     wrong = [path for path in paths if path is not None and path.suffix not in FORMATS]
     if wrong:
-        raise ConfigError(f"{wrong[0]} is no figure's name.", f"Expected one that ends in {', '.join(FORMATS)}.", "Name the file so.")
+        raise ConfigError(
+            f"{wrong[0]} is no figure's name.",
+            f"Expected one that ends in {', '.join(FORMATS)}.",
+            "Name the file so.",
+        )
 
 
 def write_ablation(
@@ -134,5 +150,7 @@ def summarise(cells: dict[str, list[Cell]]) -> dict[str, dict[str, Estimate]]:
     for name in cells:
         if FULL in cells and name != FULL:
             pairs = zip(cells[FULL], cells[name], strict=True)
-            metrics[name] |= differences({full.origin["config"]["seed"]: (full.judgements, other.judgements) for full, other in pairs})
+            metrics[name] |= differences(
+                {full.origin["config"]["seed"]: (full.judgements, other.judgements) for full, other in pairs}
+            )
     return metrics

@@ -1,7 +1,9 @@
-"""The cells of an ablation on disk: what one variant with one seed was measured to be, small enough to be committed.
+"""The cells of an ablation on disk: what one variant with one seed was measured to be, small enough to be
+committed.
 
-    <variant>-<seed>.json        what it depends on, the run that made it, its dreamed episodes against the real engine
-    <variant>-<seed>.parquet     its judgements without their texts: what the metrics count, and no more
+    <variant>-<seed>.json        what it depends on, the run that made it, its dreamed episodes against the
+    real engine <variant>-<seed>.parquet     its judgements without their texts: what the metrics count, and
+    no more
 
 Texts stay in the stage that the cell was made from; a cell of some thousand judgements has tens of kilobytes.
 """
@@ -39,7 +41,12 @@ def write_cell(directory: Path, name: str, cell: Cell) -> None:
     record, table = _paths(directory, name)
     table.parent.mkdir(parents=True, exist_ok=True)
     write_judgements(table, [_without_texts(judgement) for judgement in cell.judgements])
-    values = {"origin": cell.origin, "run_id": cell.run_id, "commit": cell.commit, "judgements": file_hash(table)}
+    values = {
+        "origin": cell.origin,
+        "run_id": cell.run_id,
+        "commit": cell.commit,
+        "judgements": file_hash(table),
+    }
     write_json(record, values | {"rehearsals": [asdict(rehearsal) for rehearsal in cell.rehearsals]})
 
 
@@ -47,7 +54,8 @@ def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
     """The cell if there is one; None if not.
 
     Raises:
-        DataError: it cannot be read, its table is missing or another one, or it was made with another config, other data or another model.
+        DataError: it cannot be read, its table is missing or another one, or it was made with another config,
+            other data or another model.
     """
     record, table = _paths(directory, name)
     if not record.is_file():
@@ -56,12 +64,21 @@ def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
     try:
         values = parse_json(read_text(record))
         rehearsals = [Rehearsal(**row | {"same": tuple(row["same"])}) for row in values["rehearsals"]]
-        wanted, made = values["judgements"], Cell(values["origin"], values["run_id"], values["commit"], [], rehearsals)
+        wanted, made = (
+            values["judgements"],
+            Cell(values["origin"], values["run_id"], values["commit"], [], rehearsals),
+        )
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{record} is no cell of an ablation: {error}", "Expected a file that `dreamgym ablate` wrote.", cure) from None
+        raise DataError(
+            f"{record} is no cell of an ablation: {error}",
+            "Expected a file that `dreamgym ablate` wrote.",
+            cure,
+        ) from None
     require_origin(record, made.origin, origin, cure)
     if not table.is_file() or file_hash(table) != wanted:
-        raise DataError(f"{table} is missing or not the table of {record.name}.", f"Expected the hash {wanted}.", cure)
+        raise DataError(
+            f"{table} is missing or not the table of {record.name}.", f"Expected the hash {wanted}.", cure
+        )
     return replace(made, judgements=read_judgements(table))
 
 

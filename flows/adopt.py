@@ -8,7 +8,14 @@ from pathlib import Path
 from components.atomic import write_text
 from components.bounded import read_text
 from components.errors import DataError
-from components.trajectories.pointer import POINTER, Out, PartChange, changed_parts, read_pointer, write_pointer
+from components.trajectories.pointer import (
+    POINTER,
+    Out,
+    PartChange,
+    changed_parts,
+    read_pointer,
+    write_pointer,
+)
 from components.trajectories.snapshots import drift, git_output, pull
 from components.trajectories.versions import outs_of
 from flows.reproduce import find_run_record
@@ -27,7 +34,8 @@ def plan_adoption(root: Path, run: str) -> Adoption:
     """What would change. Its objects are fetched, data/ and data.dvc stay.
 
     Raises:
-        DataError: there is no such run, it made no version, its data is nowhere, or data/ or data.dvc hold what would be lost.
+        DataError: there is no such run, it made no version, its data is nowhere, or data/ or data.dvc hold
+            what would be lost.
     """
     run_id, outs = version_of_run(root, run)
     changes = changed_parts(read_pointer(root / POINTER), outs)
@@ -46,7 +54,11 @@ def version_of_run(root: Path, run: str) -> tuple[str, tuple[Out, ...]]:
     parts = manifest.data.parts_out or ({"data": manifest.data.dvc_out} if manifest.data.dvc_out else {})
     if not parts:
         state = f"Run {manifest.run_id} ({manifest.flow}, {manifest.status}) made no version of data/."
-        raise DataError(state, "Expected a run of `dreamgym retrain` that came as far as its snapshot.", "Name another run.")
+        raise DataError(
+            state,
+            "Expected a run of `dreamgym retrain` that came as far as its snapshot.",
+            "Name another run.",
+        )
     return manifest.run_id, outs_of(root, parts)
 
 

@@ -1,8 +1,10 @@
-"""Dream and replay in batches until the interval of `rollout_agreement` lies on one side of its floor, or the batches run out.
+"""Dream and replay in batches until the interval of `rollout_agreement` lies on one side of its floor, or the
+batches run out.
 
-The first batch is `fidelity.policy_tasks` training tasks. Where its interval holds the floor, the same policy dreams further
-training tasks, and their successes are replayed in the real engine, a batch at a time. The order of tasks and the random
-numbers of each batch follow from the run's seed, so a run that is made again plays the same episodes.
+The first batch is `fidelity.policy_tasks` training tasks. Where its interval holds the floor, the same policy
+dreams further training tasks, and their successes are replayed in the real engine, a batch at a time. The
+order of tasks and the random numbers of each batch follow from the run's seed, so a run that is made again
+plays the same episodes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ ReplayBatch = Callable[[list[Trajectory]], tuple[list[Replay], int]]
 
 @dataclass
 class AgreementCheck:
-    """The dreamed episodes of all batches so far, the replays of their successes, and the real steps of these."""
+    """The dreamed episodes of all batches so far, the replays of their successes, and the real steps of
+    these.
+    """
 
     dreamed: list[Rollout] = field(default_factory=list)
     replays: list[Replay] = field(default_factory=list)
@@ -37,7 +41,9 @@ class AgreementCheck:
 
     def verdict(self, settings: FidelityConfig) -> Verdict:
         """Where the agreement lies beside its floor, as sure as `settings.max_batches` looks allow."""
-        return verdict_against(settings.min_rollout_agreement, self.confirmed, len(self.replays), looks=settings.max_batches)
+        return verdict_against(
+            settings.min_rollout_agreement, self.confirmed, len(self.replays), looks=settings.max_batches
+        )
 
     def bounds(self, settings: FidelityConfig) -> tuple[float, float]:
         """Lower and upper bound of the agreement that the verdict follows from."""
@@ -50,7 +56,9 @@ class AgreementCheck:
 
     def add(self, rollouts: list[Rollout], replay_batch: ReplayBatch) -> None:
         """Count a batch in, its successes replayed."""
-        replays, steps = replay_batch([rollout.trajectory for rollout in rollouts if rollout.trajectory.success])
+        replays, steps = replay_batch(
+            [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
+        )
         self.dreamed += rollouts
         self.replays += replays
         self.steps += steps
@@ -58,7 +66,8 @@ class AgreementCheck:
 
 
 def batches_of(tasks: Sequence[Task], different: int, size: int) -> list[Sequence[Task]]:
-    """`tasks` in whole batches of `size`, without those that would dream a task twice; the first batch always.
+    """`tasks` in whole batches of `size`, without those that would dream a task twice; the first batch
+    always.
 
     Args: different: how many different tasks there are; `tasks` repeats them once they run out.
     """
@@ -74,7 +83,9 @@ def play_until_decided(
     play_batch: PlayBatch,
     replay_batch: ReplayBatch,
 ) -> None:
-    """Add batches to `check`, which holds the first already, while its verdict is open and there are further ones."""
+    """Add batches to `check`, which holds the first already, while its verdict is open and there are further
+    ones.
+    """
     most = min(len(batches), settings.max_batches)
     while check.verdict(settings) == UNDECIDED and check.batches < most:
         rollouts = play_batch(batches[check.batches], seed + SEED_STRIDE * check.batches)
@@ -97,10 +108,15 @@ def undecided_note(check: AgreementCheck, settings: FidelityConfig, suffix: str)
     if check.verdict(settings) != UNDECIDED:
         return ""
     if not check.replays:
-        return f"The {suffix} policy dreamed no success in {len(check.dreamed)} episodes: there was nothing to confirm."
+        return (
+            f"The {suffix} policy dreamed no success in {len(check.dreamed)} episodes: there was nothing "
+            "to confirm."
+        )
     total, (low, high) = len(check.replays), check.bounds(settings)
     return (
-        f"rollout_agreement of the {suffix} policy is undecided after {check.batches} batches: {check.confirmed} of {total} dreamed "
-        f"successes confirmed, interval {low:.3f} to {high:.3f}, floor {settings.min_rollout_agreement:.3f}. The share itself "
+        f"rollout_agreement of the {suffix} policy is undecided after {check.batches} batches: "
+        f"{check.confirmed} of {total} dreamed "
+        f"successes confirmed, interval {low:.3f} to {high:.3f}, floor "
+        f"{settings.min_rollout_agreement:.3f}. The share itself "
         f"({check.confirmed / total:.3f}) decides. Raise fidelity.max_batches to play on."
     )

@@ -27,7 +27,8 @@ PARTS_OF_DATA = ("trajectories", "backbone")
 
 
 def ancestors_of(config: Config, root: Path, policy: str) -> Ancestor:
-    """The ancestors of a policy: `champion`, a version, a run's last policy, or the directory of a stage's policy.
+    """The ancestors of a policy: `champion`, a version, a run's last policy, or the directory of a stage's
+    policy.
 
     Raises:
         DataError, TrackingError: there is no such policy, or no run here made it.
@@ -39,7 +40,9 @@ def ancestors_of(config: Config, root: Path, policy: str) -> Ancestor:
 def _stage_of(config: Config, root: Path, policy: str) -> tuple[str, str]:
     if policy == "champion" or policy.isdigit():
         return "sim_to_real", _registered(config, root, policy)
-    record = next((place / RECORD for place in (Path(policy), Path(policy).parent) if (place / RECORD).is_file()), None)
+    record = next(
+        (place / RECORD for place in (Path(policy), Path(policy).parent) if (place / RECORD).is_file()), None
+    )
     if record is not None:
         found = json.loads(read_text(record))
         return found["name"], found["key"]
@@ -47,7 +50,11 @@ def _stage_of(config: Config, root: Path, policy: str) -> tuple[str, str]:
     made = {entry.name: entry.key for entry in manifest.stages}
     last = next((stage for stage in ENDS if stage in made), "")
     if not last:
-        raise DataError(f"Run {manifest.run_id} made no policy.", f"It has the stages {', '.join(made) or '(none)'}.", "Name another run.")
+        raise DataError(
+            f"Run {manifest.run_id} made no policy.",
+            f"It has the stages {', '.join(made) or '(none)'}.",
+            "Name another run.",
+        )
     return last, made[last]
 
 
@@ -70,16 +77,22 @@ def print_ancestors(page: Output, found: Ancestor) -> None:
 def _print_branch(page: Output, ancestor: Ancestor, guide: str, indent: str) -> None:
     """An ancestor behind `guide`, then its facts and parents behind `indent`."""
     key = ancestor.key if ancestor.name in PARTS_OF_DATA else ancestor.key[:KEY_LENGTH]
-    page.text(f"{guide}{ancestor.name} {key}" + (f"  run {ancestor.run_id}" if ancestor.run_id else ""), style="bold")
+    page.text(
+        f"{guide}{ancestor.name} {key}" + (f"  run {ancestor.run_id}" if ancestor.run_id else ""),
+        style="bold",
+    )
     for name, value in ancestor.facts.items():
         page.text(f"{indent}{'│   ' if ancestor.parents else '    '}{name} {value}", style="dim")
     for parent in ancestor.parents:
         is_last = parent is ancestor.parents[-1]
-        _print_branch(page, parent, indent + ("└── " if is_last else "├── "), indent + ("    " if is_last else "│   "))
+        _print_branch(
+            page, parent, indent + ("└── " if is_last else "├── "), indent + ("    " if is_last else "│   ")
+        )
 
 
 def draw_ancestors(found: Ancestor, path: Path) -> None:
-    """A box a stage (name, key, run, commit, version of the replay buffer), the policy at the right, arrows from what it was made of.
+    """A box a stage (name, key, run, commit, version of the replay buffer), the policy at the right, arrows
+    from what it was made of.
 
     What two stages share is drawn once.
     """
@@ -102,7 +115,13 @@ def draw_ancestors(found: Ancestor, path: Path) -> None:
 
 def _draw_box(axes: Any, ancestor: Ancestor, places: dict[str, tuple[float, float]]) -> None:
     x, y = places[ancestor.key]
-    colour = COLOURS["refined"] if "policy" in ancestor.name else COLOURS["dreamed"] if "model" in ancestor.name else COLOURS["cloned"]
+    colour = (
+        COLOURS["refined"]
+        if "policy" in ancestor.name
+        else COLOURS["dreamed"]
+        if "model" in ancestor.name
+        else COLOURS["cloned"]
+    )
     box = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
     words = [ancestor.name, ancestor.key[:12], ancestor.run_id, *_facts_in_short(ancestor)]
     text = "\n".join(filter(None, words))
@@ -135,5 +154,7 @@ def _levels(found: Ancestor) -> list[dict[str, Ancestor]]:
             walk(parent, level + 1)
 
     walk(found, 0)
-    return [{key: every[key] for key, at in depth.items() if at == level} for level in range(max(depth.values()) + 1)]
-
+    return [
+        {key: every[key] for key, at in depth.items() if at == level}
+        for level in range(max(depth.values()) + 1)
+    ]

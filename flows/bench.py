@@ -1,9 +1,10 @@
 """Benchmarks that anyone can repeat: `dreamgym bench dream --json bench.json`.
 
-No Prefect here: its server would take part of the very cores that are measured. All contestants do the same recorded steps in
-the same run: our dream; the same model through transformers' `generate` with the full prompt of every step, all episodes in one
-call and one step in a call; the real environment, stock and with our caches. Each has one process. Loading a game and starting
-it counts as work of the real environment, as reading the task does in a dream.
+No Prefect here: its server would take part of the very cores that are measured. All contestants do the same
+recorded steps in the same run: our dream; the same model through transformers' `generate` with the full
+prompt of every step, all episodes in one call and one step in a call; the real environment, stock and with
+our caches. Each has one process. Loading a game and starting it counts as work of the real environment, as
+reading the task does in a dream.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from flows.threads import threads as using
 BENCHMARKS = ("dream", "train", "profile", "overhead")
 DREAM, PLAIN, STOCK, CACHED = "dream", "plain_generate", "stock_environment", "cached_environment"
 SINGLE = "single_generate"
-"""One call of `generate` for one step of one episode, as a loop over an environment makes them; a sample of the steps."""
+"""One call of `generate` for one step of one episode, as a loop over an environment makes them; a sample of
+the steps.
+"""
 STOCK_EVERY = 4
 """Steps of the dream between two episodes of the stock environment, which takes a second or more for each."""
 
@@ -73,7 +76,11 @@ def bench_dream(
     adapter = make_adapter(config.environment)
     done: list[dict[str, Work]] = []
     identical: list[int] = []
-    with closing(adapter.open(workers=1, stock=True)) as stock, closing(adapter.open(workers=1)) as cached, using(threads):
+    with (
+        closing(adapter.open(workers=1, stock=True)) as stock,
+        closing(adapter.open(workers=1)) as cached,
+        using(threads),
+    ):
         worlds = {STOCK: stock, CACHED: cached}
         for world in worlds.values():
             replay(world, contest.episodes[0])
@@ -83,16 +90,22 @@ def bench_dream(
             work, same = _round(contest, worlds, number)
             done.append(work)
             identical.append(same)
-            ratios = ", ".join(f"{_speedup(work, name):.1f} x {name}" for name in (PLAIN, SINGLE, STOCK, CACHED))
+            ratios = ", ".join(
+                f"{_speedup(work, name):.1f} x {name}" for name in (PLAIN, SINGLE, STOCK, CACHED)
+            )
             say(f"round {number + 1} of {rounds}: {ratios}")
     metrics = speed_metrics(done, DREAM, config.evaluation.confidence)
-    metrics["tokens_identical_share"] = proportion(sum(identical), sum(work[DREAM].steps for work in done), config.evaluation.confidence)
+    metrics["tokens_identical_share"] = proportion(
+        sum(identical), sum(work[DREAM].steps for work in done), config.evaluation.confidence
+    )
     facts = {"episodes": episodes, "steps": done[0][DREAM].steps, "threads": threads, "rounds": rounds}
     return metrics | {name: exact(value) for name, value in facts.items()}
 
 
 def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> Contest:
-    """`count` episodes spread evenly over the fidelity set, and the buffer as the dream has it: full of training transitions."""
+    """`count` episodes spread evenly over the fidelity set, and the buffer as the dream has it: full of
+    training transitions.
+    """
     model = ExperienceModel.load(directory, once_greedily(config.experience_model), seed=config.seed)
     known = trajectories(read_tasks(data.tasks("fidelity")), read_transitions(data.trajectories("fidelity")))
     if len(known) < count:
@@ -104,7 +117,9 @@ def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> C
 
 
 def _round(contest: Contest, worlds: Mapping[str, Environment], number: int) -> tuple[dict[str, Work], int]:
-    """All episodes once, step by step in turns; who goes first alternates. Also: how many answers were the same."""
+    """All episodes once, step by step in turns; who goes first alternates. Also: how many answers were the
+    same.
+    """
     work = {name: Work() for name in (DREAM, PLAIN, SINGLE, *worlds)}
     with work[DREAM].timed():
         kept = KeptDreamer(contest.model, contest.buffer, contest.episodes)
@@ -118,7 +133,9 @@ def _round(contest: Contest, worlds: Mapping[str, Environment], number: int) -> 
             with work[name].timed():
                 written[name] = dreamer.step(step)
             _count(work[name], written[name])
-        identical += len(written[DREAM]) - differing(contest.model, plain.prompts, written[DREAM], written[PLAIN])
+        identical += len(written[DREAM]) - differing(
+            contest.model, plain.prompts, written[DREAM], written[PLAIN]
+        )
         with work[SINGLE].timed():
             alone = plain.one(step, number * contest.steps + step)
         _count(work[SINGLE], alone)
@@ -151,14 +168,28 @@ def print_dream(page: Output, metrics: Mapping[str, Estimate], confidence: float
     columns = [Column("contestant"), *(Column(name, right=True) for name in names)]
     rows = []
     for name, label in LABELS.items():
-        rate, tokens, ratio = metrics[f"{name}/steps_per_second"], metrics.get(f"{name}/tokens_per_second"), metrics.get(f"ratio_vs_{name}")
+        rate, tokens, ratio = (
+            metrics[f"{name}/steps_per_second"],
+            metrics.get(f"{name}/tokens_per_second"),
+            metrics.get(f"ratio_vs_{name}"),
+        )
         written, faster = f"{tokens.value:,.0f}" if tokens else "", f"{ratio.value:.2f}" if ratio else ""
         rows.append([label, f"{rate.value:.1f}", _span(rate), written, faster, _span(ratio)])
-    page.table("", Table("The same recorded steps, dreamed and real; ratio: how many times faster the dream is", columns, rows))
-    threads, episodes, steps, rounds = (int(metrics[name].value) for name in ("threads", "episodes", "steps", "rounds"))
+    page.table(
+        "",
+        Table(
+            "The same recorded steps, dreamed and real; ratio: how many times faster the dream is",
+            columns,
+            rows,
+        ),
+    )
+    threads, episodes, steps, rounds = (
+        int(metrics[name].value) for name in ("threads", "episodes", "steps", "rounds")
+    )
     same = metrics["tokens_identical_share"]
     page.text(
-        f"Measured on {threads} thread(s) each, {episodes} rows (episodes side by side), {steps:,} steps a round, n = {rounds} rounds "
+        f"Measured on {threads} thread(s) each, {episodes} rows (episodes side by side), {steps:,} steps a "
+        f"round, n = {rounds} rounds "
         f"(medians). Answers identical to plain generate, token for token: {same.value:.2%} of {same.n:,}."
     )
 

@@ -2,8 +2,9 @@
 
     dreamgym bench overhead
 
-Everything outside the stages counts: the interpreter and the libraries, Prefect's server, MLflow, hashes of inputs and outputs, DVC's
-snapshot and its experiment commit, the report. It is read from the manifest of a finished run that made all of its stages.
+Everything outside the stages counts: the interpreter and the libraries, Prefect's server, MLflow, hashes of
+inputs and outputs, DVC's snapshot and its experiment commit, the report. It is read from the manifest of a
+finished run that made all of its stages.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ def bench_overhead(root: Path) -> tuple[str, dict[str, Estimate]]:
         if whole and not any(stage.reused for stage in manifest.stages):
             stages = {stage.name: stage.seconds for stage in manifest.stages}
             rest = manifest.seconds - sum(stages.values())
-            figures = {"seconds": manifest.seconds, "overhead": rest, "overhead_share": rest / manifest.seconds}
+            figures = {
+                "seconds": manifest.seconds,
+                "overhead": rest,
+                "overhead_share": rest / manifest.seconds,
+            }
             figures |= {f"seconds/{stage}": seconds for stage, seconds in stages.items()}
             return name, {name: exact(value) for name, value in figures.items()}
     found = "There is no finished run of `dreamgym retrain` here that made all of its stages."
-    raise DataError(found, "Where stages are reused there is nothing to compare with.", "Type `dreamgym retrain seed=7`, a new seed.")
+    raise DataError(
+        found,
+        "Where stages are reused there is nothing to compare with.",
+        "Type `dreamgym retrain seed=7`, a new seed.",
+    )
 
 
 def print_overhead(page: Output, run: str, metrics: dict[str, Estimate]) -> None:
@@ -52,7 +61,13 @@ def print_overhead(page: Output, run: str, metrics: dict[str, Estimate]) -> None
         for name, estimate in metrics.items()
         if name.startswith("seconds/")
     ]
-    rows.append(["orchestration, tracking, versioning", f"{metrics['overhead'].value:.1f}", f"{metrics['overhead_share'].value:.1%}"])
+    rows.append(
+        [
+            "orchestration, tracking, versioning",
+            f"{metrics['overhead'].value:.1f}",
+            f"{metrics['overhead_share'].value:.1%}",
+        ]
+    )
     rows.append(["in all", f"{whole:.1f}", ""])
     columns = [Column("stage"), Column("seconds", right=True), Column("share", right=True)]
     page.table("", Table(f"Wall time of run {run}", columns, rows))

@@ -1,8 +1,10 @@
-"""`dreamgym bench profile`: where the time of an RL update and of a dreamed rollout goes, by PyTorch's profiler.
+"""`dreamgym bench profile`: where the time of an RL update and of a dreamed rollout goes, by PyTorch's
+profiler.
 
-The policy plays a batch of groups in the real environment and our loop takes two optimiser steps on it (as in `bench train`); then the
-same policy plays the same tasks in the dream. An operation counts with the time spent in itself, not in what it calls. What the profiler
-does not see (Python, tokenising, the dream's own rules) is the rest of the wall time. Watching costs time: shares are printed, no speeds.
+The policy plays a batch of groups in the real environment and our loop takes two optimiser steps on it (as in
+`bench train`); then the same policy plays the same tasks in the dream. An operation counts with the time
+spent in itself, not in what it calls. What the profiler does not see (Python, tokenising, the dream's own
+rules) is the rest of the wall time. Watching costs time: shares are printed, no speeds.
 """
 
 from __future__ import annotations
@@ -34,7 +36,19 @@ KINDS: Mapping[str, Sequence[str]] = {
     "attention, backward": ("attention_for_cpu_backward", "attention_backward"),
     "attention": ("attention", "aten::bmm", "aten::baddbmm", "softmax"),
     "matrix products": ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul"),
-    "copying and picking": ("copy_", "index", "cat", "gather", "scatter", "clone", "contiguous", "narrow", "slice", "fill_", "embedding"),
+    "copying and picking": (
+        "copy_",
+        "index",
+        "cat",
+        "gather",
+        "scatter",
+        "clone",
+        "contiguous",
+        "narrow",
+        "slice",
+        "fill_",
+        "embedding",
+    ),
     "optimiser": ("adam", "muon", "_foreach", "clip_grad"),
 }
 """Kind -> parts of the names of its operations, the first that fits."""
@@ -71,21 +85,33 @@ class _Watched:
         self.seconds += time.perf_counter() - began
 
 
-def bench_profile(config: Config, root: Path, model: Path, policy: Path, *, tasks: int, threads: int, say: Say) -> dict[str, Estimate]:
-    """`update/...` and `rollout/...`: shares of the wall time by kind of operation; `rollout/dream`: that of all but the policy.
+def bench_profile(
+    config: Config, root: Path, model: Path, policy: Path, *, tasks: int, threads: int, say: Say
+) -> dict[str, Estimate]:
+    """`update/...` and `rollout/...`: shares of the wall time by kind of operation; `rollout/dream`: that of
+    all but the policy.
 
-    Args: model, policy: directories of an experience model and of a policy; tasks: so many are played by a group each.
+    Args: model, policy: directories of an experience model and of a policy; tasks: so many are played by a
+    group each.
     """
     with using(threads):
         batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         say(f"update: {len(batch.rollouts)} episodes, {batch.tokens:,} tokens")
         metrics = _shares("update", *_profiled(lambda: one_step(batch, config.synthetic_rl)))
-        dream, player = _dream_of(config, root, model), Policy.load(policy, max_new_tokens=config.synthetic_rl.max_new_tokens)
+        dream, player = (
+            _dream_of(config, root, model),
+            Policy.load(policy, max_new_tokens=config.synthetic_rl.max_new_tokens),
+        )
         say(f"rollouts: {len(batch.rollouts)} episodes in the dream")
         events, seconds = _profiled(lambda: _play(player, dream, batch, config))
         dream.close()
     metrics |= _shares("rollout", events, seconds) | {"rollout/dream": exact(dream.seconds / seconds)}
-    facts = {"episodes": len(batch.rollouts), "tokens": batch.tokens, "dreamed_steps": dream.interactions, "threads": threads}
+    facts = {
+        "episodes": len(batch.rollouts),
+        "tokens": batch.tokens,
+        "dreamed_steps": dream.interactions,
+        "threads": threads,
+    }
     return metrics | {name: exact(value) for name, value in facts.items()}
 
 
@@ -97,7 +123,14 @@ def _dream_of(config: Config, root: Path, model: Path) -> _Watched:
 
 def _play(policy: Policy, dream: _Watched, batch: Batch, config: Config) -> None:
     tasks, settings = [rollout.trajectory.task for rollout in batch.rollouts], config.synthetic_rl
-    play(policy, dream, tasks, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed)
+    play(
+        policy,
+        dream,
+        tasks,
+        max_steps=config.environment.max_steps,
+        temperature=settings.temperature,
+        seed=config.seed,
+    )
 
 
 def _profiled(work: Callable[[], object]) -> tuple[Any, float]:
@@ -127,15 +160,32 @@ def kind_of(operation: str) -> str:
 def print_profile(page: Output, metrics: Mapping[str, Estimate]) -> None:
     """What the update and the rollout spend most on, the largest first."""
     sides = [
-        [(key.removeprefix(f"{side}/"), f"{entry.value:.1%}") for key, entry in metrics.items() if key.startswith(f"{side}/")]
+        [
+            (key.removeprefix(f"{side}/"), f"{entry.value:.1%}")
+            for key, entry in metrics.items()
+            if key.startswith(f"{side}/")
+        ]
         for side in ("update", "rollout")
     ]
     whole = dict(sides[1]).get("dream", "")
     rows = [[entry for entry in side if entry[0] != "dream"] for side in sides]
     lines = range(max(map(len, rows)))
-    cells = [[cell for side in rows for cell in (side[number] if number < len(side) else ("", ""))] for number in lines]
-    columns = [Column("update"), Column("share", right=True), Column("rollout in the dream"), Column("share", right=True)]
+    cells = [
+        [cell for side in rows for cell in (side[number] if number < len(side) else ("", ""))]
+        for number in lines
+    ]
+    columns = [
+        Column("update"),
+        Column("share", right=True),
+        Column("rollout in the dream"),
+        Column("share", right=True),
+    ]
     page.table("", Table("Shares of the wall time", columns, cells))
-    episodes, tokens, steps, threads = (int(metrics[name].value) for name in ("episodes", "tokens", "dreamed_steps", "threads"))
-    told = f"{episodes} episodes: an update of {tokens:,} tokens; {steps:,} dreamed steps, {whole} of their time the dream's, the rest the"
+    episodes, tokens, steps, threads = (
+        int(metrics[name].value) for name in ("episodes", "tokens", "dreamed_steps", "threads")
+    )
+    told = (
+        f"{episodes} episodes: an update of {tokens:,} tokens; {steps:,} dreamed steps, {whole} of their "
+        "time the dream's, the rest the"
+    )
     page.text(f"{told} policy's. {threads} thread(s).")

@@ -1,10 +1,12 @@
-"""`dreamgym bench train`: our update beside that of TRL's GRPOTrainer, on the same model and the very same episodes.
+"""`dreamgym bench train`: our update beside that of TRL's GRPOTrainer, on the same model and the very same
+episodes.
 
-A policy plays a batch of groups once in the real environment. Then both trainers take optimiser steps on these episodes, in turns: ours
-through the loop, TRL's through its own `train()` with a `rollout_func` that hands it the episodes, the environment's words masked. Nothing
-is generated while time runs; the first step of each turn is left out, since TRL sets itself up in it. Groups without variance are left out
-for both: ours would skip them, TRL's computes them, and nothing is learnt from them. Tokens are those of the episodes, read and written,
-without padding.
+A policy plays a batch of groups once in the real environment. Then both trainers take optimiser steps on
+these episodes, in turns: ours through the loop, TRL's through its own `train()` with a `rollout_func` that
+hands it the episodes, the environment's words masked. Nothing is generated while time runs; the first step of
+each turn is left out, since TRL sets itself up in it. Groups without variance are left out for both: ours
+would skip them, TRL's computes them, and nothing is learnt from them. Tokens are those of the episodes, read
+and written, without padding.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Batch:
-    """A policy and the episodes that it played: groups of `group` rollouts of a task, one behind the other."""
+    """A policy and the episodes that it played: groups of `group` rollouts of a task, one behind the
+    other.
+    """
 
     policy: Policy
     rollouts: list[Rollout]
@@ -64,7 +68,10 @@ def bench_train(
     _require_trl()
     with using(threads):
         batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
-        say(f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, {sum(r.written for r in batch.rollouts):,} of them the policy's")
+        say(
+            f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, "
+            f"{sum(r.written for r in batch.rollouts):,} of them the policy's"
+        )
         done = []
         for number in range(rounds):
             work = {}
@@ -73,31 +80,59 @@ def bench_train(
                 work[name] = Work(steps, steps * batch.tokens, seconds)
             done.append(work)
             say(f"round {number + 1} of {rounds}: {work[TRL].seconds / work[OURS].seconds:.2f} x trl")
-    facts = {"episodes": len(batch.rollouts), "tokens": batch.tokens, "steps": steps, "rounds": rounds, "threads": threads}
-    return speed_metrics(done, OURS, config.evaluation.confidence) | {name: exact(value) for name, value in facts.items()}
+    facts = {
+        "episodes": len(batch.rollouts),
+        "tokens": batch.tokens,
+        "steps": steps,
+        "rounds": rounds,
+        "threads": threads,
+    }
+    return speed_metrics(done, OURS, config.evaluation.confidence) | {
+        name: exact(value) for name, value in facts.items()
+    }
 
 
 def _require_trl() -> None:
     try:
         import trl  # noqa: F401
     except ImportError:
-        raise ConfigError("TRL is not installed.", "It is the other contestant.", "pip install -c constraints.txt -e '.[dev]'") from None
+        raise ConfigError(
+            "TRL is not installed.",
+            "It is the other contestant.",
+            "pip install -c constraints.txt -e '.[dev]'",
+        ) from None
 
 
 def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) -> Batch:
-    """The groups of `tasks` training tasks, played in the real environment, that teach something. Raises DataError if none does."""
-    policy, settings = Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens), config.synthetic_rl
+    """The groups of `tasks` training tasks, played in the real environment, that teach something. Raises
+    DataError if none does.
+    """
+    policy, settings = (
+        Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens),
+        config.synthetic_rl,
+    )
     chosen = grouped(evenly(read_tasks(data.tasks("train")), tasks, config.seed), settings.group)
     world = make_adapter(config.environment).open()
     try:
-        played = play(policy, world, chosen, max_steps=config.environment.max_steps, temperature=settings.temperature, seed=config.seed)
+        played = play(
+            policy,
+            world,
+            chosen,
+            max_steps=config.environment.max_steps,
+            temperature=settings.temperature,
+            seed=config.seed,
+        )
     finally:
         world.close()
     groups = [played[start : start + settings.group] for start in range(0, len(played), settings.group)]
     mixed = [group for group in groups if len({rollout.reward for rollout in group}) > 1]
     if not mixed:
         found = f"No group of {len(groups)} has both a success and a failure."
-        raise DataError(found, "Expected some: nothing is learnt otherwise.", "Raise --tasks, or name a policy that sometimes wins.")
+        raise DataError(
+            found,
+            "Expected some: nothing is learnt otherwise.",
+            "Raise --tasks, or name a policy that sometimes wins.",
+        )
     return Batch(policy, [rollout for group in mixed for rollout in group], settings.group)
 
 
@@ -123,7 +158,15 @@ def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
     config = RLConfig(**plain, batch_tokens=settings.batch_tokens)
     policy = Policy(copy.deepcopy(batch.policy.model), batch.policy.vocabulary)
     task = batch.rollouts[0].trajectory.task
-    loop = Loop(policy, _Recorded(batch.rollouts), EvenTasks([task]), make_algorithm(config, policy), config, max_steps=1, seed=0)
+    loop = Loop(
+        policy,
+        _Recorded(batch.rollouts),
+        EvenTasks([task]),
+        make_algorithm(config, policy),
+        config,
+        max_steps=1,
+        seed=0,
+    )
     ends: list[float] = []
     loop.run(on_iteration=lambda *_: ends.append(time.perf_counter()))
     return ends[-1] - ends[WARM_UP - 1]
@@ -148,19 +191,40 @@ def _theirs(batch: Batch, settings: RLConfig, steps: int) -> float:
 
     count = len(batch.rollouts)
     longest = max(len(rollout.example) for rollout in batch.rollouts)
-    rows = next(size for size in range(max(1, min(count, settings.batch_tokens // longest)), 0, -1) if count % size == 0)
+    rows = next(
+        size
+        for size in range(max(1, min(count, settings.batch_tokens // longest)), 0, -1)
+        if count % size == 0
+    )
     with tempfile.TemporaryDirectory() as folder:
         args = GRPOConfig(
-            folder, max_steps=steps + WARM_UP, per_device_train_batch_size=rows, gradient_accumulation_steps=count // rows,
-            num_generations=batch.group, beta=0.0, loss_type="grpo", learning_rate=1e-6, bf16=False, use_cpu=True, report_to=[],
-            save_strategy="no", logging_strategy="no", disable_tqdm=True, gradient_checkpointing=False,
-        )  # fmt: skip
+            folder,
+            max_steps=steps + WARM_UP,
+            per_device_train_batch_size=rows,
+            gradient_accumulation_steps=count // rows,
+            num_generations=batch.group,
+            beta=0.0,
+            loss_type="grpo",
+            learning_rate=1e-6,
+            bf16=False,
+            use_cpu=True,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            gradient_checkpointing=False,
+        )
         tokenizer = copy.deepcopy(batch.policy.vocabulary.tokenizer)
         tokenizer.pad_token, tokenizer.eos_token = "<pad>", "<end>"
         trainer = GRPOTrainer(
-            copy.deepcopy(batch.policy.model), _recorded_reward, args, Dataset.from_list([{"prompt": "play"}] * count),
-            processing_class=tokenizer, rollout_func=lambda prompts, _: _recorded(batch, len(prompts)), callbacks=[Clock()],
-        )  # fmt: skip
+            copy.deepcopy(batch.policy.model),
+            _recorded_reward,
+            args,
+            Dataset.from_list([{"prompt": "play"}] * count),
+            processing_class=tokenizer,
+            rollout_func=lambda prompts, _: _recorded(batch, len(prompts)),
+            callbacks=[Clock()],
+        )
         trainer.train()
     return ends[-1] - ends[WARM_UP - 1]
 
@@ -170,8 +234,16 @@ def _recorded_reward(completions: Sequence[Any], outcome: Sequence[float], **_: 
 
 
 def _recorded(batch: Batch, count: int) -> dict[str, Any]:
-    """The episodes as TRL's rollout function gives them: the opening as the prompt, all else as the completion, with a mask."""
-    found: dict[str, Any] = {"prompt_ids": [], "completion_ids": [], "logprobs": [], "env_mask": [], "outcome": []}
+    """The episodes as TRL's rollout function gives them: the opening as the prompt, all else as the
+    completion, with a mask.
+    """
+    found: dict[str, Any] = {
+        "prompt_ids": [],
+        "completion_ids": [],
+        "logprobs": [],
+        "env_mask": [],
+        "outcome": [],
+    }
     for rollout in batch.rollouts[:count]:
         first, *rest = rollout.example.segments
         flags = [int(flag) for segment in rest for flag in segment.loss]
@@ -186,13 +258,23 @@ def _recorded(batch: Batch, count: int) -> dict[str, Any]:
 
 def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float) -> None:
     """A line for each contestant, and what was measured on."""
-    columns = [Column("contestant"), *(Column(name, right=True) for name in ("tokens/s", level(confidence), "ratio", "interval"))]
+    columns = [
+        Column("contestant"),
+        *(Column(name, right=True) for name in ("tokens/s", level(confidence), "ratio", "interval")),
+    ]
     rows = []
     for name, label in ((OURS, "ours"), (TRL, "TRL's GRPOTrainer")):
         rate, ratio = metrics[f"{name}/tokens_per_second"], metrics.get(f"ratio_vs_{name}")
         faster = (f"{ratio.value:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}") if ratio else ("", "")
         rows.append([label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *faster])
-    page.table("", Table("Optimiser steps on the same episodes; ratio: how many times faster ours is", columns, rows))
-    episodes, tokens, steps, rounds, threads = (int(metrics[name].value) for name in ("episodes", "tokens", "steps", "rounds", "threads"))
-    told = f"{episodes} episodes of {tokens:,} tokens in all, {steps} steps a round, n = {rounds} rounds (medians), {threads} thread(s)."
+    page.table(
+        "", Table("Optimiser steps on the same episodes; ratio: how many times faster ours is", columns, rows)
+    )
+    episodes, tokens, steps, rounds, threads = (
+        int(metrics[name].value) for name in ("episodes", "tokens", "steps", "rounds", "threads")
+    )
+    told = (
+        f"{episodes} episodes of {tokens:,} tokens in all, {steps} steps a round, n = {rounds} rounds "
+        f"(medians), {threads} thread(s)."
+    )
     page.text(told)

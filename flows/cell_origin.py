@@ -1,6 +1,8 @@
-"""What a cell of a study or an ablation depends on; a cell on disk is read back only where that is what is asked for.
+"""What a cell of a study or an ablation depends on; a cell on disk is read back only where that is what is
+asked for.
 
-The whole config is kept, not its hash: a key that was added since counts with its default, and what differs can be named.
+The whole config is kept, not its hash: a key that was added since counts with its default, and what differs
+can be named.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ MOST_NAMED = 5
 
 
 def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
-    """Config, the data's version and the content of the models named by a path, which may lie elsewhere on another machine.
+    """Config, the data's version and the content of the models named by a path, which may lie elsewhere on
+    another machine.
 
     The replay log, which every retraining extends and no cell reads, is no part of that version.
 
@@ -47,15 +50,22 @@ def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: s
         config = Config.model_validate(found["config"]).model_dump(mode="json")
         sides = [{**_kept(config, wanted["config"]), "data": found["data"], **found["models"]}]
     except (ValidationError, KeyError, TypeError) as error:
-        raise DataError(f"{file} tells a config that there is no more: {str(error).splitlines()[0]}.", next_step=cure) from None
+        raise DataError(
+            f"{file} tells a config that there is no more: {str(error).splitlines()[0]}.", next_step=cure
+        ) from None
     sides.append({**wanted["config"], "data": wanted["data"], **wanted["models"]})
     other = [f"{change.name} ({change.first}, not {change.second})" for change in changed_fields(*sides)]
     if other:
         more = f" and {len(other) - MOST_NAMED} more" if len(other) > MOST_NAMED else ""
-        raise DataError(f"{file} was made with something else: {', '.join(other[:MOST_NAMED])}{more}.", next_step=cure)
+        raise DataError(
+            f"{file} was made with something else: {', '.join(other[:MOST_NAMED])}{more}.", next_step=cure
+        )
 
 
 def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """`values` without what `wanted` leaves out, at any level."""
     both = {name: (value, wanted[name]) for name, value in values.items() if name in wanted}
-    return {name: _kept(*pair) if all(isinstance(one, dict) for one in pair) else pair[0] for name, pair in both.items()}
+    return {
+        name: _kept(*pair) if all(isinstance(one, dict) for one in pair) else pair[0]
+        for name, pair in both.items()
+    }

@@ -1,4 +1,6 @@
-"""Which experience model a command opens: the one that was named, else the champion's, else the newest finished one; and why."""
+"""Which experience model a command opens: the one that was named, else the champion's, else the newest
+finished one; and why.
+"""
 
 from __future__ import annotations
 
@@ -83,12 +85,21 @@ def _experience_model_key(root: Path, run_id: str) -> str:
 def _registered(tracker: Tracker, root: Path, run_id: str, key: str) -> Path:
     """The experience model as the registry has it: of that stage, or of that run."""
     version = tracker.alias("experience-model", f"stage-{key[:12]}") if key else None
-    of_run = [name for name, tags in tracker.versions("experience-model").items() if tags.get("dreamgym.run_id") == run_id]
+    of_run = [
+        name
+        for name, tags in tracker.versions("experience-model").items()
+        if tags.get("dreamgym.run_id") == run_id
+    ]
     version = version or (of_run[-1] if of_run else None)
     if version is None:
-        raise DataError(f"The champion's experience model (run {run_id}) is neither among the stages here nor in the registry.")
+        raise DataError(
+            f"The champion's experience model (run {run_id}) is neither among the stages here nor in the "
+            "registry."
+        )
     place = text_hash(f"{tracker.uri} {tracker.model_name('experience-model')}")[:12]
-    return tracker.download("experience-model", version, root / ".dreamgym" / "champion" / f"{place}-{version}")
+    return tracker.download(
+        "experience-model", version, root / ".dreamgym" / "champion" / f"{place}-{version}"
+    )
 
 
 OWN = "config"
@@ -98,7 +109,8 @@ OWN = "config"
 def choose_stage(config: Config, root: Path, named: str) -> tuple[StageResult | None, str]:
     """The finished stage of the experience model to examine, and which and why; None: the one of the config.
 
-    The champion's is the default, unless the command line sets `experience_model.*`, which says that another one is meant.
+    The champion's is the default, unless the command line sets `experience_model.*`, which says that another
+    one is meant.
 
     Raises:
         DataError: the named directory is not the output of a finished stage.
@@ -107,8 +119,12 @@ def choose_stage(config: Config, root: Path, named: str) -> tuple[StageResult | 
         return None, "the one of this config (--model config)"
     if named:
         directory = find_model(root, Path(named), config.environment.name)
-        return _stage_of(directory, f"Expected one such as .dreamgym/stages/experience_model-0123456789ab/model, or {OWN}."), named
-    set_here = [override for override in source_of(config).overrides if override.startswith("experience_model.")]
+        return _stage_of(
+            directory, f"Expected one such as .dreamgym/stages/experience_model-0123456789ab/model, or {OWN}."
+        ), named
+    set_here = [
+        override for override in source_of(config).overrides if override.startswith("experience_model.")
+    ]
     if set_here:
         return None, f"the one of this config, since {set_here[0]} was set"
     try:
@@ -129,5 +145,8 @@ def _stage_of(model: Path, expected: str) -> StageResult:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{model} is not the output of a finished stage: {error}.", expected) from None
     if found is None or found.name != "experience_model":
-        raise DataError(f"{model} is not the output of a finished experience model{f': {damage}' if damage else ''}.", expected)
+        raise DataError(
+            f"{model} is not the output of a finished experience model{f': {damage}' if damage else ''}.",
+            expected,
+        )
     return found

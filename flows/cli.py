@@ -1,7 +1,8 @@
 """The `dreamgym` command: one verb for one job.
 
-Libraries are imported inside the verbs, after `flows.settings.prepare`, so that `--help` is quick and the settings count.
-The verbs that measure are in `measuring.py`, those that open worlds in `worlds.py`, what all share in `command.py`.
+Libraries are imported inside the verbs, after `flows.settings.prepare`, so that `--help` is quick and the
+settings count. The verbs that measure are in `measuring.py`, those that open worlds in `worlds.py`, what all
+share in `command.py`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,34 @@ import typer
 
 from components.orphans import end_with_parent
 from flows import data_verbs, measuring, operating, storage, worlds
-from flows.command import ConfigFile, Debug, Overrides, Root, begin, check_machine, err, finish_retrain, out, prepared, quiet, reported, say
+from flows.command import (
+    ConfigFile,
+    Debug,
+    Overrides,
+    Root,
+    begin,
+    check_machine,
+    err,
+    finish_retrain,
+    out,
+    prepared,
+    quiet,
+    reported,
+    say,
+)
 from flows.output import JsonFile, VerbGroup, open_closed_streams, output
 from flows.settings import MLFLOW_PORT
 
-_EPILOG = "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; `dreamgym config --docs` lists all keys."
+_EPILOG = (
+    "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; "
+    "`dreamgym config --docs` lists all keys."
+)
 
 app = typer.Typer(
     name="dreamgym",
     cls=VerbGroup,
-    help="Train an agent by RL inside a learned dream of its environment: from offline trajectories to a promoted policy.",
+    help="Train an agent by RL inside a learned dream of its environment: from offline trajectories to a "
+    "promoted policy.",
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -51,16 +70,19 @@ def main() -> None:
 @app.command()
 def retrain(
     overrides: Overrides = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")
+    ] = False,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """From offline trajectories to a promoted policy: validate, experience model, dream, refine, evaluate, promote.
+    """From offline trajectories to a promoted policy: validate, experience model, dream, refine, evaluate,
+    promote.
 
-    What an earlier run made of the same inputs is reused. A fresh clone's data is pulled first. With --dry-run
-    nothing runs: each stage is compared with its nearest earlier result, part by part of its key.
+    What an earlier run made of the same inputs is reused. A fresh clone's data is pulled first. With
+    --dry-run nothing runs: each stage is compared with its nearest earlier result, part by part of its key.
 
     Examples:
 
@@ -90,13 +112,17 @@ def retrain(
 
 @app.command()
 def collect(
-    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
 ) -> None:
     """Record offline trajectories in the real environment, as Parquet under data/, and version them with DVC.
 
-    Expert, noisy, near-miss and random episodes of the training tasks, others to measure fidelity on, and the list of
-    held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's cache: what a fresh clone
-    has not pulled yet is pulled first.
+    Expert, noisy, near-miss and random episodes of the training tasks, others to measure fidelity on, and the
+    list of held-out games. The same config and seed give the same DVC hash. The old data stays in DVC's
+    cache: what a fresh clone has not pulled yet is pulled first.
 
     Examples:
 
@@ -116,13 +142,29 @@ def collect(
         from flows.collect import collect_data
 
         quiet(debug)
-        with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=err) as bar:
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=err,
+        ) as bar:
             lines = {name: bar.add_task(f"{name} episodes", total=None) for name in ("train", "fidelity")}
-            made = collect_data(settings, place, lambda name, done, count: bar.update(lines[name], completed=done, total=count))
+            made = collect_data(
+                settings,
+                place,
+                lambda name, done, count: bar.update(lines[name], completed=done, total=count),
+            )
         for name, (tasks, episodes, transitions) in made.counts.items():
-            page.text(f"{name}: {tasks:,} tasks" + (f", {episodes:,} episodes, {transitions:,} transitions" if episodes else ""))
+            page.text(
+                f"{name}: {tasks:,} tasks"
+                + (f", {episodes:,} episodes, {transitions:,} transitions" if episodes else "")
+            )
             page.put(**{name: {"tasks": tasks, "episodes": episodes, "transitions": transitions}})
-        page.text(f"DVC hash of data/: {made.version.hash} ({made.version.files} files, {made.version.size / 1e6:.2f} MB)")
+        page.text(
+            f"DVC hash of data/: {made.version.hash} ({made.version.files} files, "
+            f"{made.version.size / 1e6:.2f} MB)"
+        )
         page.text("The same config and seed give the same files, so the same hash.")
         page.text(data_verbs.COMMIT)
         page.put(dvc_hash=made.version.hash, files=made.version.files, bytes=made.version.size)
@@ -130,13 +172,20 @@ def collect(
 
 @app.command()
 def validate(
-    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
 ) -> None:
-    """Check the offline data with Great Expectations; episodes that break a rule are set aside with their reason.
+    """Check the offline data with Great Expectations; episodes that break a rule are set aside with their
+    reason.
 
-    Nothing under data/ is changed: the clean copy, the quarantine and the Data Docs lie in .dreamgym/validate/.
+    Nothing under data/ is changed: the clean copy, the quarantine and the Data Docs lie in
+    .dreamgym/validate/.
 
-    Exit code 0: no row was set aside. 6: some were. 1: more than data.quarantine_share broke a rule, or a file cannot be read.
+    Exit code 0: no row was set aside. 6: some were. 1: more than data.quarantine_share broke a rule, or a
+    file cannot be read.
 
     Examples:
 
@@ -170,13 +219,16 @@ def validate(
 @app.command()
 def pretrain(
     overrides: Overrides = None,
-    to: Annotated[Path | None, typer.Option(help="Write it to this directory and leave data/ as it is.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write it to this directory and leave data/ as it is.")
+    ] = None,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Make the small backbone that both models start from (an hour or two of two cores) and version it with the data.
+    """Make the small backbone that both models start from (an hour or two of two cores) and version it with
+    the data.
 
     A fresh clone does not need it: its backbone comes with the data. An interrupted one goes on where it was.
 
@@ -245,7 +297,10 @@ def ui(
 
                 crash_dead_flow_runs(place / "runs", f"{address}/api")
 
-        wanted = {"MLflow": mlflow_service(settings.tracking, place, mlflow_port), "Prefect": prefect_service(prefect_port)}
+        wanted = {
+            "MLflow": mlflow_service(settings.tracking, place, mlflow_port),
+            "Prefect": prefect_service(prefect_port),
+        }
         services = [service for service in wanted.values() if isinstance(service, Service)]
         require_free_ports(services)
         for name, address in wanted.items():
@@ -258,9 +313,14 @@ def ui(
 
 @app.command()
 def doctor(
-    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
 ) -> None:
-    """Check the set-up, step by step. Each check says what was found and, if it is wrong, what was expected and what to type.
+    """Check the set-up, step by step. Each check says what was found and, if it is wrong, what was expected
+    and what to type.
 
     Exit code 0 if a run can start, 1 if something must be corrected first. `doubt` does not stop a run.
 
@@ -279,7 +339,9 @@ def doctor(
 @app.command("config")
 def show_config(
     overrides: Overrides = None,
-    docs: Annotated[bool, typer.Option("--docs", help="Print all keys with meaning and default instead.")] = False,
+    docs: Annotated[
+        bool, typer.Option("--docs", help="Print all keys with meaning and default instead.")
+    ] = False,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,

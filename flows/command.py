@@ -1,7 +1,9 @@
-"""What all verbs of the command share: the options, the resolved config, what is said, and how a failure is told.
+"""What all verbs of the command share: the options, the resolved config, what is said, and how a failure is
+told.
 
-Exit codes: 0 done, 1 a stage failed, 2 the config or the command line is refused, 3 the dream may not be trusted, 4 the
-promotion was refused (a normal outcome), 5 a run did not come back as it was, 6 `validate` set rows aside, 130 interrupted.
+Exit codes: 0 done, 1 a stage failed, 2 the config or the command line is refused, 3 the dream may not be
+trusted, 4 the promotion was refused (a normal outcome), 5 a run did not come back as it was, 6 `validate` set
+rows aside, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,11 +30,23 @@ INTERRUPTED = 130
 out, err = Console(markup=False, emoji=False), Console(stderr=True, markup=False, emoji=False)
 
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="YAML or resolved JSON; default configs/quick.yaml, else the built-in defaults.")
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="YAML or resolved JSON; default configs/quick.yaml, else the built-in defaults.",
+    ),
 ]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides on top of the config file.")]
-Root = Annotated[Path | None, typer.Option(help="The repository to work in; default: the one around the current directory.")]
-Debug = Annotated[bool, typer.Option("--debug", envvar="DREAMGYM_DEBUG", help="Show tracebacks of expected failures too.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides on top of the config file.")
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="The repository to work in; default: the one around the current directory."),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", envvar="DREAMGYM_DEBUG", help="Show tracebacks of expected failures too.")
+]
 
 
 @contextmanager
@@ -78,8 +92,12 @@ def begin(config: Path | None, overrides: list[str] | None, root: Path | None) -
 
 
 def quick_config(environment: str, root: Path | None) -> Path:
-    """The small job's config of a world: `configs/quick-NAME.yaml`, of ALFWorld `quick.yaml`. Whether there is one, `begin` says."""
-    return (root or _around(Path.cwd())) / (QUICK if environment == "alfworld" else QUICK.with_name(f"quick-{environment}.yaml"))
+    """The small job's config of a world: `configs/quick-NAME.yaml`, of ALFWorld `quick.yaml`. Whether there
+    is one, `begin` says.
+    """
+    return (root or _around(Path.cwd())) / (
+        QUICK if environment == "alfworld" else QUICK.with_name(f"quick-{environment}.yaml")
+    )
 
 
 def _around(directory: Path) -> Path:
@@ -88,7 +106,9 @@ def _around(directory: Path) -> Path:
 
 
 def quiet(debug: bool) -> None:
-    """Before a flow: no tracebacks of expected failures in its log, unless asked for; Prefect knows its process."""
+    """Before a flow: no tracebacks of expected failures in its log, unless asked for; Prefect knows its
+    process.
+    """
     from flows.dead_flow_runs import tag_flow_runs
     from flows.failures import hush_tracebacks
 
@@ -103,7 +123,8 @@ def say(message: str) -> None:
 
 
 def check_machine(place: Path, *outputs: Path | None, versions: bool = True) -> None:
-    """Refuse at once what would stop a long verb at its end: a full disk, places that cannot be written, damaged locks.
+    """Refuse at once what would stop a long verb at its end: a full disk, places that cannot be written,
+    damaged locks.
 
     Args: outputs: files or directories that the verb writes besides. versions: whether it uses DVC and git.
     """
@@ -141,7 +162,14 @@ def finish_retrain(page: Output, finished: Finished, seconds: float = 0.0) -> No
 
 
 def make_study(
-    page: Output, settings: Config, place: Path, methods: Sequence[str], seeds: Sequence[int], cells: Path, *, finished: bool = False
+    page: Output,
+    settings: Config,
+    place: Path,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    cells: Path,
+    *,
+    finished: bool = False,
 ) -> tuple[dict[str, list[Cell]], dict[str, Any]]:
     """Make or read the cells, and print them: the cells of each method, and their metrics."""
     from components.evaluation.study import summarise

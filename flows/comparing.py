@@ -28,7 +28,8 @@ class Comparison:
 
 
 def compare_runs(root: Path, first: str, second: str) -> Comparison:
-    """Compare two runs under `root`/runs. A run that has not come to its end has no metrics, which is then all that is said of them.
+    """Compare two runs under `root`/runs. A run that has not come to its end has no metrics, which is then
+    all that is said of them.
 
     Raises:
         DataError: there is no such run, its manifest is damaged, or the two are one policy.
@@ -36,7 +37,11 @@ def compare_runs(root: Path, first: str, second: str) -> Comparison:
     directories = [find_run(root / "runs", name) for name in (first, second)]
     manifests = [Manifest.load(directory) for directory in directories]
     if directories[0] == directories[1]:
-        raise DataError(f"Both names mean the run {directories[0].name}.", "Expected two runs.", "Name another one of runs/.")
+        raise DataError(
+            f"Both names mean the run {directories[0].name}.",
+            "Expected two runs.",
+            "Name another one of runs/.",
+        )
     named = {directory.name: manifest for directory, manifest in zip(directories, manifests, strict=True)}
     require_different_policies(named, root / ".dreamgym" / "stages", last=True)
     found = differences(manifests[0], manifests[1], root)
@@ -61,10 +66,17 @@ def _games(directory: Path) -> dict[str, dict[str, bool]]:
 
 
 def print_comparison(page: Output, found: Comparison, *, everything: bool) -> None:
-    """Two tables: what differs in what made the runs, and in their metrics. The JSON has all of both, whatever is printed."""
+    """Two tables: what differs in what made the runs, and in their metrics. The JSON has all of both,
+    whatever is printed.
+    """
     page.replace(to_json(found))
     if found.differences:
-        columns = [Column("section"), Column("what"), Column(found.first, prose=True), Column(found.second, prose=True)]
+        columns = [
+            Column("section"),
+            Column("what"),
+            Column(found.first, prose=True),
+            Column(found.second, prose=True),
+        ]
         rows = [
             [section if place == 0 else "", entry.name, entry.first, entry.second]
             for section, entries in found.differences.items()
@@ -80,7 +92,10 @@ def print_comparison(page: Output, found: Comparison, *, everything: bool) -> No
     names = (found.first, found.second, "second - first", "95 % interval", "n")
     columns = [Column("metric"), *(Column(name, right=True) for name in names)]
     if shown:
-        rows = [[change.name, _number(change.first), _number(change.second), *_difference(change)] for change in shown]
+        rows = [
+            [change.name, _number(change.first), _number(change.second), *_difference(change)]
+            for change in shown
+        ]
         page.table("", Table("Metrics", columns, rows))
     left = len(found.changes) - len(shown)
     if left:
@@ -97,17 +112,25 @@ def _difference(change: Change) -> tuple[str, str, str]:
         return "", "", ""
     if found.low == found.high:
         return f"{found.value:+.4g}", "", ""
-    return f"{found.value:+.4g}", f"{found.low:+.4g} to {found.high:+.4g}", f"{found.n:,}{' games' if change.paired else ''}"
+    return (
+        f"{found.value:+.4g}",
+        f"{found.low:+.4g} to {found.high:+.4g}",
+        f"{found.n:,}{' games' if change.paired else ''}",
+    )
 
 
 def to_json(found: Comparison) -> dict[str, Any]:
     """All of it as plain values."""
     metrics = {
         change.name: {
-            "first": change.first, "second": change.second, "paired": change.paired,
+            "first": change.first,
+            "second": change.second,
+            "paired": change.paired,
             "difference": change.difference and dict(change.difference.to_json()),
         }
         for change in found.changes
-    }  # fmt: skip
-    sections = {section: [asdict(entry) for entry in entries] for section, entries in found.differences.items()}
+    }
+    sections = {
+        section: [asdict(entry) for entry in entries] for section, entries in found.differences.items()
+    }
     return {"runs": [found.first, found.second], "differences": sections, "metrics": metrics}

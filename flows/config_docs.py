@@ -1,6 +1,6 @@
 """docs/configuration.md, made from the config's own descriptions so that the two cannot differ.
 
-    dreamgym config --docs > docs/configuration.md
+dreamgym config --docs > docs/configuration.md
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from components.config import Config, Section
 
 _HEAD = """# Configuration
 
-Made by `dreamgym config --docs > docs/configuration.md` (a test keeps it up to date); the source is `components/config.py`.
+Made by `dreamgym config --docs > docs/configuration.md` (a test keeps it up to date); the
+source is `components/config.py`.
 
-A config file is a sparse YAML over these defaults: write only what differs. On the command line `key=value` comes on top, such as
-`dreamgym retrain synthetic_rl.iterations=10`. An unknown key is refused with the nearest valid one, and so is an option that would
-have no effect in the chosen mode. `dreamgym config` prints the resolved config; every run saves its own as `runs/<id>/config.json`,
-which `--config` takes back.
+A config file is a sparse YAML over these defaults: write only what differs. On the command line
+`key=value` comes on top, such as `dreamgym retrain synthetic_rl.iterations=10`. An unknown key is refused
+with the nearest valid one, and so is an option that would have no effect in the chosen mode.
+`dreamgym config` prints the resolved config; every run saves its own as `runs/<id>/config.json`, which `--config` takes back.
 
 A value means what a reader sees, and the key's type decides what that is:
 
-- An integer is decimal, without leading zeros. Groups of three digits may be separated (`8_000_000`), and a whole `2.0e6` is one too.
-- A number may have a fraction and an exponent (`1e-3`). YAML's other spellings are refused: `010`, `0x1F`, `1:30`.
+- An integer is decimal, without leading zeros. Groups of three digits may be separated (`8_000_000`), and a
+  whole `2.0e6` is one too.
+- A number may have a fraction and an exponent (`1e-3`). YAML's other spellings are refused:
+  `010`, `0x1F`, `1:30`.
 - A seed has decimal digits alone: no quotes, separator, sign or fraction.
 - A truth value is true, false, yes, no, on or off.
 - A text is the text as written: `off`, `010`, `2026-11-26`. What stands in quotes is always text.
@@ -38,10 +41,19 @@ def describe_keys() -> str:
     """The page: a table for each section, in the order of the config."""
     parts = [_HEAD]
     for title, section in _sections(Config, ""):
-        rows = [_row(title, name, spec) for name, spec in section.model_fields.items() if _inner(spec) is None]
+        rows = [
+            _row(title, name, spec) for name, spec in section.model_fields.items() if _inner(spec) is None
+        ]
         if rows:
             words = (section.__doc__ or "").strip().splitlines()[0]
-            head = [f"## {title or 'Top level'}", "", words, "", "| key | default | values | meaning |", "|---|---|---|---|"]
+            head = [
+                f"## {title or 'Top level'}",
+                "",
+                words,
+                "",
+                "| key | default | values | meaning |",
+                "|---|---|---|---|",
+            ]
             parts.append("\n".join([*head, *rows, ""]))
     return "\n".join(parts)
 

@@ -16,7 +16,9 @@ from flows.output import Cell, Column, JsonFile, Output, Table, output
 if TYPE_CHECKING:
     from components.trajectories.pointer import Out, PartChange
 
-verbs = typer.Typer(name="data", help="Save, pull or switch the version of data/ that this clone uses.", no_args_is_help=True)
+verbs = typer.Typer(
+    name="data", help="Save, pull or switch the version of data/ that this clone uses.", no_args_is_help=True
+)
 COMMIT = "To keep this version in git: git commit data.dvc -m 'New data'"
 
 
@@ -45,12 +47,15 @@ def save(json_file: JsonFile = None, root: Root = None, debug: Debug = False) ->
 
 @verbs.command()
 def pull(
-    force: Annotated[bool, typer.Option("--force", help="Replace files of data/ that are in no version, too.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files of data/ that are in no version, too.")
+    ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Bring data/ to the version that data.dvc names, from every cache and remote that DVC knows here, and verify each file.
+    """Bring data/ to the version that data.dvc names, from every cache and remote that DVC knows here, and
+    verify each file.
 
     Example:
 
@@ -70,8 +75,16 @@ def pull(
 
 @verbs.command()
 def push(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment.")],
-    remote: Annotated[str, typer.Option("--remote", metavar="NAME", help="A remote that DVC knows here; else the default one.")] = "",
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment."
+        ),
+    ],
+    remote: Annotated[
+        str,
+        typer.Option("--remote", metavar="NAME", help="A remote that DVC knows here; else the default one."),
+    ] = "",
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -92,21 +105,33 @@ def push(
         check_machine(place)
         run_id, outs = version_of_run(place, run)
         name = push_outs(place, outs, remote)
-        page.text(f"The version of run {run_id} ({sum(part.files for part in outs):,} files) is in the remote {name}.")
+        page.text(
+            f"The version of run {run_id} ({sum(part.files for part in outs):,} files) is in the remote "
+            f"{name}."
+        )
         page.put(run=run_id, remote=name)
 
 
 @verbs.command()
 def use(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run's id, `latest`, or the name or commit of its DVC experiment."
+        ),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
+    ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Make a run's version of data/ the one that this clone uses: data/ and data.dvc move, the next run starts from it.
+    """Make a run's version of data/ the one that this clone uses: data/ and data.dvc move, the next run
+    starts from it.
 
-    A run's version is that of its start with its dreamed transitions in the replay log. Unsaved files are never replaced.
+    A run's version is that of its start with its dreamed transitions in the replay log. Unsaved files are
+    never replaced.
 
     Examples:
 
@@ -130,7 +155,10 @@ def use(
             page.text(f"Nothing was changed. To change it: dreamgym data use {run}")
         else:
             adopt(place, plan)
-            page.text(f"data/ and data.dvc are the version of run {plan.run_id}. Back: git checkout data.dvc && dreamgym data pull")
+            page.text(
+                f"data/ and data.dvc are the version of run {plan.run_id}. Back: git checkout data.dvc && "
+                "dreamgym data pull"
+            )
             page.text(f"To keep it in git: git commit data.dvc -m 'Data of run {plan.run_id}'")
 
 
@@ -140,6 +168,11 @@ def _change_cells(change: PartChange) -> list[str | int]:
 
 
 def _show_parts(page: Output, parts: Sequence[Out]) -> None:
-    columns = [Column("part"), Column("DVC hash", "md5"), Column("files", right=True), Column("size", "bytes", right=True)]
+    columns = [
+        Column("part"),
+        Column("DVC hash", "md5"),
+        Column("files", right=True),
+        Column("size", "bytes", right=True),
+    ]
     rows = [[part.path, part.md5, part.files, Cell(part.size, f"{part.size / 1e6:.2f} MB")] for part in parts]
     page.table("parts", Table("Parts of data/", columns, rows))

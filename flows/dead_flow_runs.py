@@ -1,9 +1,9 @@
 """Mark flow runs whose process was killed as Crashed in Prefect, where they would stay Running for ever.
 
-The next command that starts a flow does it, and `dreamgym ui`; they end MLflow's runs too (components/tracking/dead_runs.py).
-A command tags its flow runs with its process. A tagged run whose process is gone on this machine is dead, and so is one that
-a manifest under runs/ names with such a process.
-Deployed runs have a heartbeat too (automations.py).
+The next command that starts a flow does it, and `dreamgym ui`; they end MLflow's runs too
+(components/tracking/dead_runs.py). A command tags its flow runs with its process. A tagged run whose process
+is gone on this machine is dead, and so is one that a manifest under runs/ names with such a process. Deployed
+runs have a heartbeat too (automations.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a schedule runs: flows whose parameters are plain values, so that a deployment can carry them (prefect.yaml, `dreamgym deploy`).
+"""What a schedule runs: flows whose parameters are plain values, so that a deployment can carry them
+(prefect.yaml, `dreamgym deploy`).
 
 A server that does not answer is waited for and tried again; nothing else is: a stage that failed fails again.
 """
@@ -38,7 +39,9 @@ DecimalSeed = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
 P = ParamSpec("P")
 R = TypeVar("R")
 RETRY_SECONDS = (30.0, 60.0, 120.0)
-"""Seconds that a retraining waits before each new try when a server did not answer, plus up to half at random."""
+"""Seconds that a retraining waits before each new try when a server did not answer, plus up to half at
+random.
+"""
 
 
 @flow(name="retrain-from-file")
@@ -72,8 +75,9 @@ def study_from_file(
     seeds: list[DecimalSeed] | None = None,
     cells: str = ".dreamgym/study",
 ) -> list[str]:
-    """A study with a config file of the repository; finished cells are read back. Its JSON file and figures lie beside the cells,
-    where git does not look: a schedule leaves the workspace clean."""
+    """A study with a config file of the repository; finished cells are read back. Its JSON file and figures
+    lie beside the cells, where git does not look: a schedule leaves the workspace clean.
+    """
     require_each_once(seeds or [])
 
     from components.evaluation.study import summarise
@@ -84,16 +88,20 @@ def study_from_file(
     with tags(TAG):
         # Called as a function: the cells are tasks of this flow run.
         found = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)
-    return [str(path) for path in write_study(found, summarise(found, BASE, BASES), place.with_suffix(".json"), place)]
+    return [
+        str(path)
+        for path in write_study(found, summarise(found, BASE, BASES), place.with_suffix(".json"), place)
+    ]
 
 
 @flow(name="watch-data")
 def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
-    """Send an event if the offline trajectories are not those that a retraining last started with; their hash.
+    """Send an event if the offline trajectories are not those that a retraining last started with; their
+    hash.
 
     They are pulled first if data.dvc names a version that is not there. The first watch of an environment
-    notes them and sends nothing. While a retraining runs or waits for a worker, the event is put off: the slot
-    is taken, and the server would cancel a second retraining.
+    notes them and sends nothing. While a retraining runs or waits for a worker, the event is put off: the
+    slot is taken, and the server would cancel a second retraining.
     """
     config, root = load_config(Path.cwd() / config_file), Path.cwd()
     _data_in_place(config, backbone=False)
@@ -166,8 +174,8 @@ def _data_in_place(config: Config, backbone: bool) -> None:
 def _retrained(config: Config) -> tuple[str, str]:
     """The run's id and the gate's reason.
 
-    While a server is silent it is tried again: each try is a run of its own, which reuses the finished stages.
-    The job is called as a function, so that its stages are subflows of the deployed flow run.
+    While a server is silent it is tried again: each try is a run of its own, which reuses the finished
+    stages. The job is called as a function, so that its stages are subflows of the deployed flow run.
     """
     from flows.retrain import retrain
 

@@ -1,6 +1,7 @@
-"""The checks of the set-up, in order: a later one needs the earlier ones. Each says what it found, what it expected, what to type.
+"""The checks of the set-up, in order: a later one needs the earlier ones. Each says what it found, what it
+expected, what to type.
 
-    dreamgym doctor
+dreamgym doctor
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from rich.text import Text
 
 from components.config import Config
 from components.errors import DreamGymError
-from flows.doctor_worlds import check_browser, check_compilers, check_games, check_official_games, install_command
+from flows.doctor_worlds import (
+    check_browser,
+    check_compilers,
+    check_games,
+    check_official_games,
+    install_command,
+)
 from flows.failures import expected_failure
 from flows.output import Output
 from flows.preflight import has_identity, missing_data, not_in_snapshot, require_backbone, require_repository
@@ -30,7 +37,9 @@ _FREE_DISK_BYTES, _FREE_MEMORY_BYTES = 5_000_000_000, 5_000_000_000
 
 
 def climb(config: Config, root: Path, page: Output) -> bool:
-    """Print the result of every check, or of those up to git if there is no repository; True if a run can start."""
+    """Print the result of every check, or of those up to git if there is no repository; True if a run can
+    start.
+    """
     broken = 0
     for name, check in LADDER.items():
         with page.console.status(name):
@@ -41,15 +50,21 @@ def climb(config: Config, root: Path, page: Output) -> bool:
             break  # the next ones would make directories, and wait minutes for Prefect
     verdict = "A run can start. Type: dreamgym retrain"
     if broken:
-        verdict = f"A run cannot start: {broken} wrong. Correct the first one, then type `dreamgym doctor` again."
+        verdict = (
+            f"A run cannot start: {broken} wrong. Correct the first one, then type `dreamgym doctor` again."
+        )
     page.text(verdict)
     page.put(can_start=not broken)
     return not broken
 
 
-def print_rung(page: Output, name: str, state: str, found: str, next_step: str = "", expected: str = "") -> None:
+def print_rung(
+    page: Output, name: str, state: str, found: str, next_step: str = "", expected: str = ""
+) -> None:
     """A line for what was checked, and one for what to do next; in the JSON an entry of `checks`."""
-    page.add("checks", {"name": name, "state": state, "found": found, "expected": expected, "next": next_step})
+    page.add(
+        "checks", {"name": name, "state": state, "found": found, "expected": expected, "next": next_step}
+    )
     if page.prints_json:
         return
     style = {"ok": "green", "doubt": "yellow", "wrong": "red"}[state]
@@ -66,7 +81,10 @@ def _checked(check: Callable[[Config, Path], Rung], config: Config, root: Path) 
         failure = expected_failure(error)
         if failure is None:
             found = f"The check ended with {type(error).__name__}: {error}"
-            cure = "Correct what is wrong above. If nothing is, report this line as a bug, with `dreamgym doctor --debug`."
+            cure = (
+                "Correct what is wrong above. If nothing is, report this line as a bug, with `dreamgym "
+                "doctor --debug`."
+            )
             return wrong(found, "Expected the check to end with a result.", cure)
         return as_rung(failure, install_command(config))
 
@@ -92,22 +110,40 @@ def check_packages(config: Config, root: Path) -> Rung:
         lack = "The package dreamgym-pipeline is not installed in this environment."
         return wrong(lack, f"Expected it in {sys.prefix}.", f"Type: {install}")
     extras = ("", config.environment.name)
-    names = [r.name for r in wanted if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in extras)]
-    installed = {str(canonicalize_name(dist.metadata["Name"])): dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
+    names = [
+        r.name
+        for r in wanted
+        if r.marker is None or any(r.marker.evaluate({"extra": extra}) for extra in extras)
+    ]
+    installed = {
+        str(canonicalize_name(dist.metadata["Name"])): dist.version
+        for dist in metadata.distributions()
+        if dist.metadata["Name"]
+    }
     absent = sorted(name for name in names if canonicalize_name(name) not in installed)
     if absent:
         lack = f"Not installed: {', '.join(absent)}."
-        return wrong(lack, f"Expected all {len(names)} packages that the project requires.", f"Type: {install}")
+        return wrong(
+            lack, f"Expected all {len(names)} packages that the project requires.", f"Type: {install}"
+        )
     lock = root / "constraints.txt"
     if not lock.is_file():
         lack = f"There is no file {lock}, so the versions of the packages were not compared."
-        return doubt(lack, "Expected the list of versions that the project is tested with.", "Type: git checkout constraints.txt")
-    pins: dict[str, str] = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+        return doubt(
+            lack,
+            "Expected the list of versions that the project is tested with.",
+            "Type: git checkout constraints.txt",
+        )
+    pins: dict[str, str] = dict(
+        re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    )
     found = {name: installed.get(canonicalize_name(name), pin).split("+")[0] for name, pin in pins.items()}
     drift = [f"{name} {found[name]} (not {pin})" for name, pin in pins.items() if found[name] != pin]
     if drift:
         more = f" and {len(drift) - 5} more" if len(drift) > 5 else ""
-        differing = f"{len(drift)} of {len(pins)} packages have another version: {', '.join(drift[:5])}{more}."
+        differing = (
+            f"{len(drift)} of {len(pins)} packages have another version: {', '.join(drift[:5])}{more}."
+        )
         return doubt(differing, "Expected the versions of constraints.txt.", f"Type: {install}")
     return ok(f"All {len(names)} required packages are installed, in the versions of constraints.txt.")
 
@@ -124,7 +160,9 @@ def check_git(_config: Config, root: Path) -> Rung:
 
 
 def check_files(_config: Config, root: Path) -> Rung:
-    """Directories that a run writes to, temporary files, the lock files of DVC and git, and data.dvc without a merge conflict."""
+    """Directories that a run writes to, temporary files, the lock files of DVC and git, and data.dvc without
+    a merge conflict.
+    """
     from flows.machine import WRITTEN, require_machine
 
     require_machine(root)
@@ -143,7 +181,11 @@ def check_remote(_config: Config, root: Path) -> Rung:
         return doubt(found, expected, "Type: dvc config --local --unset core.remote")
     if remote not in dvc_config(root).get("remote", {}):
         found = f"DVC knows no remote {remote}, so new versions of data/ stay in the cache of this clone."
-        return doubt(found, "Expected a remote to push to.", "Type `git checkout .dvc/config`, or: dvc remote add -d NAME URL")
+        return doubt(
+            found,
+            "Expected a remote to push to.",
+            "Type `git checkout .dvc/config`, or: dvc remote add -d NAME URL",
+        )
     return ok(f"New versions of data/ are pushed to the remote {remote}.")
 
 
@@ -172,7 +214,9 @@ def check_data(config: Config, root: Path) -> Rung:
 
 
 def check_backbone(config: Config, root: Path) -> Rung:
-    """Every stage can use the models that both sides start from, and they are long enough for the data's episodes."""
+    """Every stage can use the models that both sides start from, and they are long enough for the data's
+    episodes.
+    """
     from components.trajectories.store import DataLayout
     from flows.model_checks import check_models
 
@@ -181,10 +225,17 @@ def check_backbone(config: Config, root: Path) -> Rung:
     if models is None:
         missing = DataLayout.of(root, config.environment.name).backbone
         cure = "Type `dreamgym data pull`, make one with `dreamgym pretrain`, or set backbone.path=DIRECTORY."
-        return wrong(f"There is no directory {missing}.", "Expected the backbone that both models start from.", cure)
-    both = [models.policy.summary] + ([f"experience model: {models.experience.summary}"] if config.experience_model.path else [])
+        return wrong(
+            f"There is no directory {missing}.", "Expected the backbone that both models start from.", cure
+        )
+    both = [models.policy.summary] + (
+        [f"experience model: {models.experience.summary}"] if config.experience_model.path else []
+    )
     if models.doubts:
-        cure = "Lower environment.max_steps, or name a model that reads more tokens (backbone.path, experience_model.path)."
+        cure = (
+            "Lower environment.max_steps, or name a model that reads more tokens (backbone.path, "
+            "experience_model.path)."
+        )
         return doubt(f"{'; '.join([*both, *models.doubts])}.", "Expected whole dreams to fit.", cure)
     return ok(f"{'; '.join(both)}.")
 
@@ -205,7 +256,9 @@ def check_prefect(_config: Config, _root: Path) -> Rung:
         failure = client.api_healthcheck()
         if failure is not None:
             found = f"The Prefect server at {client.api_url} does not answer: {failure}."
-            cure = "Start that server, or type `unset PREFECT_API_URL`: a run then starts a server of its own."
+            cure = (
+                "Start that server, or type `unset PREFECT_API_URL`: a run then starts a server of its own."
+            )
             return wrong(found, "Expected an answer.", cure)
         return ok(f"The server at {client.api_url} answers ({client.server_type.value}).")
 
@@ -215,14 +268,20 @@ def check_room(_config: Config, root: Path) -> Rung:
     import psutil
 
     if not root.is_dir():
-        return wrong(f"There is no directory {root}.", "Expected a clone of this project.", "Type: dreamgym doctor --root DIRECTORY")
+        return wrong(
+            f"There is no directory {root}.",
+            "Expected a clone of this project.",
+            "Type: dreamgym doctor --root DIRECTORY",
+        )
     disk, memory = shutil.disk_usage(root).free, psutil.virtual_memory().available
     found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free."
     if disk < _FREE_DISK_BYTES:
         cure = "Type `dreamgym gc` to see what nothing needs, then: dreamgym gc --delete --older-than 0"
         return wrong(found, f"Expected {_FREE_DISK_BYTES / 1e9:.0f} GB of disk.", cure)
     if memory < _FREE_MEMORY_BYTES:
-        expected = f"Expected {_FREE_MEMORY_BYTES / 1e9:.0f} GB of memory, which configs/quick.yaml takes at most."
+        expected = (
+            f"Expected {_FREE_MEMORY_BYTES / 1e9:.0f} GB of memory, which configs/quick.yaml takes at most."
+        )
         return doubt(found, expected, "End other programs, or set environment.workers=1.")
     return ok(found)
 
@@ -232,7 +291,11 @@ def check_cores(config: Config, _root: Path) -> Rung:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if config.threads > cores:
         found = f"threads is {config.threads}, and this process may use {cores} cores."
-        return doubt(found, f"Expected at most {cores} threads: more are slower.", f"Type: dreamgym retrain threads={cores}")
+        return doubt(
+            found,
+            f"Expected at most {cores} threads: more are slower.",
+            f"Type: dreamgym retrain threads={cores}",
+        )
     return ok(f"threads is {config.threads}; this process may use {cores} cores.")
 
 
@@ -246,7 +309,11 @@ def check_device(config: Config, _root: Path) -> Rung:
 def check_ports(_config: Config, _root: Path) -> Rung:
     """The user interfaces' ports are free."""
     used = [port for port in (MLFLOW_PORT, PREFECT_PORT) if not port_is_free(port)]
-    options = [f" --{name}-port {_free_port(port)}" for name, port in (("mlflow", MLFLOW_PORT), ("prefect", PREFECT_PORT)) if port in used]
+    options = [
+        f" --{name}-port {_free_port(port)}"
+        for name, port in (("mlflow", MLFLOW_PORT), ("prefect", PREFECT_PORT))
+        if port in used
+    ]
     if used:
         found = f"In use: port {' and port '.join(map(str, used))}. No run needs them; `dreamgym ui` does."
         return doubt(found, "Expected both to be free.", f"Type: dreamgym ui{''.join(options)}")

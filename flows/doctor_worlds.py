@@ -29,8 +29,12 @@ def check_compilers(config: Config, _root: Path) -> Rung:
         return ok("Not needed: alfworld is installed.")
     missing = [tool for tool in ("gcc", "g++", "make", "cmake") if shutil.which(tool) is None]
     if missing:
-        lack = f"The package alfworld is not installed, and these build tools are missing: {', '.join(missing)}."
-        return wrong(lack, "Expected gcc, g++, make and cmake.", "As root, type: apt-get install gcc g++ make cmake")
+        lack = (
+            f"The package alfworld is not installed, and these build tools are missing: {', '.join(missing)}."
+        )
+        return wrong(
+            lack, "Expected gcc, g++, make and cmake.", "As root, type: apt-get install gcc g++ make cmake"
+        )
     lack = "The package alfworld is not installed. Its build tools are there."
     return wrong(lack, "Expected the packages alfworld and textworld.", f"Type: {INSTALL.format('alfworld')}")
 
@@ -44,15 +48,32 @@ def check_games(config: Config, _root: Path) -> Rung:
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
     tasks = listed_tasks(adapter, config.environment.name, "train", 1, config.data.seed)
     if config.environment.browser.benchmark != "miniwob":
-        return ok(f"The task {tasks[0].id} opens: '{tasks[0].instruction}'. It was not played: this benchmark has no expert.")
-    kind = f"{config.environment.games} games of alfworld" if config.environment.name == "alfworld" else config.environment.name
+        return ok(
+            f"The task {tasks[0].id} opens: '{tasks[0].instruction}'. It was not played: this benchmark has "
+            "no expert."
+        )
+    kind = (
+        f"{config.environment.games} games of alfworld"
+        if config.environment.name == "alfworld"
+        else config.environment.name
+    )
     behaviour = next((name for name in BEHAVIOURS if getattr(config.data, name)), "expert")
-    played = collect(adapter, plan(tasks, {behaviour: 1}, config.data.seed), max(30, config.environment.max_steps))
+    played = collect(
+        adapter, plan(tasks, {behaviour: 1}, config.data.seed), max(30, config.environment.max_steps)
+    )
     if behaviour != "expert":
-        return ok(f"{kind}: {behaviour} play took {len(played[0].steps)} steps. No expert plays (data.expert=0).")
+        return ok(
+            f"{kind}: {behaviour} play took {len(played[0].steps)} steps. No expert plays (data.expert=0)."
+        )
     if not played[0].success:
-        found = f"{kind}: the expert did not solve {tasks[0].id} ('{tasks[0].instruction}') in {len(played[0].steps)} steps."
-        cure = "Type `dreamgym check-environment` with the same config: it says which promise the environment breaks."
+        found = (
+            f"{kind}: the expert did not solve {tasks[0].id} ('{tasks[0].instruction}') in "
+            f"{len(played[0].steps)} steps."
+        )
+        cure = (
+            "Type `dreamgym check-environment` with the same config: it says which promise the "
+            "environment breaks."
+        )
         return wrong(found, "Expected success.", cure)
     return ok(f"{kind}: the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps.")
 
@@ -63,14 +84,20 @@ def check_official_games(config: Config, _root: Path) -> Rung:
         return ok("Not needed without environment.games=official.")
     folder = os.environ.get("ALFWORLD_DATA", "")
     if not folder or not (Path(folder) / "json_2.1.1").is_dir():
-        found = f"ALFWORLD_DATA is {folder}, which has no directory json_2.1.1." if folder else "ALFWORLD_DATA is not set."
+        found = (
+            f"ALFWORLD_DATA is {folder}, which has no directory json_2.1.1."
+            if folder
+            else "ALFWORLD_DATA is not set."
+        )
         cure = "Type `alfworld-download`, then: export ALFWORLD_DATA=DIRECTORY"
         return wrong(found, "Expected the directory of the official games.", cure)
     return ok(f"The official games are in {folder}.")
 
 
 def check_browser(config: Config, _root: Path) -> Rung:
-    """Chromium starts; for WebArena also its packages, the WA_* variables, the sites, and what its evaluators need."""
+    """Chromium starts; for WebArena also its packages, the WA_* variables, the sites, and what its evaluators
+    need.
+    """
     if config.environment.name != "browser":
         return ok(f"Not needed with environment.name={config.environment.name}.")
     from components.environments.browser.chromium import find_chromium, version
@@ -86,5 +113,8 @@ def check_browser(config: Config, _root: Path) -> Rung:
     if not listed:
         return ok(f"{found} starts, and all sites answer.")
     report = f"{found} starts. {' '.join(f'{want.found[0].upper()}{want.found[1:]}.' for want in listed)}"
-    expected, cure = "Expected all that WebArena needs.", f"Type: {'; then: '.join(want.next_step for want in listed)}"
+    expected, cure = (
+        "Expected all that WebArena needs.",
+        f"Type: {'; then: '.join(want.next_step for want in listed)}",
+    )
     return wrong(report, expected, cure) if listed[0].stops else doubt(report, expected, cure)

@@ -1,4 +1,6 @@
-"""Stage 2: fine-tune the experience model and measure its fidelity on held-out real transitions, before anything trusts it."""
+"""Stage 2: fine-tune the experience model and measure its fidelity on held-out real transitions, before
+anything trusts it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def start_of(run: Workspace) -> Path:
 
 def episodes_of(run: Workspace, name: str) -> list[Trajectory]:
     """The validated trajectories of `train` or `fidelity`."""
-    return trajectories(read_tasks(run.data.tasks(name)), read_transitions(run.results["validate"].outputs[name]))
+    return trajectories(
+        read_tasks(run.data.tasks(name)), read_transitions(run.results["validate"].outputs[name])
+    )
 
 
 def lessons_of(run: Workspace) -> list[Trajectory]:
@@ -87,7 +91,9 @@ def taught_tasks(run: Workspace) -> list[Task]:
     known = sorted({task.family for task in tasks})
     wrong = [family for family in wanted if family not in known]
     if wrong:
-        raise ConfigError(f"No training task is of the family {wrong[0]!r}.", f"data.families may name {', '.join(known)}.")
+        raise ConfigError(
+            f"No training task is of the family {wrong[0]!r}.", f"data.families may name {', '.join(known)}."
+        )
     return [task for task in tasks if not wanted or task.family in wanted]
 
 
@@ -118,44 +124,76 @@ def kept_below(root: Path) -> Kept:
 
 
 def encoder_of(run: Workspace) -> dict[str, str]:
-    """What a key must know of the encoder beside the config: the content of a model; nothing of hashed n-grams."""
-    return {} if run.config.retrieval.encoder == "hashing" else {"encoder": encoder_identity(run.config.retrieval)}
+    """What a key must know of the encoder beside the config: the content of a model; nothing of hashed
+    n-grams.
+    """
+    return (
+        {}
+        if run.config.retrieval.encoder == "hashing"
+        else {"encoder": encoder_identity(run.config.retrieval)}
+    )
 
 
 @flow(name="experience-model", flow_run_name=OF_RUN, validate_parameters=False)
 def fine_tune_experience_model(run: Workspace) -> StageResult:
     """The experience model, and `fidelity/*` of its single steps."""
     validated = run.results["validate"].output_hashes
-    inputs = {"backbone": tree_hash(start_of(run)), "train": validated["train"], "fidelity": validated["fidelity"]}
+    inputs = {
+        "backbone": tree_hash(start_of(run)),
+        "train": validated["train"],
+        "fidelity": validated["fidelity"],
+    }
     inputs |= encoder_of(run)
     config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.tasks}
-    config |= run.computing(training=True) | {"chat_template": run.config.backbone.chat_template} | families_of(run)
-    if run.config.experience_model.teacher == "llm":  # its address, and how patiently it is asked, change no result
-        config["endpoint"] = run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
-    return run.stage("experience_model", lambda work: _fine_tune(run, work), inputs=inputs, config=config, code=CODE)
+    config |= (
+        run.computing(training=True) | {"chat_template": run.config.backbone.chat_template} | families_of(run)
+    )
+    if (
+        run.config.experience_model.teacher == "llm"
+    ):  # its address, and how patiently it is asked, change no result
+        config["endpoint"] = run.config.endpoint.model_dump(
+            include={"model", "temperature", "max_tokens", "json_mode"}
+        )
+    return run.stage(
+        "experience_model", lambda work: _fine_tune(run, work), inputs=inputs, config=config, code=CODE
+    )
 
 
 def _fine_tune(run: Workspace, work: Path) -> Outcome:
     grounding_of(run.config)  # what cannot be checked is refused before the training, not behind it
     config, episodes = run.config, lessons_of(run)
     buffer = buffer_of(run, episodes)
-    backbone, vocabulary = load_backbone(start_of(run), run.compute.device, chat_template=config.backbone.chat_template)
+    backbone, vocabulary = load_backbone(
+        start_of(run), run.compute.device, chat_template=config.backbone.chat_template
+    )
     examples, teaching = examples_of(config, run.root, work, vocabulary, buffer, episodes)
     settings, seed = config.experience_model, config.seed
     model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(
-            model, examples, epochs=1, learning_rate=settings.learning_rate, batch_tokens=settings.batch_tokens, seed=seed,
-            optimizer=settings.optimizer, checkpoint=work / "checkpoint.pt", checkpoint_every=settings.checkpoint_every,
-            on_step=telling(sum(map(len, examples))), compute=run.compute, on_figures=drawing("experience_model", run.log_curves),
-        )  # fmt: skip
+            model,
+            examples,
+            epochs=1,
+            learning_rate=settings.learning_rate,
+            batch_tokens=settings.batch_tokens,
+            seed=seed,
+            optimizer=settings.optimizer,
+            checkpoint=work / "checkpoint.pt",
+            checkpoint_every=settings.checkpoint_every,
+            on_step=telling(sum(map(len, examples))),
+            compute=run.compute,
+            on_figures=drawing("experience_model", run.log_curves),
+        )
     save_model(merge_lora(model), vocabulary, work / "model")
     note_form(work / "model", settings)
     (work / "checkpoint.pt").unlink(missing_ok=True)
     outcome = _measure(run.config, work, buffer, episodes_of(run, "fidelity"))
     outcome.metrics |= recall_metrics(buffer, episodes_of(run, "fidelity"))
     buffer.close()
-    outcome.metrics |= {"experience_model/loss": exact(record.final_loss), "experience_model/tokens": exact(record.tokens)}
+    outcome.metrics |= {
+        "experience_model/loss": exact(record.final_loss),
+        "experience_model/tokens": exact(record.tokens),
+    }
     outcome.series["experience_model/loss"] = record.losses
     outcome.costs |= {"tokens_trained": record.tokens, **teaching.costs}
     outcome.metrics |= teaching.metrics
@@ -164,9 +202,15 @@ def _fine_tune(run: Workspace, work: Path) -> Outcome:
 
 
 def examples_of(
-    config: Config, root: Path, work: Path, vocabulary: Vocabulary, buffer: ReplayBuffer, episodes: list[Trajectory]
+    config: Config,
+    root: Path,
+    work: Path,
+    vocabulary: Vocabulary,
+    buffer: ReplayBuffer,
+    episodes: list[Trajectory],
 ) -> tuple[list[Example], Outcome]:
-    """All that the model learns from `episodes`, those told in hindsight or in other names and the exercises too; the teacher's outcome.
+    """All that the model learns from `episodes`, those told in hindsight or in other names and the exercises
+    too; the teacher's outcome.
 
     Args: root: of the repository; work: the stage's own directory; buffer: where demonstrations come from.
     """
@@ -179,7 +223,9 @@ def examples_of(
     beside = premise_examples(vocabulary, lessons, adapter) if settings.premise else []
     tasks = list({episode.task.id: episode.task for episode in lessons}.values())
     beside += variation_examples(vocabulary, tasks, adapter.feasible, seed)
-    examples = transition_examples(vocabulary, taught, buffer, settings, own=told_of) + drawn(beside, settings.epochs, seed)
+    examples = transition_examples(vocabulary, taught, buffer, settings, own=told_of) + drawn(
+        beside, settings.epochs, seed
+    )
     exercised = int(settings.rehearsal * sum(map(len, examples)) / EXERCISES)
     return examples + rehearsal_examples(vocabulary, exercised, exercised, exercised, seed), teaching
 
@@ -191,7 +237,9 @@ def model_of(config: Config, directory: Path) -> ExperienceModel:
         ConfigError: its quotations shall be checked, and the adapter cannot.
     """
     compute, settings = compute_of(config), config.experience_model
-    return ExperienceModel.load(directory, settings, seed=config.seed, compute=compute, grounded=grounding_of(config))
+    return ExperienceModel.load(
+        directory, settings, seed=config.seed, compute=compute, grounded=grounding_of(config)
+    )
 
 
 def grounding_of(config: Config) -> Grounded | None:
@@ -204,22 +252,35 @@ def grounding_of(config: Config) -> Grounded | None:
     if not config.experience_model.grounded:
         return None
     if not isinstance(adapter, Grounding):
-        given = f"experience_model.grounded is true, and the environment {adapter.name} does not say what reasoning quotes wrongly."
-        raise ConfigError(given, "Expected an adapter with `grounded`, or false.", "Set experience_model.grounded=false.")
+        given = (
+            f"experience_model.grounded is true, and the environment {adapter.name} does not say what "
+            "reasoning quotes wrongly."
+        )
+        raise ConfigError(
+            given, "Expected an adapter with `grounded`, or false.", "Set experience_model.grounded=false."
+        )
     return adapter.grounded
 
 
 def _measure(config: Config, work: Path, buffer: ReplayBuffer, episodes: list[Trajectory]) -> Outcome:
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
-    parts = ([task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST))
+    parts = (
+        [task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST)
+    )
     measured = {name for part in parts for name in part}
     model = model_of(config, work / "model")
     began = time.monotonic()
     with decoding():
-        judgements = measure(model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in measured])
+        judgements = measure(
+            model, buffer, make_adapter(config.environment), [e for e in episodes if e.task.id in measured]
+        )
     write_judgements(work / "judgements.parquet", judgements)
     metrics = fidelity_metrics(judgements)
     if config.experience_model.grounded:
         metrics["fidelity/misquoting_answers_a_step"] = exact(model.misquoting / max(1, len(judgements)))
     metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
-    return Outcome({"model": "model", "judgements": "judgements.parquet"}, metrics, costs={"tokens_generated": model.tokens})
+    return Outcome(
+        {"model": "model", "judgements": "judgements.parquet"},
+        metrics,
+        costs={"tokens_generated": model.tokens},
+    )

@@ -31,20 +31,33 @@ def expected_failure(error: BaseException) -> DreamGymError | None:
             found = f"The disk is full: {link.filename or 'a file'} cannot be written."
             return DataError(found, next_step=_FREE_SPACE)
         if any(words in str(link) for words in _FULL_DATABASE):
-            found = f"The disk is full, or it fails: a database cannot be written ({str(link).splitlines()[0]})."
+            found = (
+                f"The disk is full, or it fails: a database cannot be written ({str(link).splitlines()[0]})."
+            )
             return DataError(found, next_step=_FREE_SPACE)
         if isinstance(link, RuntimeError) and any(words in str(link) for words in _NO_SERVER):
-            return TrackingError(f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=_START_SERVER)
+            return TrackingError(
+                f"Prefect cannot be reached: {str(link).splitlines()[0]}", next_step=_START_SERVER
+            )
         if url := _lost_server(link):
-            return TrackingError(f"Prefect's server at {url} does not answer any more: {link}.", next_step=f"{_START_SERVER} {_AGAIN}")
+            return TrackingError(
+                f"Prefect's server at {url} does not answer any more: {link}.",
+                next_step=f"{_START_SERVER} {_AGAIN}",
+            )
         prefect_wrapped = type(link).__module__.partition(".")[0] == "prefect"
         link = link.__cause__ or (link.__context__ if prefect_wrapped else None)
     return None
 
 
 def _lost_server(error: BaseException) -> str:
-    """The address of Prefect's server if `error`, of its HTTP client, says that it is gone or broken; empty for any other failure."""
-    api, request, response = PREFECT_API_URL.value() or "", getattr(error, "_request", None), getattr(error, "response", None)
+    """The address of Prefect's server if `error`, of its HTTP client, says that it is gone or broken; empty
+    for any other failure.
+    """
+    api, request, response = (
+        PREFECT_API_URL.value() or "",
+        getattr(error, "_request", None),
+        getattr(error, "response", None),
+    )
     refused = response is not None and response.status_code < 500
     return api if api and request is not None and str(request.url).startswith(api) and not refused else ""
 
@@ -60,7 +73,13 @@ def print_failure(console: Console, failure: DreamGymError) -> None:
 
 def hush_tracebacks() -> None:
     """Let Prefect log an expected failure as one line: its paragraph follows at the end of the command."""
-    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.flow_engine", "prefect.task_engine", "prefect.engine"):
+    for name in (
+        "prefect.flow_runs",
+        "prefect.task_runs",
+        "prefect.flow_engine",
+        "prefect.task_engine",
+        "prefect.engine",
+    ):
         logging.getLogger(name).addFilter(_without_traceback)
 
 

@@ -1,6 +1,8 @@
-"""The ledger of the test split: who has read it, how often. Test games choose nothing; each reading makes them worth a little less.
+"""The ledger of the test split: who has read it, how often. Test games choose nothing; each reading makes
+them worth a little less.
 
-`.dreamgym/test_reads.jsonl` has a line for each reading: when, the job, the run or policy, games, and the hash of the list of games.
+`.dreamgym/test_reads.jsonl` has a line for each reading: when, the job, the run or policy, games, and the
+hash of the list of games.
 """
 
 from __future__ import annotations
@@ -17,13 +19,20 @@ LEDGER = Path(".dreamgym") / "test_reads.jsonl"
 
 
 def note_held_out_read(root: Path, tasks: Path, job: str, reader: str, games: int) -> int:
-    """Append a reading of the test games in the file `tasks`; how often this list has been read so far, this time included.
+    """Append a reading of the test games in the file `tasks`; how often this list has been read so far, this
+    time included.
 
     Raises:
         DataError: the disk refuses.
     """
     listed = file_hash(tasks)
-    entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "job": job, "reader": reader, "games": games, "tasks": listed}
+    entry = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "job": job,
+        "reader": reader,
+        "games": games,
+        "tasks": listed,
+    }
     path = root / LEDGER
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
-"""A HOME that is missing or cannot be written, as in many containers: libraries get one in the workspace in its place.
+"""A HOME that is missing or cannot be written, as in many containers: libraries get one in the workspace in
+its place.
 
-Matplotlib, Hugging Face, ALFWorld, Great Expectations and others make files below HOME when they are imported, and fail there.
+Matplotlib, Hugging Face, ALFWorld, Great Expectations and others make files below HOME when they are
+imported, and fail there.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ READ_FROM_HOME = {
 
 
 def replace_unusable_home(root: Path) -> str:
-    """Set HOME to `.dreamgym/home` of `root` if nothing can be written to the present one; what was done, "" for nothing.
+    """Set HOME to `.dreamgym/home` of `root` if nothing can be written to the present one; what was done, ""
+    for nothing.
 
     Raises:
         OSError: the directory in the workspace cannot be made either.
@@ -37,7 +40,10 @@ def replace_unusable_home(root: Path) -> str:
         if _exists(home / name):
             os.environ.setdefault(variable, str(home / name))
     os.environ["HOME"] = str(place)
-    return f"HOME ({home}) cannot be written: caches go to {place}. To choose another place: export HOME=DIRECTORY"
+    return (
+        f"HOME ({home}) cannot be written: caches go to {place}. To choose another place: export "
+        "HOME=DIRECTORY"
+    )
 
 
 def _exists(path: Path) -> bool:

@@ -2,8 +2,8 @@
 
     dreamgym index --rebuild retrieval.index=chroma
 
-The log is the training trajectories and what runs have dreamed since (`data/<environment>/replay`). A run's own buffer begins with the
-trajectories alone, which come first, so one stored index serves both.
+The log is the training trajectories and what runs have dreamed since (`data/<environment>/replay`). A run's
+own buffer begins with the trajectories alone, which come first, so one stored index serves both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from components.evaluation.retrieval import recall_estimate
 from components.experience.replay_buffer import ReplayBuffer
 from components.experience.stored_index import size_of
 from components.records import Transition
-from components.trajectories.store import DataLayout, held_out, read_log, read_tasks, read_transitions, trajectories
+from components.trajectories.store import (
+    DataLayout,
+    held_out,
+    read_log,
+    read_tasks,
+    read_transitions,
+    trajectories,
+)
 from flows.experience_model import kept_below
 
 
@@ -39,7 +46,8 @@ class Indexed:
 
 
 def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
-    """Open the stored index on the whole log, building what is missing; `rebuild` builds it anew whatever is there.
+    """Open the stored index on the whole log, building what is missing; `rebuild` builds it anew whatever is
+    there.
 
     Raises:
         ConfigError: retrieval is off.
@@ -47,11 +55,15 @@ def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
         ExperienceModelError: the log holds a held-out task, or the encoder cannot be used.
     """
     if not config.retrieval.k:
-        raise ConfigError("retrieval.k is 0: nothing is retrieved, so there is no index.", next_step="Set retrieval.k=1.")
+        raise ConfigError(
+            "retrieval.k is 0: nothing is retrieved, so there is no index.", next_step="Set retrieval.k=1."
+        )
     layout, places, began = DataLayout.of(root, config.environment.name), kept_below(root), time.monotonic()
     log, dreamed = whole_log(layout)
     buffer = ReplayBuffer(config.retrieval, log, hidden=held_out(layout), rebuild=rebuild, **places)
-    measured = trajectories(read_tasks(layout.tasks("fidelity")), read_transitions(layout.trajectories("fidelity")))
+    measured = trajectories(
+        read_tasks(layout.tasks("fidelity")), read_transitions(layout.trajectories("fidelity"))
+    )
     found = Indexed(
         transitions=len(buffer),
         dreamed=dreamed,
@@ -68,7 +80,9 @@ def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
 
 
 def whole_log(layout: DataLayout) -> tuple[list[Transition], int]:
-    """The training transitions and then the dreamed ones, and how many are dreamed. Raises DataError if they are missing or damaged."""
+    """The training transitions and then the dreamed ones, and how many are dreamed. Raises DataError if they
+    are missing or damaged.
+    """
     dreamed = read_log(layout.replay)
     return read_transitions(layout.trajectories("train")) + dreamed, len(dreamed)
 

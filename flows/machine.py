@@ -1,4 +1,6 @@
-"""What of the machine and the workspace's directories would stop a run after hours: found before its first stage, and by `doctor`."""
+"""What of the machine and the workspace's directories would stop a run after hours: found before its first
+stage, and by `doctor`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def require_machine(root: Path, *, versions: bool = True) -> None:
 def require_docstrings() -> None:
     """Raise DataError where Python drops docstrings: transformers reads its own when it is imported."""
     if sys.flags.optimize > 1:
-        found = f"Python runs without docstrings (PYTHONOPTIMIZE={sys.flags.optimize}); transformers cannot be imported so."
+        found = (
+            f"Python runs without docstrings (PYTHONOPTIMIZE={sys.flags.optimize}); transformers cannot "
+            "be imported so."
+        )
         raise DataError(found, next_step="Type `unset PYTHONOPTIMIZE`, or set it to 1.")
 
 
@@ -55,7 +60,9 @@ def require_temporary_files() -> None:
 
 
 def require_writable(directory: Path) -> None:
-    """Raise DataError if no file can be made in `directory`, or in the nearest directory above it that exists."""
+    """Raise DataError if no file can be made in `directory`, or in the nearest directory above it that
+    exists.
+    """
     place = next(part for part in (directory, *directory.parents) if part.exists())
     probe = place / f".dreamgym-{secrets.token_hex(4)}.tmp"
     try:

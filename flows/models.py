@@ -1,4 +1,6 @@
-"""What a command looks at outside a run: an experience model or a clone by directory or the newest one, and what a model remembers."""
+"""What a command looks at outside a run: an experience model or a clone by directory or the newest one, and
+what a model remembers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from components.trajectories.store import DataLayout, read_tasks, read_transitio
 
 
 def find_model(root: Path, named: Path | None, environment: str) -> Path:
-    """The directory of the experience model: the one named, else that of the newest finished stage of that environment.
+    """The directory of the experience model: the one named, else that of the newest finished stage of that
+    environment.
 
     Raises:
         DataError: the named one holds no weights, or no stage is finished.
@@ -23,9 +26,14 @@ def find_model(root: Path, named: Path | None, environment: str) -> Path:
     if named is None:
         return _newest(root, environment, "experience_model", "model", "experience model")
     if not has_weights(named):
-        found = f"{named} holds no experience model: {'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
+        found = (
+            f"{named} holds no experience model: "
+            f"{'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
+        )
         hint = f"Type --model {named / 'model'}." if has_weights(named / "model") else "Leave --model out."
-        raise DataError(found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint)
+        raise DataError(
+            found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint
+        )
     return named
 
 
@@ -38,12 +46,17 @@ def find_clone(root: Path, named: Path | None, environment: str) -> Path:
     if named is None:
         return _newest(root, environment, "clone", "policy", "clone")
     if not has_weights(named):
-        raise DataError(f"{named} holds no policy: no *.safetensors in it.", "Expected one such as .dreamgym/stages/clone-*/policy.")
+        raise DataError(
+            f"{named} holds no policy: no *.safetensors in it.",
+            "Expected one such as .dreamgym/stages/clone-*/policy.",
+        )
     return named
 
 
 def _newest(root: Path, environment: str, stage: str, output: str, what: str) -> Path:
-    """What the newest finished `stage` of `environment` made (one that says none, of an earlier version, counts as of any)."""
+    """What the newest finished `stage` of `environment` made (one that says none, of an earlier version,
+    counts as of any).
+    """
     place = root / ".dreamgym" / "stages"
     stages = [found for found in place.glob(f"{stage}-*") if not found.suffix and (found / RECORD).is_file()]
     finished = [found for found in stages if has_weights(found / output)]
@@ -51,8 +64,12 @@ def _newest(root: Path, environment: str, stage: str, output: str, what: str) ->
     if not own:
         others = sorted({_environment(found / RECORD) for found in finished})
         known = f" (there is one of {', '.join(others)})" if others else ""
-        next_step = f"Type `dreamgym retrain` first, with the same --config, or name a directory with --{output}."
-        raise DataError(f"There is no finished {what} of {environment} under {place}{known}.", next_step=next_step)
+        next_step = (
+            f"Type `dreamgym retrain` first, with the same --config, or name a directory with --{output}."
+        )
+        raise DataError(
+            f"There is no finished {what} of {environment} under {place}{known}.", next_step=next_step
+        )
     return max(own, key=lambda found: (found / RECORD).stat().st_mtime) / output
 
 
@@ -65,10 +82,14 @@ def _environment(record: Path) -> str:
 
 
 def lessons(config: Config, data: DataLayout) -> list[Transition]:
-    """The offline transitions that a model of this config has learnt from and retrieves. Raises DataError if they are missing."""
+    """The offline transitions that a model of this config has learnt from and retrieves. Raises DataError if
+    they are missing.
+    """
     episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
     taught = of_families(episodes, config.data.families)
-    return [step for episode in chosen(taught, config.experience_model, config.seed) for step in episode.steps]
+    return [
+        step for episode in chosen(taught, config.experience_model, config.seed) for step in episode.steps
+    ]
 
 
 def has_weights(directory: Path) -> bool:

@@ -1,4 +1,5 @@
-"""The verbs that operate what has been run: what differs between two runs, where a policy comes from, back to an earlier champion.
+"""The verbs that operate what has been run: what differs between two runs, where a policy comes from, back to
+an earlier champion.
 
 Libraries are imported inside the verbs, so that `--help` is quick.
 """
@@ -36,12 +37,16 @@ RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id under ru
 def compare(
     first: RunName,
     second: RunName = "latest",
-    everything: Annotated[bool, typer.Option("--all", help="Also the changes of metrics whose interval does not leave out zero.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Also the changes of metrics whose interval does not leave out zero."),
+    ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """What differs between two runs, and nothing else: code, prompts, data, config, packages, machine; and the metrics, with intervals.
+    """What differs between two runs, and nothing else: code, prompts, data, config, packages, machine; and
+    the metrics, with intervals.
 
     Success rates on the same games are compared game by game.
 
@@ -61,7 +66,10 @@ def compare(
 @verbs.command()
 def lineage(
     policy: Annotated[
-        str, typer.Argument(metavar="POLICY", help="`champion`, a version of it, a run's id, or a policy's directory.")
+        str,
+        typer.Argument(
+            metavar="POLICY", help="`champion`, a version of it, a run's id, or a policy's directory."
+        ),
     ] = "champion",
     figure: Annotated[Path | None, typer.Option(help="Draw it there (.png or .svg).")] = None,
     overrides: Overrides = None,
@@ -70,7 +78,8 @@ def lineage(
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Where a policy comes from: refined, dreamed, cloned, its experience model and replay buffer, the trajectories, the commit.
+    """Where a policy comes from: refined, dreamed, cloned, its experience model and replay buffer, the
+    trajectories, the commit.
 
     Examples:
 
@@ -91,7 +100,12 @@ def lineage(
 
 @verbs.command()
 def rollback(
-    to: Annotated[str, typer.Option(metavar="VERSION", help="A version that was champion; default: the one before the present one.")] = "",
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="VERSION", help="A version that was champion; default: the one before the present one."
+        ),
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     overrides: Overrides = None,
     json_file: JsonFile = None,
@@ -126,15 +140,18 @@ def rollback(
 @verbs.command()
 def resume(
     run: RunName = "latest",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")
+    ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Go on with a run of `retrain`, or a cell of `study`, that failed or was killed; first, what is reused and what runs again.
+    """Go on with a run of `retrain`, or a cell of `study`, that failed or was killed; first, what is reused
+    and what runs again.
 
-    A stage that was interrupted goes on from its checkpoint. What is code's or data's since the run began is what runs now: a stage that
-    depends on a change is made anew, and the list says so before anything starts.
+    A stage that was interrupted goes on from its checkpoint. What is code's or data's since the run began is
+    what runs now: a stage that depends on a change is made anew, and the list says so before anything starts.
 
     Examples:
 
@@ -173,14 +190,20 @@ def resume(
 @verbs.command()
 def reproduce(
     what: Annotated[
-        str, typer.Argument(metavar="COMMIT|RUN", help="A run's id, `latest`, or the commit of its DVC experiment.")
+        str,
+        typer.Argument(
+            metavar="COMMIT|RUN", help="A run's id, `latest`, or the commit of its DVC experiment."
+        ),
     ] = "latest",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the worktree with the repetition where it is.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the worktree with the repetition where it is.")
+    ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Make a past run again from its commit, its data and its config, all anew, and say metric by metric whether it came back.
+    """Make a past run again from its commit, its data and its config, all anew, and say metric by metric
+    whether it came back.
 
     First it says what of the packages and the machine is not as it was.
 
@@ -213,17 +236,30 @@ def reproduce(
 
 @verbs.command()
 def deploy(
-    on: Annotated[str, typer.Option(metavar="NAMES", help="Deployments whose schedules are switched on, separated by commas.")] = "",
+    on: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES", help="Deployments whose schedules are switched on, separated by commas."
+        ),
+    ] = "",
     off: Annotated[str, typer.Option(metavar="NAMES", help="Those that are switched off.")] = "",
-    stale_days: Annotated[float, typer.Option(min=0.01, help="Days without a success of `retrain` after which the server tells.")] = 3.0,
-    notify: Annotated[str, typer.Option(metavar="TYPE/NAME", help="The server's block that is told, such as slack-webhook/ops.")] = "",
+    stale_days: Annotated[
+        float,
+        typer.Option(min=0.01, help="Days without a success of `retrain` after which the server tells."),
+    ] = 3.0,
+    notify: Annotated[
+        str,
+        typer.Option(metavar="TYPE/NAME", help="The server's block that is told, such as slack-webhook/ops."),
+    ] = "",
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Bring the schedule to the Prefect server of PREFECT_API_URL: work pool, the deployments of prefect.yaml, automations.
+    """Bring the schedule to the Prefect server of PREFECT_API_URL: work pool, the deployments of
+    prefect.yaml, automations.
 
-    Schedules that are not named stay as they are on the server; new ones are off. Doing it again changes nothing.
+    Schedules that are not named stay as they are on the server; new ones are off. Doing it again changes
+    nothing.
 
     Examples:
 
@@ -236,7 +272,9 @@ def deploy(
         from flows.deploy import deploy as bring
         from flows.summary import print_deployments
 
-        print_deployments(page, bring(place, on=_names(on), off=_names(off), stale_days=stale_days, notify=notify))
+        print_deployments(
+            page, bring(place, on=_names(on), off=_names(off), stale_days=stale_days, notify=notify)
+        )
 
 
 def _names(text: str) -> list[str]:

@@ -1,22 +1,24 @@
-"""What a verb prints: tables for people, or the same numbers as JSON alone on stdout. One mechanism for all verbs.
+"""What a verb prints: tables for people, or the same numbers as JSON alone on stdout. One mechanism for all
+verbs.
 
-A verb that prints a table takes the option `json_file: JsonFile = None` and writes all of its results through an `Output`:
+A verb that prints a table takes the option `json_file: JsonFile = None` and writes all of its results through
+an `Output`:
 
     with reported(debug), output(json_file) as page:
         columns = [Column("stage"), Column("time", "seconds", right=True), Column("why", prose=True)]
-        page.table("stages", Table("Stages of the run", columns, [["clone", Cell(12.3, "12 s"), "the seed changed"]]))
-        page.text("To start it: dreamgym retrain")
-        page.put(run_id=run_id)
+        page.table("stages", Table("Stages of the run", columns, [["clone", Cell(12.3, "12 s"), "the seed
+        changed"]])) page.text("To start it: dreamgym retrain") page.put(run_id=run_id)
 
 - Without `--json` the table and the text go to stdout.
-- With `--json` stdout holds one JSON object: {"stages": [{"stage": "clone", "seconds": 12.3, "why": ...}], "run_id": ...}.
+- With `--json` stdout holds one JSON object: {"stages": [{"stage": "clone", "seconds": 12.3, "why": ...}],
+  "run_id": ...}.
   Everything else that is printed meanwhile, by this process or a child, goes to stderr.
 - With `--json FILE.json` (or `--json=FILE`) the JSON goes to that file, and tables and text to stdout.
 
 A `Cell` holds the value for JSON and the text for people, so both show the same numbers.
-A table is never cut. In a pipe it is as wide as it has to be, one line a row. In a terminal `prose` columns wrap.
-Where that is not enough, each row becomes a record of `name  value` lines.
-The JSON is also written when the verb ends with an exit code of its own (`typer.Exit`), not when it fails.
+A table is never cut. In a pipe it is as wide as it has to be, one line a row. In a terminal `prose` columns
+wrap. Where that is not enough, each row becomes a record of `name  value` lines. The JSON is also written
+when the verb ends with an exit code of its own (`typer.Exit`), not when it fails.
 """
 
 from __future__ import annotations
@@ -42,8 +44,13 @@ from components.errors import ConfigError
 
 STDOUT = Path("-")
 """The target of `--json` without a file."""
-JSON_HELP = "Print the results as JSON alone on stdout, messages on stderr; with FILE.json, write them there beside the tables."
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="[FILE.json]", help=JSON_HELP, show_default=False)]
+JSON_HELP = (
+    "Print the results as JSON alone on stdout, messages on stderr; with FILE.json, write them "
+    "there beside the tables."
+)
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="[FILE.json]", help=JSON_HELP, show_default=False)
+]
 PROSE_WIDTH = 24
 """Columns of the terminal that a column of prose has at least."""
 _FRAME = 3
@@ -64,7 +71,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, its key in JSON (by default the heading), and whether its text may be wrapped (`prose`)."""
+    """A column: its heading, its key in JSON (by default the heading), and whether its text may be wrapped
+    (`prose`).
+    """
 
     name: str
     key: str = ""
@@ -74,7 +83,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A title, columns, and rows of as many cells; a plain value stands for `Cell(value)`. Without `frame` no headings are printed."""
+    """A title, columns, and rows of as many cells; a plain value stands for `Cell(value)`. Without `frame` no
+    headings are printed.
+    """
 
     title: str
     columns: Sequence[Column]
@@ -105,7 +116,9 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def _widths(table: Table) -> tuple[int, int]:
-    """Width of the whole table where nothing is wrapped, and where prose is wrapped as narrow as it may be."""
+    """Width of the whole table where nothing is wrapped, and where prose is wrapped as narrow as it may
+    be.
+    """
     natural, least = 1, 1
     for number, column in enumerate(table.columns):
         texts = [column.name if table.frame else "", *(str(row[number]) for row in table.cells)]
@@ -124,7 +137,9 @@ def _framed(table: Table, width: int, wrapped: bool) -> RenderableType:
         made.width = width
     for number, column in enumerate(table.columns):
         fixed = not (wrapped and column.prose)
-        widest = max((cell_len(line) for row in table.cells for line in str(row[number]).split("\n")), default=0)
+        widest = max(
+            (cell_len(line) for row in table.cells for line in str(row[number]).split("\n")), default=0
+        )
         least = max(widest, cell_len(column.name) if table.frame else 0) if fixed else None
         justify: Any = "right" if column.right else "left"
         made.add_column(Text(column.name), justify=justify, no_wrap=fixed, overflow="fold", min_width=least)
@@ -134,17 +149,23 @@ def _framed(table: Table, width: int, wrapped: bool) -> RenderableType:
 
 
 def _print_records(console: Console, table: Table) -> None:
-    """Each row as lines of `name  value`, the first column as its heading; the terminal wraps what is still longer."""
+    """Each row as lines of `name  value`, the first column as its heading; the terminal wraps what is still
+    longer.
+    """
     label = max(len(column.name) for column in table.columns[1:]) if len(table.columns) > 1 else 0
     for first, *others in table.cells:
         console.print(Text(str(first), style="bold"), soft_wrap=True)
         for column, cell in zip(table.columns[1:], others, strict=True):
             if text := str(cell).replace("\n", ", "):
-                console.print(Text.assemble(f"  {column.name:<{label}}  ", (text, cell.style)), soft_wrap=True)
+                console.print(
+                    Text.assemble(f"  {column.name:<{label}}  ", (text, cell.style)), soft_wrap=True
+                )
 
 
 class Output:
-    """Where a verb puts its results: printed at once, or collected for JSON. `data` is the JSON object so far."""
+    """Where a verb puts its results: printed at once, or collected for JSON. `data` is the JSON object so
+    far.
+    """
 
     def __init__(self, console: Console, target: Path | None = None) -> None:
         self.console, self.target = console, target
@@ -163,7 +184,9 @@ class Output:
             print_table(self.console, table)
 
     def text(self, text: str, style: str = "") -> None:
-        """Print a line of words, no markup, in which nothing is broken by a line break; with `--json` it goes to stderr."""
+        """Print a line of words, no markup, in which nothing is broken by a line break; with `--json` it goes
+        to stderr.
+        """
         self.console.print(Text(text, style=style), soft_wrap=True, highlight=False)
 
     def put(self, **values: Any) -> None:
@@ -206,7 +229,8 @@ def _plain(value: Any) -> Any:
 def open_closed_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller has closed (`>&-`, some services).
 
-    Otherwise the next file or database would get the number 1 or 2, and whatever a child prints would be written into it.
+    Otherwise the next file or database would get the number 1 or 2, and whatever a child prints would be
+    written into it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -226,7 +250,11 @@ def output(target: Path | None) -> Iterator[Output]:
         DataError: no file can be made there.
     """
     if target is not None and target != STDOUT and target.is_dir():
-        raise ConfigError(f"--json is {target}, which is a directory.", "Expected a file.", f"Type --json {target / 'results.json'}.")
+        raise ConfigError(
+            f"--json is {target}, which is a directory.",
+            "Expected a file.",
+            f"Type --json {target / 'results.json'}.",
+        )
     if target is not None and target != STDOUT:
         from flows.machine import require_writable
 
@@ -268,7 +296,9 @@ def _stdout_for_json() -> Iterator[TextIO]:
 
 
 def with_json_target(arguments: Sequence[str]) -> list[str]:
-    """The command line with a value for each bare `--json`: the file that follows if it ends in .json, else `-`, which means stdout."""
+    """The command line with a value for each bare `--json`: the file that follows if it ends in .json, else
+    `-`, which means stdout.
+    """
     given = list(arguments)
     end = given.index("--") if "--" in given else len(given)
     for place in range(end):

@@ -157,7 +157,10 @@ def reasons(step: Planned) -> list[str]:
     if not step.compared:
         return [*notes, "there is no earlier result"]
     if not step.has_parts:
-        return [*notes, f"the key differs from that of {step.compared}, which does not say what its key was made of"]
+        return [
+            *notes,
+            f"the key differs from that of {step.compared}, which does not say what its key was made of",
+        ]
     return [*notes, f"against {step.compared}:", *describe_changes(step.changes)]
 
 

@@ -1,4 +1,5 @@
-"""A person steps into the dream: types actions, sees the dreamed states, and what the real world would have said.
+"""A person steps into the dream: types actions, sees the dreamed states, and what the real world would have
+said.
 
     dreamgym play --side-by-side
     dreamgym play --task 3 --actions actions.txt --transcript transcript.svg
@@ -47,7 +48,8 @@ class Wishes:
 
 
 def play(config: Config, root: Path, wishes: Wishes, console: Console) -> dict[str, Any]:
-    """Find the model and the task, open the worlds, play what is typed or scripted; what was played, as `--json` prints it.
+    """Find the model and the task, open the worlds, play what is typed or scripted; what was played, as
+    `--json` prints it.
 
     Raises:
         ConfigError: there is no such split, task, or format of a transcript.
@@ -70,7 +72,13 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> dict[s
         dream = dream_of(model.directory, config, known, [], held_out(layout), root)
         real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
         try:
-            screen.show(Text(f"The dream of {model.shown(root)} remembers {len(known):,} transitions. `:help` tells more.", style=QUIET))
+            screen.show(
+                Text(
+                    f"The dream of {model.shown(root)} remembers {len(known):,} transitions. `:help` tells "
+                    "more.",
+                    style=QUIET,
+                )
+            )
             worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
             player = Player(worlds, screen, wishes.split, tasks, examples(known))
             player.play(task, lines(script))
@@ -83,7 +91,8 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> dict[s
 
 
 def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[Task]]:
-    """The task that a number (from 1) or an id means in `split`, the first one if nothing was said; and all of the split.
+    """The task that a number (from 1) or an id means in `split`, the first one if nothing was said; and all
+    of the split.
 
     Raises:
         ConfigError: there is no such split or task.
@@ -98,22 +107,31 @@ def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[T
         return found, tasks
     for other in SPLITS:
         if other != split and any(task.id == wanted for task in read_tasks(layout.tasks(other))):
-            raise ConfigError(f"The task {wanted} is none of the split {split}.", next_step=f"Type --split {other} --task {wanted}")
+            raise ConfigError(
+                f"The task {wanted} is none of the split {split}.",
+                next_step=f"Type --split {other} --task {wanted}",
+            )
     raise ConfigError(f"{found} (split {split})")
 
 
 def read_actions(path: Path) -> list[str]:
-    """The lines of an action file: actions, commands with a colon, comments with a #. Raises DataError if it cannot be read."""
+    """The lines of an action file: actions, commands with a colon, comments with a #. Raises DataError if it
+    cannot be read.
+    """
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
         found = f"The action file {path} cannot be read: {reason}."
-        raise DataError(found, "Expected one action a line.", "Name a text file, or leave --actions out to type.") from None
+        raise DataError(
+            found, "Expected one action a line.", "Name a text file, or leave --actions out to type."
+        ) from None
 
 
 def examples(known: Sequence[Transition], most: int = 12) -> list[str]:
-    """One action of the data for each first word, the most frequent first: what actions look like in this world."""
+    """One action of the data for each first word, the most frequent first: what actions look like in this
+    world.
+    """
     chosen: dict[str, list[str]] = {}
     for step in known:
         if step.behaviour in ("expert", "") and step.action.split():

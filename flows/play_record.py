@@ -9,13 +9,17 @@ from components.experience.side_by_side import Playthrough, Turn
 
 
 def played_record(episodes: Sequence[Playthrough]) -> dict[str, Any]:
-    """`task`, `steps` and `end` of the last episode that was begun, and those before it under `earlier_episodes`."""
+    """`task`, `steps` and `end` of the last episode that was begun, and those before it under
+    `earlier_episodes`.
+    """
     records = [episode_record(episode) for episode in episodes]
     return {**records[-1], "earlier_episodes": records[:-1]} if records else {}
 
 
 def episode_record(episode: Playthrough) -> dict[str, Any]:
-    """One episode. `end` says why it is over: success, failure, no answer, step limit; null if it was left before."""
+    """One episode. `end` says why it is over: success, failure, no answer, step limit; null if it was left
+    before.
+    """
     task = episode.task
     states = [task.initial_state, *(turn.dreamed.state for turn in episode.turns)]
     steps = [_step(turn, state) for turn, state in zip(episode.turns, states, strict=False)]
@@ -32,7 +36,9 @@ def episode_record(episode: Playthrough) -> dict[str, Any]:
 
 
 def _step(turn: Turn, state: str) -> dict[str, Any]:
-    """`state` is the one before the action. `real` and `agrees` are null where the real world was not played beside the dream."""
+    """`state` is the one before the action. `real` and `agrees` are null where the real world was not played
+    beside the dream.
+    """
     dreamed, real = turn.dreamed, turn.real
     return {
         "step": turn.number,
@@ -43,6 +49,8 @@ def _step(turn: Turn, state: str) -> dict[str, Any]:
         "done": dreamed.done,
         "reasoning": str(dreamed.info.get("reasoning", "")),
         "answered": not turn.unanswered,
-        "real": None if real is None else {"next_state": real.state, "reward": real.reward, "done": real.done},
+        "real": None
+        if real is None
+        else {"next_state": real.state, "reward": real.reward, "done": real.done},
         "agrees": None if turn.comparison is None else turn.agrees,
     }

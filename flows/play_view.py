@@ -1,7 +1,8 @@
-"""What `dreamgym play` shows: one renderable for a task, a step, a list or a verdict; `screen.py` prints them.
+"""What `dreamgym play` shows: one renderable for a task, a step, a list or a verdict; `screen.py` prints
+them.
 
-Red is what the real state denies, yellow what the dream left out, cyan what it had to invent. Everything is said in words
-too, so nothing is lost where there are no colours.
+Red is what the real state denies, yellow what the dream left out, cyan what it had to invent. Everything is
+said in words too, so nothing is lost where there are no colours.
 """
 
 from __future__ import annotations
@@ -28,14 +29,22 @@ _WHY_LINES, _FACTS_A_LINE = 2, 4
 def task_view(task: Task, number: int, count: int, split: str) -> RenderableType:
     """What is to be done and where one stands."""
     body = Group(Text(task.instruction, style="bold"), Text(task.initial_state))
-    return Panel(body, title=Text(f"task {number} of {count} ({split})"), subtitle=Text(task.id, style=QUIET), title_align="left",
-                 subtitle_align="left", border_style="blue")  # fmt: skip
+    return Panel(
+        body,
+        title=Text(f"task {number} of {count} ({split})"),
+        subtitle=Text(task.id, style=QUIET),
+        title_align="left",
+        subtitle_align="left",
+        border_style="blue",
+    )
 
 
 def turn_view(turn: Turn, play: Playthrough, own: Confirmation | None = None) -> RenderableType:
-    """One step: the state of each world, whether they agree, the reasoning in short, the demonstrations in a line each.
+    """One step: the state of each world, whether they agree, the reasoning in short, the demonstrations in a
+    line each.
 
-    `own` is what the real engine says of the episode up to here in the world that the dream described, where it was asked.
+    `own` is what the real engine says of the episode up to here in the world that the dream described, where
+    it was asked.
     """
     parts: list[RenderableType] = [_Worlds(turn, play)]
     parts += _verdict(turn, play)
@@ -56,7 +65,9 @@ class _Worlds:
         left, right = _styles(turn.comparison)
         self._panels = [_world("dream", turn.dreamed, left)]
         if play.side_by_side:
-            over = Panel(Text("its episode is over", style=QUIET), title="real", title_align="left", border_style=QUIET)
+            over = Panel(
+                Text("its episode is over", style=QUIET), title="real", title_align="left", border_style=QUIET
+            )
             self._panels.append(_world("real", turn.real, right) if turn.real else over)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
@@ -96,7 +107,12 @@ def _world(name: str, step: Step, styles: Mapping[str, str]) -> Panel:
         return Panel(Text(words, style=DENIED), title=name, title_align="left")
     if failed := step.info.get("failed"):
         return Panel(Text(f"the engine failed: {failed}", style=DENIED), title=name, title_align="left")
-    return Panel(Group(_marked(step.state, styles), Text(_outcome(step), style=QUIET)), title=name, title_align="left", padding=(0, 1))
+    return Panel(
+        Group(_marked(step.state, styles), Text(_outcome(step), style=QUIET)),
+        title=name,
+        title_align="left",
+        padding=(0, 1),
+    )
 
 
 def _outcome(step: Step) -> str:
@@ -104,16 +120,29 @@ def _outcome(step: Step) -> str:
 
 
 def _styles(found: Comparison | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The phrases that only one side's differing facts name -> their colour, for the dream and for the real state."""
+    """The phrases that only one side's differing facts name -> their colour, for the dream and for the real
+    state.
+    """
     if found is None:
         return {}, {}
     same = {part for fact in found.agreed for part in fact[1:]}
 
     def coloured(groups: Sequence[tuple[Collection[Fact], str]]) -> dict[str, str]:
-        ranked = [(part, _style(found, fact, style)) for facts, style in groups for fact in facts for part in fact[1:]]
-        return {part: style for part, style in sorted(ranked, key=lambda one: one[1] != INVENTED) if part and part not in same}
+        ranked = [
+            (part, _style(found, fact, style))
+            for facts, style in groups
+            for fact in facts
+            for part in fact[1:]
+        ]
+        return {
+            part: style
+            for part, style in sorted(ranked, key=lambda one: one[1] != INVENTED)
+            if part and part not in same
+        }
 
-    return coloured([(found.unsaid, DENIED), (found.contradicted, DENIED)]), coloured([(found.missing, LEFT_OUT)])
+    return coloured([(found.unsaid, DENIED), (found.contradicted, DENIED)]), coloured(
+        [(found.missing, LEFT_OUT)]
+    )
 
 
 def _style(found: Comparison, fact: Fact, style: str) -> str:
@@ -131,12 +160,25 @@ def _verdict(turn: Turn, play: Playthrough) -> list[RenderableType]:
     found, parted = turn.comparison, play.parted
     if found is None:
         return []
-    lines: list[RenderableType] = [_facts_verdict(found)] if found.same_facts else [_facts_verdict(found), _fact_lines(found)]
+    lines: list[RenderableType] = (
+        [_facts_verdict(found)] if found.same_facts else [_facts_verdict(found), _fact_lines(found)]
+    )
     if not turn.same_outcome and turn.real is not None:
-        lines.append(Text(f"!! dream: {_outcome(turn.dreamed)}; real: {_outcome(turn.real)}", style=f"bold {DENIED}"))
+        lines.append(
+            Text(f"!! dream: {_outcome(turn.dreamed)}; real: {_outcome(turn.real)}", style=f"bold {DENIED}")
+        )
     if parted is turn:
-        why = "the dream invented what no one had seen" if found.invented and turn.same_outcome else "the dream was wrong"
-        lines.append(Text(f"From here on these are two worlds: {why}. What differs later may be no error.", style=LEFT_OUT))
+        why = (
+            "the dream invented what no one had seen"
+            if found.invented and turn.same_outcome
+            else "the dream was wrong"
+        )
+        lines.append(
+            Text(
+                f"From here on these are two worlds: {why}. What differs later may be no error.",
+                style=LEFT_OUT,
+            )
+        )
     return lines
 
 
@@ -150,7 +192,9 @@ def _own_world(own: Confirmation, parted: Turn) -> Text:
         words, style = "the real engine says the same", FINE
     else:
         words, style = f"the real engine says: {_confirmed(own.comparisons[-1])}", DENIED
-    return Text.assemble((f"Two worlds since step {parted.number}. ", QUIET), (f"The dream's own: {words}.", style))
+    return Text.assemble(
+        (f"Two worlds since step {parted.number}. ", QUIET), (f"The dream's own: {words}.", style)
+    )
 
 
 def _facts_verdict(found: Comparison) -> Text:
@@ -161,12 +205,21 @@ def _facts_verdict(found: Comparison) -> Text:
     many = f"{len(found.differing)} fact{'s differ' if len(found.differing) > 1 else ' differs'}"
     if found.invented:
         return Text(f"?? {many}, newly revealed: no one could know", style=f"bold {INVENTED}")
-    counts = [(len(facts - found.revealed), what) for facts, what, _ in _groups(found)] + [(len(found.revealed), "newly revealed")]
-    return Text(f"!! {many}: {', '.join(f'{count} {what}' for count, what in counts if count)}", style=f"bold {DENIED}")
+    counts = [(len(facts - found.revealed), what) for facts, what, _ in _groups(found)] + [
+        (len(found.revealed), "newly revealed")
+    ]
+    return Text(
+        f"!! {many}: {', '.join(f'{count} {what}' for count, what in counts if count)}",
+        style=f"bold {DENIED}",
+    )
 
 
 def _groups(found: Comparison) -> list[tuple[frozenset[Fact], str, str]]:
-    return [(found.contradicted, "contradicted", DENIED), (found.unsaid, "dreamed alone", DENIED), (found.missing, "missing", LEFT_OUT)]
+    return [
+        (found.contradicted, "contradicted", DENIED),
+        (found.unsaid, "dreamed alone", DENIED),
+        (found.missing, "missing", LEFT_OUT),
+    ]
 
 
 def _fact_lines(found: Comparison) -> Table:
@@ -207,7 +260,9 @@ def facts_view(turn: Turn | None, facts: Collection[Fact]) -> RenderableType:
     for facts, what, style in _groups(found):
         for fact in sorted(facts):
             newly = ", newly revealed" if fact in found.revealed else ""
-            table.add_row(Text(in_words(fact)), Text(_so(what, bool(newly)) + newly, style=_style(found, fact, style)))
+            table.add_row(
+                Text(in_words(fact)), Text(_so(what, bool(newly)) + newly, style=_style(found, fact, style))
+            )
     return table
 
 
@@ -219,8 +274,22 @@ def history_view(play: Playthrough) -> RenderableType:
     table.add_row("0", "", Text(play.task.initial_state), "")
     for turn in play.turns:
         state = Text("no answer" if turn.unanswered else turn.dreamed.state)
-        agrees = "" if turn.comparison is None else "yes" if turn.agrees else "invented" if turn.comparison.invented else "no"
-        table.add_row(str(turn.number), Text(turn.action), state, f"{turn.dreamed.reward:g}", *([agrees] if play.side_by_side else []))
+        agrees = (
+            ""
+            if turn.comparison is None
+            else "yes"
+            if turn.agrees
+            else "invented"
+            if turn.comparison.invented
+            else "no"
+        )
+        table.add_row(
+            str(turn.number),
+            Text(turn.action),
+            state,
+            f"{turn.dreamed.reward:g}",
+            *([agrees] if play.side_by_side else []),
+        )
     return table
 
 
@@ -228,20 +297,36 @@ def demonstrations_view(turn: Turn) -> RenderableType:
     """The retrieved transitions in full, the most similar first."""
     demos: Sequence[Transition] = turn.dreamed.info.get("demonstrations", ())
     if not demos:
-        return Text("The dream was shown no demonstration (retrieval.k is 0, or the buffer is empty).", style=QUIET)
-    table = Table(box=box.ROUNDED, title=f"Demonstrations shown to the dream at step {turn.number}", title_justify="left", show_lines=True)
+        return Text(
+            "The dream was shown no demonstration (retrieval.k is 0, or the buffer is empty).", style=QUIET
+        )
+    table = Table(
+        box=box.ROUNDED,
+        title=f"Demonstrations shown to the dream at step {turn.number}",
+        title_justify="left",
+        show_lines=True,
+    )
     for name in ("in this state", "this action", "led to", "from"):
         table.add_column(name)
     for demo in demos:
-        table.add_row(Text(demo.state), Text(demo.action), Text(demo.next_state), Text(f"{demo.source}, {demo.task_id}"))
+        table.add_row(
+            Text(demo.state), Text(demo.action), Text(demo.next_state), Text(f"{demo.source}, {demo.task_id}")
+        )
     return table
 
 
 def confirmation_view(found: Confirmation) -> RenderableType:
-    """Step by step, whether the real engine says the same in the world that the dream described; then the verdict."""
+    """Step by step, whether the real engine says the same in the world that the dream described; then the
+    verdict.
+    """
     if not found.comparisons:
-        return Text(f"No real world can be built from what this dream has shown so far: {found.reason}", style=LEFT_OUT)
-    table = Table(box=box.ROUNDED, title="The real engine in the world that the dream described", title_justify="left")
+        return Text(
+            f"No real world can be built from what this dream has shown so far: {found.reason}",
+            style=LEFT_OUT,
+        )
+    table = Table(
+        box=box.ROUNDED, title="The real engine in the world that the dream described", title_justify="left"
+    )
     for name in ("step", "action", "the real engine says"):
         table.add_column(name, justify="right" if name == "step" else "left")
     for number, (step, one) in enumerate(zip(found.dreamed.steps, found.comparisons, strict=False), 1):
@@ -252,7 +337,9 @@ def confirmation_view(found: Confirmation) -> RenderableType:
 def _confirmed(one: Comparison) -> Text:
     if one.same_text or one.same_facts:
         return Text("the same" if one.same_text else "the same in other words", style=FINE)
-    differing = [f"not {in_words(fact)}" for fact in sorted(one.contradicted)] + [in_words(fact) for fact in sorted(one.missing)]
+    differing = [f"not {in_words(fact)}" for fact in sorted(one.contradicted)] + [
+        in_words(fact) for fact in sorted(one.missing)
+    ]
     return Text("; ".join(differing) or "nothing of what the dream adds", style=DENIED)
 
 
@@ -262,13 +349,19 @@ def _conclusion(found: Confirmation) -> Text:
     if not found.agrees:
         return Text(f"Denied: {found.reason} ({steps}).", style=f"bold {DENIED}")
     what = "the success is real there" if found.dreamed.success else "there is no reward there either"
-    return Text(f"Confirmed: {what} ({steps}).", style=f"bold {FINE if same == len(found.dreamed.steps) else LEFT_OUT}")
+    return Text(
+        f"Confirmed: {what} ({steps}).",
+        style=f"bold {FINE if same == len(found.dreamed.steps) else LEFT_OUT}",
+    )
 
 
 _ENDINGS = {
     End.WON: ("The dream says: success.", FINE),
     End.LOST: ("The dream says: failure.", LEFT_OUT),
-    End.NO_ANSWER: ("The episode ends without an answer: a failure, which training would count and not learn from.", DENIED),
+    End.NO_ANSWER: (
+        "The episode ends without an answer: a failure, which training would count and not learn from.",
+        DENIED,
+    ),
 }
 
 
@@ -277,7 +370,10 @@ def end_view(play: Playthrough) -> RenderableType:
     if play.end in _ENDINGS:
         words, style = _ENDINGS[play.end]
         return Text(words, style=f"bold {style}")
-    return Text(f"{play.max_steps} steps are the limit (environment.max_steps): the episode is cut off.", style=f"bold {LEFT_OUT}")
+    return Text(
+        f"{play.max_steps} steps are the limit (environment.max_steps): the episode is cut off.",
+        style=f"bold {LEFT_OUT}",
+    )
 
 
 def summary_view(play: Playthrough, confirmation: Confirmation | None) -> RenderableType:
@@ -290,8 +386,13 @@ def summary_view(play: Playthrough, confirmation: Confirmation | None) -> Render
         _add_agreement(table, play)
     if confirmation is not None:
         same = sum(one.same_facts for one in confirmation.comparisons)
-        verdict = f"{'confirmed' if confirmation.agrees else 'denied'}; {same} of {len(confirmation.dreamed.steps)} states the same"
-        table.add_row("real engine, dream's world", verdict if confirmation.comparisons else "cannot be built")
+        verdict = (
+            f"{'confirmed' if confirmation.agrees else 'denied'}; {same} of "
+            f"{len(confirmation.dreamed.steps)} states the same"
+        )
+        table.add_row(
+            "real engine, dream's world", verdict if confirmation.comparisons else "cannot be built"
+        )
     return table
 
 
@@ -308,7 +409,9 @@ def _add_agreement(table: Table, play: Playthrough) -> None:
 
 
 def _contradicted(compared: Sequence[Turn], parted: Turn | None) -> str:
-    """How many, and how many of them cannot be held against the dream: newly revealed ones, and those of another world."""
+    """How many, and how many of them cannot be held against the dream: newly revealed ones, and those of
+    another world.
+    """
     counts = {"": 0, "newly revealed": 0, "since these are two worlds": 0}
     for turn in compared:
         if turn.comparison is not None:

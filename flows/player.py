@@ -1,6 +1,6 @@
 """A person's lines and what each of them does: an action is played, a command with a colon shows something.
 
-    dreamgym play --side-by-side
+dreamgym play --side-by-side
 """
 
 from __future__ import annotations
@@ -41,12 +41,18 @@ def pick(tasks: Sequence[Task], wanted: str) -> Task | str:
     """The task of that number, counted from 1, or that id; else what is wrong, with the nearest names."""
     if wanted.isdecimal():
         number = int(wanted)
-        return tasks[number - 1] if 1 <= number <= len(tasks) else f"There is no task number {number}: expected 1 to {len(tasks)}."
+        return (
+            tasks[number - 1]
+            if 1 <= number <= len(tasks)
+            else f"There is no task number {number}: expected 1 to {len(tasks)}."
+        )
     matching = [task for task in tasks if wanted in task.id]
     exact = [task for task in matching if task.id == wanted] or matching
     if len(exact) == 1:
         return exact[0]
-    names = [task.id for task in matching] or difflib.get_close_matches(wanted, [task.id for task in tasks], n=3, cutoff=0.3)
+    names = [task.id for task in matching] or difflib.get_close_matches(
+        wanted, [task.id for task in tasks], n=3, cutoff=0.3
+    )
     nearest = f" Did you mean {', '.join(names[:3])}?" if names else ""
     return f"{len(matching) or 'No'} tasks have {wanted!r} in their id.{nearest}"
 
@@ -83,7 +89,9 @@ def _typed(prompt: str) -> str | None:
 
 @dataclass(frozen=True)
 class Worlds:
-    """The dream, the real world if it is played beside it, the one asked about the dream's own world, and what knows them all."""
+    """The dream, the real world if it is played beside it, the one asked about the dream's own world, and
+    what knows them all.
+    """
 
     adapter: Adapter
     dream: Environment
@@ -144,19 +152,26 @@ class Player:
                 self._say("The episode is over: `:restart`, `:task NUMBER` or `:quit`.")
             return
         if len(action) > _LONGEST_ACTION:
-            self._say(f"Not played: an action of {len(action):,} characters; expected at most {_LONGEST_ACTION}.")
+            self._say(
+                f"Not played: an action of {len(action):,} characters; expected at most {_LONGEST_ACTION}."
+            )
             return
         turn = self.now.act(action)
         self.screen.show(view.turn_view(turn, self.now, self._in_its_own_world(turn)), "")
         if turn.unanswered and turn.number == 1:
-            self._say("Where this happens at every first step, model and config do not fit: experience_model.reasoning and .history "
-                      "must be those that it was trained with.")  # fmt: skip
+            self._say(
+                "Where this happens at every first step, model and config do not fit: "
+                "experience_model.reasoning and .history "
+                "must be those that it was trained with."
+            )
         if self.now.end is not None:
             self.screen.show(view.end_view(self.now))
             self._sum_up()
 
     def _in_its_own_world(self, turn: Turn) -> Confirmation | None:
-        """Once these are two worlds their agreement says little, so the real engine is asked about the dream's own."""
+        """Once these are two worlds their agreement says little, so the real engine is asked about the
+        dream's own.
+        """
         parted = self.now.parted
         later = parted is not None and turn.number > parted.number and not turn.unanswered
         return self.worlds.witness.confirm(self.now.dreamed) if later else None
@@ -204,7 +219,10 @@ class Player:
             self._look_back(name)
         else:
             near = difflib.get_close_matches(name, COMMANDS, n=1)
-            self._say(f"There is no command :{name}. " + (f"Did you mean :{near[0]}?" if near else ":help lists them."))
+            self._say(
+                f"There is no command :{name}. "
+                + (f"Did you mean :{near[0]}?" if near else ":help lists them.")
+            )
         return True
 
     def _look_back(self, name: str) -> None:
@@ -213,7 +231,9 @@ class Player:
         elif name == "demos":
             self.screen.show(view.demonstrations_view(self.now.turns[-1]))
         elif name == "why":
-            self.screen.show(str(self.now.turns[-1].dreamed.info.get("reasoning", "") or "The dream gave no reason."))
+            self.screen.show(
+                str(self.now.turns[-1].dreamed.info.get("reasoning", "") or "The dream gave no reason.")
+            )
         elif self._check() is None:
             self._say("The dream has answered no step that could be checked.")
 
@@ -225,20 +245,28 @@ class Player:
             self._begin(found)
 
     def _list(self, words: str) -> None:
-        chosen = [(n, task) for n, task in enumerate(self.tasks, 1) if words in f"{task.id} {task.instruction}"]
+        chosen = [
+            (n, task) for n, task in enumerate(self.tasks, 1) if words in f"{task.id} {task.instruction}"
+        ]
         table = Table(box=None, show_header=False)
         for number, task in chosen[:_LISTED]:
             table.add_row(str(number), Text(task.instruction), Text(task.id, style=QUIET))
         self.screen.show(table)
         if len(chosen) != min(len(chosen), _LISTED) or not chosen:
-            self._say(f"{len(chosen)} of {len(self.tasks)} tasks; `:tasks WORDS` shows those that contain the words.")
+            self._say(
+                f"{len(chosen)} of {len(self.tasks)} tasks; `:tasks WORDS` shows those that contain the "
+                "words."
+            )
 
     def _help(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         for name, meaning in COMMANDS.items():
             table.add_row(Text(f":{name}", style="bold"), Text(meaning))
         if self.examples:
-            table.add_row(Text("actions", style="bold"), Text("anything else; in the data they look like: " + ", ".join(self.examples)))
+            table.add_row(
+                Text("actions", style="bold"),
+                Text("anything else; in the data they look like: " + ", ".join(self.examples)),
+            )
         return table
 
     def _say(self, words: str) -> None:

@@ -1,4 +1,6 @@
-"""prefect.yaml read as strictly as a config, before Prefect reads it: it keeps the last of two equal keys, and reads `010` as 8."""
+"""prefect.yaml read as strictly as a config, before Prefect reads it: it keeps the last of two equal keys,
+and reads `010` as 8.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,27 @@ def read_deployments(path: Path) -> list[dict[str, Any]]:
     """The deployments of a prefect.yaml, as Prefect reads them.
 
     Raises:
-        ConfigError: the file is missing or no YAML, a key stands twice, it names no deployment, or a seed is no decimal integer.
+        ConfigError: the file is missing or no YAML, a key stands twice, it names no deployment, or a seed is
+            no decimal integer.
     """
     if not path.is_file():
-        raise ConfigError(f"There is no {path}.", "Expected the deployments.", f"Type: git checkout {path.name}")
+        raise ConfigError(
+            f"There is no {path}.", "Expected the deployments.", f"Type: git checkout {path.name}"
+        )
     text = read_text(path)
     try:
         written = parse_yaml(text)
     except YamlRefused as error:
-        raise ConfigError(f"{path} is refused: {error}.", "Expected YAML in which a key stands once.", _AGAIN) from None
+        raise ConfigError(
+            f"{path} is refused: {error}.", "Expected YAML in which a key stands once.", _AGAIN
+        ) from None
     listed = written.get("deployments") if isinstance(written, dict) else None
-    if not isinstance(listed, list) or not all(isinstance(entry, dict) and "name" in entry for entry in listed):
-        raise ConfigError(f"{path} names no deployments.", "Expected a list `deployments`, each with a name.", _AGAIN)
+    if not isinstance(listed, list) or not all(
+        isinstance(entry, dict) and "name" in entry for entry in listed
+    ):
+        raise ConfigError(
+            f"{path} names no deployments.", "Expected a list `deployments`, each with a name.", _AGAIN
+        )
     for entry in listed:
         parameters = entry.get("parameters") or {}
         seeds = parameters.get("seeds") if isinstance(parameters, dict) else None
@@ -42,7 +53,9 @@ def read_deployments(path: Path) -> list[dict[str, Any]]:
 
 def _require_seeds(path: Path, deployment: str, written: object) -> None:
     name = f"{path}: the seeds of the deployment {deployment}"
-    expected = f"Expected a list of integers from 0 to {LARGEST_INTEGER} in decimal digits, such as [0, 1, 2]."
+    expected = (
+        f"Expected a list of integers from 0 to {LARGEST_INTEGER} in decimal digits, such as [0, 1, 2]."
+    )
     if not isinstance(written, list):
         raise ConfigError(f"{name} are {written!s}.", expected, _AGAIN)
     for value in written:
@@ -59,4 +72,6 @@ def require_each_once(seeds: list[Any], name: str = "seeds") -> None:
     """Raise ConfigError if a seed stands twice."""
     twice = [seed for number, seed in enumerate(seeds) if seed in seeds[:number]]
     if twice:
-        raise ConfigError(f"{name} contain {twice[0]!s} twice.", "Expected each seed once.", "Leave one of them out.")
+        raise ConfigError(
+            f"{name} contain {twice[0]!s} twice.", "Expected each seed once.", "Leave one of them out."
+        )

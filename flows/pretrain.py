@@ -1,21 +1,26 @@
 """Make the backbone: a small transformer pretrained on trajectories of training tasks alone.
 
-It plays the part of the pretrained language model that both the experience model and the policy start from. It reads the
-same two texts that they will read: every behaviour's episodes as the experience model sees them, and the noisy
-ones as the agent sees them; no expert episode is ever shown in the agent's form. Its games are drawn with a seed of
-their own; those that `data/` holds out (the fidelity set and the test split) are left out.
+It plays the part of the pretrained language model that both the experience model and the policy start from.
+It reads the same two texts that they will read: every behaviour's episodes as the experience model sees them,
+and the noisy ones as the agent sees them; no expert episode is ever shown in the agent's form. Its games are
+drawn with a seed of their own; those that `data/` holds out (the fidelity set and the test split) are left
+out.
 
     dreamgym pretrain --config configs/quick.yaml
 
-With `pretrain.phases` it is trained several times on the same episodes, each phase from the weights of the one before. A phase that has
-ended is kept under `.dreamgym/pretrain/phase-N`, so an interrupted command, typed again, goes on in the phase that was under way.
+With `pretrain.phases` it is trained several times on the same episodes, each phase from the weights of the
+one before. A phase that has ended is kept under `.dreamgym/pretrain/phase-N`, so an interrupted command,
+typed again, goes on in the phase that was under way.
 
-With `--to DIRECTORY` it is written there and data/ stays as it is; `pretrain.tokens=0` makes one that has seen no trajectory at all
-and knows the exercises alone, for ablations whose variants shall learn everything else from the offline data.
+With `--to DIRECTORY` it is written there and data/ stays as it is; `pretrain.tokens=0` makes one that has
+seen no trajectory at all and knows the exercises alone, for ablations whose variants shall learn everything
+else from the offline data.
 
-With `backbone.path` it goes on from that model with its vocabulary, on further games if `pretrain.seed` is another one:
+With `backbone.path` it goes on from that model with its vocabulary, on further games if `pretrain.seed` is
+another one:
 
-    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 pretrain.copy_tokens=0 pretrain.tokens=5000000
+    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 pretrain.copy_tokens=0
+    pretrain.tokens=5000000
 """
 
 from __future__ import annotations
@@ -43,7 +48,12 @@ from components.environments.browser.task_lists import unseen_type
 from components.environments.named import look_here
 from components.environments.protocol import Adapter
 from components.errors import ConfigError
-from components.experience.dataset import premise_examples, transition_examples, variation_examples, with_premises
+from components.experience.dataset import (
+    premise_examples,
+    transition_examples,
+    variation_examples,
+    with_premises,
+)
 from components.experience.replay_buffer import ReplayBuffer
 from components.language.attention import evaluating
 from components.language.backbone import build_backbone, load_backbone, save_model
@@ -63,7 +73,15 @@ from components.tracking.hashes import code_hash, file_hash, text_hash
 from components.trajectories.collect import collect, plan
 from components.trajectories.hindsight import hindsight, in_hindsight
 from components.trajectories.renaming import retold, told_of
-from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories, write_tasks, write_transitions
+from components.trajectories.store import (
+    DataLayout,
+    held_out,
+    read_tasks,
+    read_transitions,
+    trajectories,
+    write_tasks,
+    write_transitions,
+)
 from flows.experience_model import kept_below
 from flows.pretrain_run import LogCurves, pretraining_run
 from flows.progress import drawing
@@ -75,9 +93,13 @@ SEED_OFFSET = 1000
 """Added to the seed of the pretraining games, so that they are other games than the offline data's."""
 BEHAVIOURS = {"expert": 1, "noisy": 2, "near_miss": 3, "random": 1}
 AGENT_BEHAVIOURS = ("noisy",)
-"""Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss policy teach to err."""
+"""Whose episodes are shown in the agent's form too: never an expert's, and those of a random or near-miss
+policy teach to err.
+"""
 AGENT_TIMES = 2
-"""How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens otherwise."""
+"""How often each of these is among the examples: its thoughts are long, and it is a seventh of all tokens
+otherwise.
+"""
 SINGLE_WORDS, LONGEST_COMPARED = 0.25, 10
 """Share of the comparing exercise with single words, and the longest list of the rest."""
 ASKED_TOKENS, ASKED_SEED = 20_000, 777
@@ -92,7 +114,9 @@ POOL_EPISODES = 500
 
 @flow(name="pretrain", validate_parameters=False)
 def pretrain(config: Config, root: Path = Path(), to: Path | None = None) -> Path:
-    """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or the backbone of the data."""
+    """Corpus, vocabulary, examples, training, card; returns where the backbone is: `to`, or the backbone of
+    the data.
+    """
     require_held_out_types(config)
     with pretraining_run(config, root, root / ".dreamgym" / "pretrain") as log_curves:
         return _make_backbone(config, root, to, log_curves)
@@ -106,14 +130,24 @@ def _make_backbone(config: Config, root: Path, to: Path | None, log_curves: LogC
     for number, settings in enumerate(phases, start=1):
         last = number == len(phases)
         place = work if len(phases) == 1 else work / f"phase-{number}"
-        phase = config.model_copy(update={"pretrain": settings, "backbone": config.backbone.model_copy(update={"path": before})})
+        phase = config.model_copy(
+            update={"pretrain": settings, "backbone": config.backbone.model_copy(update={"path": before})}
+        )
         key = phase_key(phase, key)
         made = target if last else place / MODEL
         if last or not is_finished(made, key):
             get_run_logger().info("phase %d of %d", number, len(phases))
             vocabulary = learn_vocabulary(phase, _whole(episodes))
             examples = render(phase, vocabulary, _whole(episodes), root) if settings.tokens else []
-            train(phase, vocabulary, _whole(examples), place, made, of_recipe(config, number, key), _whole(log_curves))
+            train(
+                phase,
+                vocabulary,
+                _whole(examples),
+                place,
+                made,
+                of_recipe(config, number, key),
+                _whole(log_curves),
+            )
         else:
             get_run_logger().info("phase %d of %d was finished before: %s", number, len(phases), made)
         before = str(made)
@@ -123,37 +157,58 @@ def _make_backbone(config: Config, root: Path, to: Path | None, log_curves: LogC
 
 
 def require_held_out_types(config: Config) -> None:
-    """Raise ConfigError where pretraining would play a task type that `environment.browser.types` keeps for the test split."""
+    """Raise ConfigError where pretraining would play a task type that `environment.browser.types` keeps for
+    the test split.
+    """
     if not config.pretrain.types:
         return
     played, kept = config.environment.browser, pretraining_environment(config).browser
     wrong = [name for name in kept.types if not unseen_type(kept, name) and unseen_type(played, name)]
     if wrong:
         raise ConfigError(
-            f"pretrain.types would train on {', '.join(wrong)}, which environment.browser.types keeps for the test split.",
-            "Expected every fourth name of pretrain.types to be left out, those of the test split among them.",
+            f"pretrain.types would train on {', '.join(wrong)}, which environment.browser.types keeps for "
+            "the test split.",
+            "Expected every fourth name of pretrain.types to be left out, those of the test split among "
+            "them.",
             "Move it to a fourth place of pretrain.types (the 4th, 8th, 12th ...), or take it out.",
         )
 
 
 def pretraining_environment(config: Config) -> EnvironmentConfig:
-    """The environment that the corpus is played in: the run's, with `pretrain.types` in place of its own task types."""
+    """The environment that the corpus is played in: the run's, with `pretrain.types` in place of its own task
+    types.
+    """
     if not config.pretrain.types:
         return config.environment
-    browser = BrowserConfig.model_validate(config.environment.browser.model_dump() | {"types": config.pretrain.types})
+    browser = BrowserConfig.model_validate(
+        config.environment.browser.model_dump() | {"types": config.pretrain.types}
+    )
     return config.environment.model_copy(update={"browser": browser})
 
 
 def corpus_key(config: Config, work: Path) -> str:
-    """Names what the first phase begins with: the episodes, and the model that `backbone.path` names, if any."""
+    """Names what the first phase begins with: the episodes, and the model that `backbone.path` names, if
+    any.
+    """
     begun = Path(config.backbone.path)
-    files = sorted(file for file in begun.iterdir() if file.is_file()) if config.backbone.path and begun.is_dir() else []
-    return text_hash("\n".join([(work / NOTE).read_text(), *(f"{file.name} {file_hash(file)}" for file in files)]))
+    files = (
+        sorted(file for file in begun.iterdir() if file.is_file())
+        if config.backbone.path and begun.is_dir()
+        else []
+    )
+    return text_hash(
+        "\n".join([(work / NOTE).read_text(), *(f"{file.name} {file_hash(file)}" for file in files)])
+    )
 
 
 def phase_key(phase: Config, before: str) -> str:
     """Names a phase by its settings and by the key of what came before it."""
-    parts: list[Any] = [phase.pretrain.model_dump(), phase.backbone.model_dump(exclude={"path"}), phase.device, phase.precision]
+    parts: list[Any] = [
+        phase.pretrain.model_dump(),
+        phase.backbone.model_dump(exclude={"path"}),
+        phase.device,
+        phase.precision,
+    ]
     parts += [phase.experience_model.model_dump(), phase.retrieval.model_dump(), before]
     return text_hash(json.dumps(parts, sort_keys=True))
 
@@ -172,24 +227,36 @@ def of_recipe(config: Config, number: int, key: str) -> dict[str, Any]:
 
 
 def _whole(value: T) -> T:
-    """`value` as a task's argument that Prefect does not search for futures: in millions of tokens that would take minutes."""
+    """`value` as a task's argument that Prefect does not search for futures: in millions of tokens that would
+    take minutes.
+    """
     quoted: Any = quote(value)
     return quoted
 
 
 @task(cache_policy=NO_CACHE)
 def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
-    """Play the pretraining games, or read them back if they have been played before with the same settings."""
+    """Play the pretraining games, or read them back if they have been played before with the same
+    settings.
+    """
     settings = _worlds(config) | {"games_seed": config.environment.seed}
     settings |= config.pretrain.model_dump(include={"tasks", "sizes", "max_steps", "seed"})
     settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(hidden)))}
     settings |= _own_world(config.environment)
     note = work / NOTE
     if note.is_file() and json.loads(note.read_text()) == settings:
-        return trajectories(read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet"))
+        return trajectories(
+            read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet")
+        )
     adapter = make_adapter(pretraining_environment(config))
     tasks = [task for task in choose_tasks(config) if task.id not in hidden]
-    episodes = collect(adapter, plan(tasks, BEHAVIOURS, config.pretrain.seed), config.pretrain.max_steps, rows=64, on_batch=_say)
+    episodes = collect(
+        adapter,
+        plan(tasks, BEHAVIOURS, config.pretrain.seed),
+        config.pretrain.max_steps,
+        rows=64,
+        on_batch=_say,
+    )
     work.mkdir(parents=True, exist_ok=True)
     write_tasks(work / "tasks.parquet", tasks)
     write_transitions(work / "transitions.parquet", [step for episode in episodes for step in episode.steps])
@@ -198,9 +265,13 @@ def corpus(config: Config, work: Path, hidden: set[str]) -> list[Trajectory]:
 
 
 def _worlds(config: Config) -> dict[str, Any]:
-    """What of the environment decides which tasks there are, but for its seed and the sizes, which pretraining chooses itself."""
+    """What of the environment decides which tasks there are, but for its seed and the sizes, which
+    pretraining chooses itself.
+    """
     own = ("seed", "max_steps", "receptacles", "objects")
-    return {name: value for name, value in pretraining_environment(config).decisive().items() if name not in own}
+    return {
+        name: value for name, value in pretraining_environment(config).decisive().items() if name not in own
+    }
 
 
 def _own_world(environment: EnvironmentConfig) -> dict[str, Any]:
@@ -208,9 +279,14 @@ def _own_world(environment: EnvironmentConfig) -> dict[str, Any]:
     own = environment.own_module
     if own:
         look_here()
-    solutions = {"gymnasium": environment.gymnasium.demonstrations, "openenv": environment.openenv.demonstrations}.get(environment.name, "")
+    solutions = {
+        "gymnasium": environment.gymnasium.demonstrations,
+        "openenv": environment.openenv.demonstrations,
+    }.get(environment.name, "")
     return {
-        "code": code_hash(["components.environments", "components.trajectories.collect", *([own] if own else [])]),
+        "code": code_hash(
+            ["components.environments", "components.trajectories.collect", *([own] if own else [])]
+        ),
         "demonstrations": file_hash(Path(solutions)) if solutions and Path(solutions).is_file() else "",
         "server": environment.openenv.url if environment.name == "openenv" else "",
     }
@@ -230,7 +306,9 @@ def choose_tasks(config: Config) -> list[Task]:
 
 @task(cache_policy=NO_CACHE)
 def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
-    """Byte-level BPE over every text that a model will read or write; that of `backbone.path` if there is one."""
+    """Byte-level BPE over every text that a model will read or write; that of `backbone.path` if there is
+    one.
+    """
     if config.backbone.path:
         return load_backbone(Path(config.backbone.path), chat_template=config.backbone.chat_template)[1]
     texts: list[str] = []
@@ -260,7 +338,9 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
 
 
 def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory) -> Example:
-    """An episode in the agent's form, with the thoughts that its adapter gives; steps that changed nothing are read, not imitated."""
+    """An episode in the agent's form, with the thoughts that its adapter gives; steps that changed nothing
+    are read, not imitated.
+    """
     thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
     facts = [adapter.facts(episode.up_to(place)) for place in range(len(episode.steps) + 1)]
     changed = [any(fact[0] != "event" for fact in after - before) for before, after in pairwise(facts)]
@@ -277,16 +357,35 @@ def train(
     recipe: dict[str, Any] | None = None,
     log_curves: LogCurves = lambda step, values: None,
 ) -> Path:
-    """Train from random weights, on the exercises first, or go on from `backbone.path`; write the backbone with its card."""
+    """Train from random weights, on the exercises first, or go on from `backbone.path`; write the backbone
+    with its card.
+    """
     curve = "pretrain" if not work.name.startswith("phase-") else f"pretrain/{work.name}"
     begun = config.backbone.path
     compute = compute_of(config)
-    model = load_backbone(Path(begun))[0] if begun else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
+    model = (
+        load_backbone(Path(begun))[0]
+        if begun
+        else build_backbone(config.backbone, len(vocabulary), config.pretrain.seed)
+    )
     model.to(compute.device)  # type: ignore[arg-type]
-    history, skills = _history(Path(begun)) if begun else [], {"before": able(model, vocabulary)} if begun else {}
+    history, skills = (
+        _history(Path(begun)) if begun else [],
+        {"before": able(model, vocabulary)} if begun else {},
+    )
     settings = config.pretrain
-    common: dict[str, Any] = {"learning_rate": settings.learning_rate, "batch_tokens": settings.batch_tokens, "seed": settings.seed}
-    common |= {"optimizer": settings.optimizer, "epochs": 1.0, "checkpoint_every": 500, "on_step": _report, "compute": compute}
+    common: dict[str, Any] = {
+        "learning_rate": settings.learning_rate,
+        "batch_tokens": settings.batch_tokens,
+        "seed": settings.seed,
+    }
+    common |= {
+        "optimizer": settings.optimizer,
+        "epochs": 1.0,
+        "checkpoint_every": 500,
+        "on_step": _report,
+        "compute": compute,
+    }
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
             figures = drawing(f"{curve}/{name}", log_curves)
@@ -294,12 +393,23 @@ def train(
         skills["exercises"] = able(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
         beside = settings.rehearsal + settings.copy_rehearsal + settings.recall_rehearsal
-        text: dict[str, Any] = {"total_tokens": round(settings.tokens * (1 + beside)), "checkpoint": work / "checkpoint.pt"}
-        text |= {"learning_rate": settings.text_rate * settings.learning_rate, "on_figures": drawing(curve, log_curves)}
+        text: dict[str, Any] = {
+            "total_tokens": round(settings.tokens * (1 + beside)),
+            "checkpoint": work / "checkpoint.pt",
+        }
+        text |= {
+            "learning_rate": settings.text_rate * settings.learning_rate,
+            "on_figures": drawing(curve, log_curves),
+        }
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
         skills["text"] = able(model, vocabulary)
     save_model(model, vocabulary, target, dtype=torch.float16)
-    card = {**_card(config, model, examples, record), **(recipe or {}), "able_after": skills, "went_on_from": history}
+    card = {
+        **_card(config, model, examples, record),
+        **(recipe or {}),
+        "able_after": skills,
+        "went_on_from": history,
+    }
     write_text(target / "card.json", json.dumps(card, indent=2) + "\n")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
@@ -307,33 +417,47 @@ def train(
 
 
 def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
-    """What is trained on before any text, in this order: copying, comparing single words, then lists of them, editing lists, numbers.
+    """What is trained on before any text, in this order: copying, comparing single words, then lists of them,
+    editing lists, numbers.
 
-    With `exercise_rehearsal` each has some of all the earlier ones in it: trained in a row, the later wear down the earlier.
+    With `exercise_rehearsal` each has some of all the earlier ones in it: trained in a row, the later wear
+    down the earlier.
     """
     settings, single = config.pretrain, int(SINGLE_WORDS * config.pretrain.compare_tokens)
     makers: dict[str, tuple[int, Callable[[int, int], list[Example]]]] = {
-        "copying": (settings.copy_tokens, lambda tokens, seed: copy_examples(vocabulary, tokens, seed, repeats=settings.copy_repeats)),
+        "copying": (
+            settings.copy_tokens,
+            lambda tokens, seed: copy_examples(vocabulary, tokens, seed, repeats=settings.copy_repeats),
+        ),
         "comparing-words": (single, lambda tokens, seed: compare_examples(vocabulary, tokens, 1, seed)),
         "comparing-lists": (
             settings.compare_tokens - single,
             lambda tokens, seed: compare_examples(vocabulary, tokens, LONGEST_COMPARED, seed),
         ),
         "editing": (settings.edit_tokens, lambda tokens, seed: edit_examples(vocabulary, tokens, seed)),
-        "numbers": (settings.number_tokens, lambda tokens, seed: magnitude_examples(vocabulary, tokens, seed)),
+        "numbers": (
+            settings.number_tokens,
+            lambda tokens, seed: magnitude_examples(vocabulary, tokens, seed),
+        ),
     }
     found: dict[str, list[Example]] = {}
     for number, (name, (tokens, make)) in enumerate(makers.items()):
         if not tokens:
             continue
         again = int(settings.exercise_rehearsal * tokens / len(found)) if found else 0
-        earlier = [makers[other][1](again, settings.seed + EARLIER_SEED + number) for other in found] if again else []
+        earlier = (
+            [makers[other][1](again, settings.seed + EARLIER_SEED + number) for other in found]
+            if again
+            else []
+        )
         found[name] = [*make(tokens, settings.seed), *chain.from_iterable(earlier)]
     return found
 
 
 def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
-    """The exercises again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask for them."""
+    """The exercises again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask
+    for them.
+    """
     settings, lists = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
     copied, recalled = int(settings.copy_rehearsal * tokens), int(settings.recall_rehearsal * tokens)
     options: dict[str, Any] = {"repeats": settings.copy_repeats, "numbers": settings.number_tokens > 0}
@@ -341,21 +465,29 @@ def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Examp
 
 
 def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
-    """Exercise -> share of the tokens asked for, in new exercises, that the model gives more than half of its probability.
+    """Exercise -> share of the tokens asked for, in new exercises, that the model gives more than half of its
+    probability.
 
-    Of comparing that is the share of questions `<list> want <word>`, half of them no, that are answered rightly; of copying,
-    editing and recalling it is the share of right tokens. What one exercise or the text undoes of another is seen here.
+    Of comparing that is the share of questions `<list> want <word>`, half of them no, that are answered
+    rightly; of copying, editing and recalling it is the share of right tokens. What one exercise or the text
+    undoes of another is seen here.
     """
     asked = {"copying": copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)}
     asked["copying repeats"] = copy_examples(vocabulary, ASKED_TOKENS, ASKED_SEED, repeats=1.0)
-    asked |= {f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED) for n in (1, LONGEST_COMPARED, LONGEST_LIST)}
+    asked |= {
+        f"comparing {n}": compare_examples(vocabulary, ASKED_TOKENS, n, ASKED_SEED)
+        for n in (1, LONGEST_COMPARED, LONGEST_LIST)
+    }
     asked["editing"] = edit_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     asked["recalling"] = recall_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     asked["numbers"] = magnitude_examples(vocabulary, ASKED_TOKENS, ASKED_SEED)
     found = {}
     with evaluating(model):
         for name, examples in asked.items():
-            groups = [collate(rows, vocabulary.marker_id("<pad>")).to(model.device) for rows in batches(examples, 3072, 0)]
+            groups = [
+                collate(rows, vocabulary.marker_id("<pad>")).to(model.device)
+                for rows in batches(examples, 3072, 0)
+            ]
             right = torch.cat([token_logprobs(model, group).logprobs > math.log(0.5) for group in groups])
             found[name] = round(right.float().mean().item(), 4)
     get_run_logger().info("share right of each exercise, comparing with the longest list: %s", found)
@@ -387,7 +519,11 @@ def _card(config: Config, model: Any, examples: list[Example], record: TrainingR
         "tokens_trained": record.tokens,
         "steps": record.steps,
         "seconds": round(record.seconds),
-        "losses": [round(sum(part) / len(part), 4) for i in range(0, len(record.losses), every) if (part := record.losses[i : i + every])],
+        "losses": [
+            round(sum(part) / len(part), 4)
+            for i in range(0, len(record.losses), every)
+            if (part := record.losses[i : i + every])
+        ],
         "written": time.strftime("%Y-%m-%d"),
     }
 

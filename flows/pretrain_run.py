@@ -1,4 +1,6 @@
-"""The MLflow run of a pretraining: its config as parameters, and the curves of loss and learning rate while it trains."""
+"""The MLflow run of a pretraining: its config as parameters, and the curves of loss and learning rate while
+it trains.
+"""
 
 from __future__ import annotations
 

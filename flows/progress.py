@@ -20,11 +20,19 @@ def telling(total: float) -> OnStep:
         nonlocal told
         if time.monotonic() - told >= SECONDS:
             told = time.monotonic()
-            log.info("update %d, %.0f %% of %.1f M tokens, loss %.3f", step, 100 * tokens / total, total / 1e6, loss)
+            log.info(
+                "update %d, %.0f %% of %.1f M tokens, loss %.3f",
+                step,
+                100 * tokens / total,
+                total / 1e6,
+                loss,
+            )
 
     return tell
 
 
 def drawing(name: str, log_curves: Callable[[int, Mapping[str, float]], None]) -> OnFigures:
     """A callback for `supervised_finetune` that draws the curves `name/loss` and `name/learning_rate`."""
-    return lambda step, figures: log_curves(step, {f"{name}/{figure}": value for figure, value in figures.items()})
+    return lambda step, figures: log_curves(
+        step, {f"{name}/{figure}": value for figure, value in figures.items()}
+    )

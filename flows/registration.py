@@ -27,7 +27,9 @@ def register(run: Workspace, name: str, stage: str, output: str, tags: Mapping[s
     version = run.tracker.alias(name, alias)
     if version is None:
         weights = result.outputs[output]
-        served = SERVED[name](run.config, weights, input_example(run, with_action=name != "policy"), _facts(run, stage))
+        served = SERVED[name](
+            run.config, weights, input_example(run, with_action=name != "policy"), _facts(run, stage)
+        )
         version = run.tracker.register_model(run.parent, name, weights, tags, served)
         run.tracker.set_alias(name, alias, version)
     for linked in (run.child(stage), run.parent):

@@ -1,8 +1,10 @@
-"""A past run again: its commit in a worktree, its data verified, its config; and whether its numbers come back.
+"""A past run again: its commit in a worktree, its data verified, its config; and whether its numbers come
+back.
 
     dreamgym reproduce 20260131-142530-9f3a
 
-Everything is made anew there, nothing is reused; the clone itself, its data, its registry and its champion stay as they are.
+Everything is made anew there, nothing is reused; the clone itself, its data, its registry and its champion
+stay as they are.
 """
 
 from __future__ import annotations
@@ -49,17 +51,28 @@ class Reproduction:
 
 
 def find_run_record(root: Path, what: str) -> tuple[Path, Manifest]:
-    """A run by its id, `latest`, the name or the (beginning of the) commit of its experiment: its record's directory, its manifest.
+    """A run by its id, `latest`, the name or the (beginning of the) commit of its experiment: its record's
+    directory, its manifest.
 
-    A commit has the record in it, so a run that was made in another clone is found by it; it is then written to .dreamgym/recorded.
+    A commit has the record in it, so a run that was made in another clone is found by it; it is then written
+    to .dreamgym/recorded.
 
     Raises:
         DataError: there is none.
     """
     what = _commit_of_name(root, what)
-    directory = next((found for name in reversed(list_runs(root / "runs")) if (found := _of_commit(root / "runs" / name, what))), None)
+    directory = next(
+        (
+            found
+            for name in reversed(list_runs(root / "runs"))
+            if (found := _of_commit(root / "runs" / name, what))
+        ),
+        None,
+    )
     made_elsewhere = "" if directory or (root / "runs" / what).is_dir() else _commit(root, what)
-    directory = directory or (_recorded(root, made_elsewhere) if made_elsewhere else find_run(root / "runs", what))
+    directory = directory or (
+        _recorded(root, made_elsewhere) if made_elsewhere else find_run(root / "runs", what)
+    )
     manifest = Manifest.load(directory)
     manifest.data.experiment_commit = made_elsewhere or manifest.data.experiment_commit
     return directory, manifest
@@ -82,7 +95,9 @@ def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
 
 
 def _commit_of_name(root: Path, what: str) -> str:
-    """The commit of the experiment that `dvc exp list` calls `what`, or that a run `what` made elsewhere; else `what` itself."""
+    """The commit of the experiment that `dvc exp list` calls `what`, or that a run `what` made elsewhere;
+    else `what` itself.
+    """
     if (root / "runs" / what).is_dir():
         return what
     named = experiments(root)
@@ -90,7 +105,9 @@ def _commit_of_name(root: Path, what: str) -> str:
 
 
 def _commit(root: Path, name: str) -> str:
-    """The whole hash of a commit by (the beginning of) it; empty if `name` does not look like one. Raises DataError if git has none."""
+    """The whole hash of a commit by (the beginning of) it; empty if `name` does not look like one. Raises
+    DataError if git has none.
+    """
     if not re.fullmatch(r"[0-9a-f]{7,40}", name):
         return ""
     found = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).strip()
@@ -109,8 +126,12 @@ def _recorded(root: Path, commit: str) -> Path:
     listed = [path for path in listed if re.fullmatch(r"runs/[\w-]+/(manifest|metrics|config)\.json", path)]
     found = {Path(path).parts[1] for path in listed}
     if len(found) != 1:
-        lack = f"Commit {commit[:12]} has the record of {len(found) or 'no'} run{'s' * (len(found) > 1)} in it."
-        raise DataError(lack, "Expected the commit of a run's DVC experiment: `dvc exp list --all`.", "Name that one.")
+        lack = (
+            f"Commit {commit[:12]} has the record of {len(found) or 'no'} run{'s' * (len(found) > 1)} in it."
+        )
+        raise DataError(
+            lack, "Expected the commit of a run's DVC experiment: `dvc exp list --all`.", "Name that one."
+        )
     directory = root / ".dreamgym" / "recorded" / found.pop()
     directory.mkdir(parents=True, exist_ok=True)
     for path in listed:
@@ -130,9 +151,18 @@ def surroundings_since(manifest: Manifest, root: Path) -> dict[str, list[Differe
     """Section -> what of this machine and its packages is not as it was when the run was made."""
     then = manifest.environment
     hardware = describe_hardware(then.hardware.threads, then.hardware.device and _device_of(manifest))
-    here = {"packages": installed_packages(), "python": platform.python_version(), "platform": platform.platform(), "hardware": hardware}
+    here = {
+        "packages": installed_packages(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "hardware": hardware,
+    }
     now = manifest.model_copy(update={"environment": then.model_copy(update=here)})
-    return {section: entries for section, entries in differences(manifest, now, root).items() if section in SECTIONS}
+    return {
+        section: entries
+        for section, entries in differences(manifest, now, root).items()
+        if section in SECTIONS
+    }
 
 
 def _device_of(manifest: Manifest) -> str:
@@ -146,7 +176,8 @@ def _device_of(manifest: Manifest) -> str:
 def reproduce(
     root: Path, what: str, say: Callable[[str], None], show: Callable[[dict[str, list[Difference]]], None]
 ) -> Reproduction:
-    """Make the run again in a worktree under .dreamgym/reproduced, and compare; before anything is made `show` gets `surroundings_since`.
+    """Make the run again in a worktree under .dreamgym/reproduced, and compare; before anything is made
+    `show` gets `surroundings_since`.
 
     Raises:
         DataError: there is no such run, its commit or its data is gone or damaged.
@@ -184,15 +215,33 @@ def _git(root: Path, *arguments: str, check: bool = True) -> str:
 
 def _run(place: Path, config: Path) -> Path:
     """`dreamgym retrain` of the code at `place`; the directory of its run."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_TRACKING", "PREFECT_"))}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MLFLOW_TRACKING", "PREFECT_"))
+    }
     own |= {"PYTHONPATH": str(place), "PREFECT_HOME": str(place / ".dreamgym" / "prefect")}
     program = "from flows.cli import main; main()"
     overrides = ['tracking.uri=""', "tracking.dvc_experiment=false"]
-    command = [sys.executable, "-c", program, "retrain", "--config", str(config), "--root", str(place), *overrides]
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "retrain",
+        "--config",
+        str(config),
+        "--root",
+        str(place),
+        *overrides,
+    ]
     done = subprocess.run(command, cwd=place, env=own, check=False)
     if done.returncode not in (0, PROMOTION_REFUSED):
         next_step = f"Look at it there: cd {place}"
-        raise TrackingError(f"The repetition ended with the exit code {done.returncode}.", "Expected it to end like the run.", next_step)
+        raise TrackingError(
+            f"The repetition ended with the exit code {done.returncode}.",
+            "Expected it to end like the run.",
+            next_step,
+        )
     return find_run(place / "runs")
 
 

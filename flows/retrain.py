@@ -2,7 +2,8 @@
 
     dreamgym retrain --config configs/quick.yaml
 
-Each step is a subflow with an MLflow run of its own below the parent run, keyed by content: what has not changed is reused.
+Each step is a subflow with an MLflow run of its own below the parent run, keyed by content: what has not
+changed is reused.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ STAGES: dict[str, Callable[[Workspace], StageResult]] = {
     "sim_to_real": refine_in_reality.fn,
     "evaluate": evaluate_policies.fn,
 }
-"""The stages of the job in their order, without Prefect around them: to ask which of them are there already."""
+"""The stages of the job in their order, without Prefect around them: to ask which of them are there already.
+"""
 
 
 @flow(name="retrain", validate_parameters=False)
@@ -112,7 +114,9 @@ def _gate(run: Workspace) -> None:
 
 @flow(name="snapshot-buffer", flow_run_name=OF_RUN, validate_parameters=False)
 def snapshot_buffer(run: Workspace) -> str:
-    """Make the run's version of data/: that of its start with the dreamed transitions in the replay log. data/ itself stays as it is."""
+    """Make the run's version of data/: that of its start with the dreamed transitions in the replay log.
+    data/ itself stays as it is.
+    """
     with run.limited("snapshot_buffer"):
         return save_run_version(run)
 
@@ -125,7 +129,10 @@ def _finish(run: Workspace, decision: Decision) -> None:
     run.count("cost/tokens_generated", run.manifest.costs.tokens_generated)
     run.count("cost/endpoint_prompt_tokens", run.manifest.costs.endpoint_prompt_tokens)
     run.count("cost/endpoint_completion_tokens", run.manifest.costs.endpoint_completion_tokens)
-    write_games(run.directory, {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES})
+    write_games(
+        run.directory,
+        {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES},
+    )
     run.conclude()
     if run.config.tracking.dvc_experiment:
         run.manifest.data.experiment_commit = save_run_commit(run)
@@ -135,7 +142,10 @@ def _finish(run: Workspace, decision: Decision) -> None:
     run.tracker.describe(run.parent, f"{summary(report)}\n\nAll of it: `report.html` among the artifacts.")
     run.finish([markdown, page, run.directory / "games.json"])
     shown = run.tracker.artifact_page(run.parent, page.name, f"http://127.0.0.1:{MLFLOW_PORT}")
-    linked = f"[The whole report, with episodes and pictures]({shown}) (in MLflow), or open `{page}`.\n\n{markdown.read_text()}"
+    linked = (
+        f"[The whole report, with episodes and pictures]({shown}) (in MLflow), or open "
+        f"`{page}`.\n\n{markdown.read_text()}"
+    )
     create_markdown_artifact(linked, key="report", description=f"Report of run {run.manifest.run_id}")
 
 

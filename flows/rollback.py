@@ -1,4 +1,6 @@
-"""Back to an earlier champion: the alias moves in the registry, nothing is deleted, and what was done is left in tags."""
+"""Back to an earlier champion: the alias moves in the registry, nothing is deleted, and what was done is left
+in tags.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,14 @@ def plan_rollback(tracker: Tracker, wanted: str = "") -> Move:
         state = "is the champion" if wanted == current else "was never promoted"
         found = f"Version {wanted} of {tracker.model_name('policy')} {state}."
         others = sorted((version for version in promoted if version != current), key=int)
-        raise TrackingError(found, f"Versions that were: {', '.join(others) or 'none'}.", "Name one of them, or leave --to out.")
-    sound = {version for version, since in promoted.items() if versions[version].get(WITHDRAWN_AT, "") < since}
+        raise TrackingError(
+            found,
+            f"Versions that were: {', '.join(others) or 'none'}.",
+            "Name one of them, or leave --to out.",
+        )
+    sound = {
+        version for version, since in promoted.items() if versions[version].get(WITHDRAWN_AT, "") < since
+    }
     since = promoted.get(current, datetime.now(UTC).isoformat())
     earlier = [version for version in sound if version != current and promoted[version] < since]
     if not wanted and not earlier:
@@ -45,7 +53,9 @@ def plan_rollback(tracker: Tracker, wanted: str = "") -> Move:
 
 
 def roll_back(tracker: Tracker, move: Move) -> None:
-    """Do it: `move.after` is the champion from now on; `move.before`, and who was champion between the two, are marked as withdrawn."""
+    """Do it: `move.after` is the champion from now on; `move.before`, and who was champion between the two,
+    are marked as withdrawn.
+    """
     promoted = {version: tags.get(PROMOTED_AT, "") for version, tags in tracker.versions("policy").items()}
     tracker.set_alias("policy", CHAMPION, move.after)
     now = datetime.now(UTC).isoformat(timespec="microseconds")

@@ -1,4 +1,6 @@
-"""What a finished run hands to its report: its head, its numbers and curves, dreamed episodes, and the commands to look further."""
+"""What a finished run hands to its report: its head, its numbers and curves, dreamed episodes, and the
+commands to look further.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ def report_head(manifest: Manifest) -> list[tuple[str, str]]:
     environment, git, data = manifest.config.get("environment", {}), manifest.environment.git, manifest.data
     hardware = manifest.environment.hardware
     games = f" ({environment['games']} games)" if environment.get("name") == "alfworld" else ""
-    version = data.dvc_in if data.dvc_out in ("", data.dvc_in) else f"{data.dvc_in} before, {data.dvc_out} after the run"
+    version = (
+        data.dvc_in
+        if data.dvc_out in ("", data.dvc_in)
+        else f"{data.dvc_in} before, {data.dvc_out} after the run"
+    )
     head = {
         "date": f"{datetime.fromisoformat(manifest.created):%d %B %Y, %H:%M %Z}".strip(),
         "environment": f"{environment.get('name', '')}{games}",
@@ -59,27 +65,38 @@ def report_head(manifest: Manifest) -> list[tuple[str, str]]:
         "commit": git.commit + (", with changes (git.diff)" if git.dirty else ""),
         "data (DVC)": version,
         "wall time": duration(manifest.seconds),
-        "machine": ", ".join(filter(None, (hardware.cpu, f"{hardware.cores} cores", hardware.device, *hardware.gpus))),
+        "machine": ", ".join(
+            filter(None, (hardware.cpu, f"{hardware.cores} cores", hardware.device, *hardware.gpus))
+        ),
     }
     return [(name, text) for name, text in head.items() if text]
 
 
 def next_commands(manifest: Manifest, root: Path, model: Path) -> list[str]:
-    """Commands that look further and work in any directory, without an activated environment; a comment says what each does."""
+    """Commands that look further and work in any directory, without an activated environment; a comment says
+    what each does.
+    """
     program, run = shlex.quote(str(_program())), manifest.run_id
     place, config = shlex.quote(str(root)), shlex.quote(str(root / "runs" / run / "config.json"))
     earlier = [name for name in list_runs(root / "runs") if name < run][-1:]
+    seed = manifest.seeds.get("run", 0)
     commands = {
-        **{f"{program} compare {name} {run} --root {place}": "what differs from the run before" for name in earlier},
+        **{
+            f"{program} compare {name} {run} --root {place}": "what differs from the run before"
+            for name in earlier
+        },
         f"{program} lineage {run} --root {place}": "from which data, models and commit its policy comes",
-        f"{program} play --side-by-side --model {shlex.quote(str(model))} --config {config} --root {place}": "step into this run's dream",
-        f"{program} retrain --config {config} seed={manifest.seeds.get('run', 0) + 1} --root {place}": "the same with another seed",
+        f"{program} play --side-by-side --model {shlex.quote(str(model))} --config {config} --root "
+        f"{place}": "step into this run's dream",
+        f"{program} retrain --config {config} seed={seed + 1} --root {place}": "the same with another seed",
         f"{program} ui --root {place}": "runs and models in MLflow, flows in Prefect",
     }
     if manifest.data.dvc_out:
         commands[f"{program} data use {run} --root {place}"] = "data/ and data.dvc take this run's version"
     if commit := manifest.data.experiment_commit:
-        commands[f"{program} reproduce {run} --root {place}"] = "make it again from its commit and compare every metric"
+        commands[f"{program} reproduce {run} --root {place}"] = (
+            "make it again from its commit and compare every metric"
+        )
         commands[f"git -C {place} show --stat {commit}"] = "the run's commit: code, data version, metrics"
     return [f"{command}   # {words}" for command, words in commands.items()]
 

@@ -1,7 +1,8 @@
-"""A run's own version of data/ and its own commit: made beside the workspace, whose data/, data.dvc and index stay as they are.
+"""A run's own version of data/ and its own commit: made beside the workspace, whose data/, data.dvc and index
+stay as they are.
 
-The version is that of the run's start with its dreamed transitions in the replay log. The commit is a DVC experiment.
-`dreamgym data use RUN` makes the version that of the workspace.
+The version is that of the run's start with its dreamed transitions in the replay log. The commit is a DVC
+experiment. `dreamgym data use RUN` makes the version that of the workspace.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def save_run_version(run: Workspace) -> str:
     version = extend_version(run.root, data.version_in(), folder, lambda log: _append_dreams(log, result))
     remote = push_version(run.root, version)
     data.dvc_out, data.parts_out = version.hash, hashes_of(version.parts)
-    tags = {"dvc.hash.out": version.hash, "dvc.remote.out": remote, "dvc.replay.out": data.parts_out.get(folder, "")}
+    tags = {
+        "dvc.hash.out": version.hash,
+        "dvc.remote.out": remote,
+        "dvc.replay.out": data.parts_out.get(folder, ""),
+    }
     run.tracker.set_tags(run.parent, tags)
     return version.hash
 
@@ -46,10 +51,14 @@ def _append_dreams(log: Path, result: StageResult) -> None:
 
 
 def save_run_commit(run: Workspace) -> str:
-    """Commit the workspace with the run's version, record and results as a DVC experiment; the commit's hash. Raises DataError."""
+    """Commit the workspace with the run's version, record and results as a DVC experiment; the commit's hash.
+    Raises DataError.
+    """
     manifest = run.manifest
     pointer = pointer_text(outs_of(run.root, manifest.data.parts_out))
-    files = {POINTER: pointer.encode()} | {path.relative_to(run.root).as_posix(): path.read_bytes() for path in run.record}
+    files = {POINTER: pointer.encode()} | {
+        path.relative_to(run.root).as_posix(): path.read_bytes() for path in run.record
+    }
     series: dict[str, list[float]] = {}
     for result in run.results.values():
         series |= series_of(result)
@@ -62,9 +71,15 @@ def version_commands(manifest: Manifest) -> list[str]:
     """What to type to look at the run's commit, to adopt its version of data/, and to make it again."""
     if not manifest.data.dvc_out:
         return []
-    adopt = f"dreamgym data use {manifest.run_id}  # data/ and data.dvc take the run's version {manifest.data.dvc_out}"
+    adopt = (
+        f"dreamgym data use {manifest.run_id}  # data/ and data.dvc take the run's version "
+        f"{manifest.data.dvc_out}"
+    )
     if not manifest.data.experiment_commit:
         return [adopt]
     name = experiment_name(manifest.run_id)
     commit = manifest.data.experiment_commit[:12]
-    return [f"git show {commit}  # the commit of the DVC experiment {name}; all runs: dvc exp list --all", adopt]
+    return [
+        f"git show {commit}  # the commit of the DVC experiment {name}; all runs: dvc exp list --all",
+        adopt,
+    ]

@@ -9,7 +9,9 @@ from components.errors import DreamGymError
 
 @dataclass(frozen=True)
 class Rung:
-    """The result of one check: what was found, what was expected, what to type. `wrong` stops a run, `doubt` does not."""
+    """The result of one check: what was found, what was expected, what to type. `wrong` stops a run, `doubt`
+    does not.
+    """
 
     state: str
     found: str

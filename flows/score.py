@@ -1,10 +1,12 @@
-"""Success of policies on held-out real games: the three of a run, any directory of a policy, or the registered champion.
+"""Success of policies on held-out real games: the three of a run, any directory of a policy, or the
+registered champion.
 
     dreamgym evaluate --policy champion evaluation.tasks=100
     dreamgym evaluate --run latest --split test
 
-The test split is read on demand alone, and each reading is written into its ledger: choosing among policies by its number makes the
-number worthless as a result. Validation games are those that a run with the same config is evaluated on.
+The test split is read on demand alone, and each reading is written into its ledger: choosing among policies
+by its number makes the number worthless as a result. Validation games are those that a run with the same
+config is evaluated on.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The policies by name, the split, real steps, the MLflow run, and how often the test games have been read (0: validation games)."""
+    """The policies by name, the split, real steps, the MLflow run, and how often the test games have been
+    read (0: validation games).
+    """
 
     policies: dict[str, Score]
     split: str
@@ -52,12 +56,16 @@ class Scores:
 
 
 @flow(name="score", validate_parameters=False)
-def score_policies(config: Config, root: Path, policy: str, split: str = VALIDATION, of_run: str = "") -> Scores:
-    """Find the policy, or the three of the run `of_run`; each plays each game once; record the result in MLflow.
+def score_policies(
+    config: Config, root: Path, policy: str, split: str = VALIDATION, of_run: str = ""
+) -> Scores:
+    """Find the policy, or the three of the run `of_run`; each plays each game once; record the result in
+    MLflow.
 
     Raises:
         TrackingError: there is no champion.
-        DataError: the directory holds no policy, the run's stages are gone, or the tasks or data.dvc are missing.
+        DataError: the directory holds no policy, the run's stages are gone, or the tasks or data.dvc are
+            missing.
     """
     version = data_hash(root)
     run = Workspace(config, root)
@@ -69,15 +77,29 @@ def score_policies(config: Config, root: Path, policy: str, split: str = VALIDAT
     readings = note_held_out_read(root, test, "evaluate", name, len(tasks)) if split == TEST else 0
     get_run_logger().info("%s plays %d %s games", name, len(tasks), split)
     games = play_games(run, directories, tasks)
-    scores = {name: score_of(directories[name], won, tasks, config.evaluation.confidence) for name, won in games.won.items()}
-    tags = {"dreamgym.policy": ", ".join(map(str, directories.values())), "dvc.hash": version, "dreamgym.evaluated_on": f"{split} games"}
-    parent = run.tracker.start_run(f"evaluate {name}", tags, config.model_dump(mode="json", include={"environment", "evaluation"}))
-    metrics = {"evaluate/real_interactions": exact(games.steps), "evaluate/replayed_episodes": exact(games.replayed)}
+    scores = {
+        name: score_of(directories[name], won, tasks, config.evaluation.confidence)
+        for name, won in games.won.items()
+    }
+    tags = {
+        "dreamgym.policy": ", ".join(map(str, directories.values())),
+        "dvc.hash": version,
+        "dreamgym.evaluated_on": f"{split} games",
+    }
+    parent = run.tracker.start_run(
+        f"evaluate {name}", tags, config.model_dump(mode="json", include={"environment", "evaluation"})
+    )
+    metrics = {
+        "evaluate/real_interactions": exact(games.steps),
+        "evaluate/replayed_episodes": exact(games.replayed),
+    }
     metrics[f"evaluate/{split}_games"] = exact(len(tasks))
     for policy_name, score in scores.items():
         prefix = f"evaluate/{policy_name}" if of_run else "evaluate"
         metrics[f"{prefix}/success_rate"] = score.success
-        metrics |= {f"{prefix}/success_rate/{family}": estimate for family, estimate in score.families.items()}
+        metrics |= {
+            f"{prefix}/success_rate/{family}": estimate for family, estimate in score.families.items()
+        }
     run.tracker.log_estimates(parent, {name: dict(estimate.to_json()) for name, estimate in metrics.items()})
     run.tracker.finish(parent)
     return Scores(scores, split, games.steps, parent, readings)
@@ -98,15 +120,28 @@ def policies_of(run: Workspace, name: str) -> dict[str, Path]:
     manifest = Manifest.load(find_run(run.root / "runs", name))
     world = manifest.config.get("environment", {}).get("name", "alfworld")
     if world != run.config.environment.name:
-        found = f"Run {manifest.run_id} is of the environment {world}, this config of {run.config.environment.name}."
-        raise DataError(found, "Expected the same one.", f"Give the run's config: --config runs/{manifest.run_id}/config.json")
+        found = (
+            f"Run {manifest.run_id} is of the environment {world}, this config of "
+            f"{run.config.environment.name}."
+        )
+        raise DataError(
+            found,
+            "Expected the same one.",
+            f"Give the run's config: --config runs/{manifest.run_id}/config.json",
+        )
     keys = {stage.name: stage.key for stage in manifest.stages}
     policies: dict[str, Path] = {}
     for policy, stage in POLICIES.items():
         result = run.store.find(stage, keys[stage]) if stage in keys else None
         if result is None:
-            lack = f"The stage {stage} of run {manifest.run_id} is not in {run.root / '.dreamgym' / 'stages'}."
-            raise DataError(lack, "Expected its policy.", f"Make it again: dreamgym reproduce {manifest.run_id}, or name another run.")
+            lack = (
+                f"The stage {stage} of run {manifest.run_id} is not in {run.root / '.dreamgym' / 'stages'}."
+            )
+            raise DataError(
+                lack,
+                "Expected its policy.",
+                f"Make it again: dreamgym reproduce {manifest.run_id}, or name another run.",
+            )
         policies[policy] = result.outputs["policy"]
     return policies
 
@@ -121,12 +156,22 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
     if policy != CHAMPION:
         directory = Path(policy)
         if not any(directory.glob("*.safetensors")):
-            found = f"{directory} holds no policy: {'no *.safetensors in it' if directory.is_dir() else 'there is no such directory'}."
-            next_step = "Name one such as .dreamgym/stages/sim_to_real-*/policy, or type `dreamgym evaluate --policy champion`."
+            found = (
+                f"{directory} holds no policy: "
+                f"{'no *.safetensors in it' if directory.is_dir() else 'there is no such directory'}."
+            )
+            next_step = (
+                "Name one such as .dreamgym/stages/sim_to_real-*/policy, or type `dreamgym evaluate "
+                "--policy champion`."
+            )
             raise DataError(found, next_step=next_step)
         return directory
     version = tracker.alias("policy", CHAMPION)
     if version is None:
         found = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
-        raise TrackingError(found, next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with --policy.")
+        raise TrackingError(
+            found,
+            next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with "
+            "--policy.",
+        )
     return download_champion(tracker, root, version)

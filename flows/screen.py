@@ -16,18 +16,32 @@ _FORMATS = (".txt", ".md", ".html", ".svg")
 
 
 class Screen:
-    """The terminal, and beside it the transcript if one is wanted: `.txt` and `.md` hold the text, `.html` and `.svg` the colours."""
+    """The terminal, and beside it the transcript if one is wanted: `.txt` and `.md` hold the text, `.html`
+    and `.svg` the colours.
+    """
 
     def __init__(self, console: Console, transcript: Path | None = None) -> None:
         """Raises ConfigError for another ending, DataError if there is no folder to write to."""
         self._console, self._path = console, transcript
-        record = Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, markup=False, emoji=False)
+        record = Console(
+            file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, markup=False, emoji=False
+        )
         self._record = record if transcript else None
         if transcript and transcript.suffix not in _FORMATS:
-            raise ConfigError(f"The transcript {transcript} ends in {transcript.suffix!r}.", f"Expected one of {', '.join(_FORMATS)}.")
+            raise ConfigError(
+                f"The transcript {transcript} ends in {transcript.suffix!r}.",
+                f"Expected one of {', '.join(_FORMATS)}.",
+            )
         if transcript and (transcript.is_dir() or not transcript.absolute().parent.is_dir()):
-            problem = "is a directory" if transcript.is_dir() else f"cannot be written: there is no directory {transcript.parent}"
-            raise DataError(f"The transcript {transcript} {problem}.", next_step="Name a file in a directory that is there.")
+            problem = (
+                "is a directory"
+                if transcript.is_dir()
+                else f"cannot be written: there is no directory {transcript.parent}"
+            )
+            raise DataError(
+                f"The transcript {transcript} {problem}.",
+                next_step="Name a file in a directory that is there.",
+            )
 
     def show(self, *things: RenderableType) -> None:
         """Print each thing; a string is taken as it is, not as markup."""

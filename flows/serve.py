@@ -64,23 +64,34 @@ def serve(config: Config, root: Path, offer: Offer, on_ready: Callable[[str, str
     tasks = _tasks(config, layout, require_split(offer.split))
     adapter, known = make_adapter(config.environment), lessons(config, layout)
     dream = dream_of(model.directory, config, known, [], held_out(layout), root)
-    served = f"{len(tasks):,} tasks of {offer.split}, {offer.sessions} sessions, the dream of {model.shown(root)}"
+    served = (
+        f"{len(tasks):,} tasks of {offer.split}, {offer.sessions} sessions, the dream of {model.shown(root)}"
+    )
     run(
         SharedDream(dream, offer.sessions, around=decoding),
         Catalogue(offer.split, tasks, adapter.feasible),
         Limits(config.environment.max_steps, offer.max_chars),
         Door(offer.host, offer.port, token, offer.idle_seconds),
-        lambda address: on_ready(address, served + (", with a token" if token else f", without a token ({TOKEN_VARIABLE} is not set)")),
+        lambda address: on_ready(
+            address,
+            served + (", with a token" if token else f", without a token ({TOKEN_VARIABLE} is not set)"),
+        ),
     )
 
 
 def _tasks(config: Config, layout: DataLayout, split: str) -> list[Task]:
-    """The tasks to serve: of `data.families` where those are named, since a dream of these has learnt no other."""
+    """The tasks to serve: of `data.families` where those are named, since a dream of these has learnt no
+    other.
+    """
     tasks, families = read_tasks(layout.tasks(split)), config.data.families
     kept = [task for task in tasks if not families or task.family in families]
     if not kept:
         known = ", ".join(sorted({task.family for task in tasks}))
-        raise DataError(f"No task of {split} is of data.families={families}.", f"There are {known}.", "Name some of these.")
+        raise DataError(
+            f"No task of {split} is of data.families={families}.",
+            f"There are {known}.",
+            "Name some of these.",
+        )
     return kept
 
 

@@ -23,7 +23,13 @@ from types import FrameType
 
 from components.config import TrackingConfig
 from components.errors import ConfigError, TrackingError
-from components.tracking.mlflow_uri import follow_move, opened_alone, require_reachable, resolve_uri, without_password
+from components.tracking.mlflow_uri import (
+    follow_move,
+    opened_alone,
+    require_reachable,
+    resolve_uri,
+    without_password,
+)
 
 HOST = "127.0.0.1"
 START_SECONDS = 180.0
@@ -32,8 +38,9 @@ GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Service:
-    """A server to start: how, on which port, and where it says that it is well. `option` is what chooses another port, `environment` what
-    it is told besides."""
+    """A server to start: how, on which port, and where it says that it is well. `option` is what chooses
+    another port, `environment` what it is told besides.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -56,7 +63,20 @@ def mlflow_service(config: TrackingConfig, root: Path, port: int) -> Service | s
     require_reachable(uri)
     with opened_alone(uri):  # a new store has its tables before a server could be killed among them
         follow_move(uri, root)
-    command = (sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", HOST, "--port", str(port), "--workers", "1")
+    command = (
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        uri,
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    )
     return Service("MLflow", command, port, "/health", "--mlflow-port")
 
 
@@ -65,7 +85,10 @@ def prefect_service(port: int) -> Service | str:
     if url := os.environ.get("PREFECT_API_URL", ""):
         return url.removesuffix("/").removesuffix("/api")
     command = (sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port))
-    told = (("PREFECT_SERVER_API_HOST", HOST), ("PREFECT_SERVER_API_PORT", str(port)))  # the pages ask there, not where the server listens
+    told = (
+        ("PREFECT_SERVER_API_HOST", HOST),
+        ("PREFECT_SERVER_API_PORT", str(port)),
+    )  # the pages ask there, not where the server listens
     return Service("Prefect", command, port, "/api/health", "--prefect-port", told)
 
 
@@ -81,20 +104,32 @@ def port_is_free(port: int) -> bool:
 
 
 def require_free_ports(services: Sequence[Service]) -> None:
-    """Fail before anything is started. Raises TrackingError naming the port in use, or ConfigError if two are to share one."""
+    """Fail before anything is started. Raises TrackingError naming the port in use, or ConfigError if two are
+    to share one.
+    """
     if len({service.port for service in services}) < len(services):
-        found = f"{' and '.join(service.name for service in services)} are both to listen on port {services[0].port}."
-        raise ConfigError(found, "Expected two ports.", "Type, for example: dreamgym ui --mlflow-port 5001 --prefect-port 4201")
+        found = (
+            f"{' and '.join(service.name for service in services)} are both to listen on port "
+            f"{services[0].port}."
+        )
+        raise ConfigError(
+            found,
+            "Expected two ports.",
+            "Type, for example: dreamgym ui --mlflow-port 5001 --prefect-port 4201",
+        )
     for service in services:
         if not port_is_free(service.port):
             found = f"Port {service.port} is in use; {service.name} needs it."
             other = f"dreamgym ui {service.option} {service.port + 1}"
-            next_step = f"Stop what listens there (`ss -ltnp | grep {service.port}` names it), or type: {other}"
+            next_step = (
+                f"Stop what listens there (`ss -ltnp | grep {service.port}` names it), or type: {other}"
+            )
             raise TrackingError(found, next_step=next_step)
 
 
 def serve(services: Sequence[Service], root: Path, on_ready: Callable[[Service], None]) -> None:
-    """Start the services, say so when each is well, and wait for Ctrl-C or SIGTERM; all of them are stopped then.
+    """Start the services, say so when each is well, and wait for Ctrl-C or SIGTERM; all of them are stopped
+    then.
 
     Raises:
         TrackingError: a port is in use, or a service ended or did not become well in time.
@@ -158,12 +193,19 @@ def _await_health(service: Service, child: subprocess.Popen[bytes], log: Path) -
             return
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
-    raise TrackingError(f"{service.name} did not answer at {service.address} within {START_SECONDS:g} s.", next_step=f"Look at {log}.")
+    raise TrackingError(
+        f"{service.name} did not answer at {service.address} within {START_SECONDS:g} s.",
+        next_step=f"Look at {log}.",
+    )
 
 
 def _ended(service: Service, child: subprocess.Popen[bytes], log: Path) -> TrackingError:
-    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] or ["it said nothing"]
-    return TrackingError(f"{service.name} ended with exit code {child.returncode}: {last[0]}", next_step=f"Look at {log}.")
+    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] or [
+        "it said nothing"
+    ]
+    return TrackingError(
+        f"{service.name} ended with exit code {child.returncode}: {last[0]}", next_step=f"Look at {log}."
+    )
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -1,6 +1,8 @@
-"""Settings that Prefect, MLflow and the others read from the process when they are imported: set once, before any of them is.
+"""Settings that Prefect, MLflow and the others read from the process when they are imported: set once, before
+any of them is.
 
-Nothing here replaces what the user has set. Importing this module is quick; it imports none of the libraries it is about.
+Nothing here replaces what the user has set. Importing this module is quick; it imports none of the libraries
+it is about.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from pathlib import Path
 from components.orphans import watch_over_children
 
 MLFLOW_PORT = 5000
-"""Where `dreamgym ui` shows MLflow, unless it is told another port; a run's report in Prefect links there if its store is a local one."""
+"""Where `dreamgym ui` shows MLflow, unless it is told another port; a run's report in Prefect links there if
+its store is a local one.
+"""
 DEFAULTS = {
     # An ephemeral server's first start, with a new database, takes longer than Prefect's 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
@@ -36,13 +40,15 @@ DEFAULTS = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    # Threads of torch that wait for each other soon go to sleep: beside another job they would take its core, and wait for it.
+    # Threads of torch that wait for each other soon go to sleep: beside another job they would take its core,
+    # and wait for it.
     "GOMP_SPINCOUNT": "1000",
 }
 
 
 def prepare(root: Path) -> None:
-    """Set the defaults that the user has not set, and keep Prefect's database with the repository unless another was chosen.
+    """Set the defaults that the user has not set, and keep Prefect's database with the repository unless
+    another was chosen.
 
     From here on no child of this process outlives it.
 
@@ -88,8 +94,14 @@ def _make(home: Path) -> None:
 
 
 def prefect_is_configured() -> bool:
-    """True if the user has said where Prefect is: by the environment, or by the active profile of `~/.prefect`."""
-    if os.environ.get("PREFECT_API_URL") or os.environ.get("PREFECT_HOME") or os.environ.get("PREFECT_PROFILES_PATH"):
+    """True if the user has said where Prefect is: by the environment, or by the active profile of
+    `~/.prefect`.
+    """
+    if (
+        os.environ.get("PREFECT_API_URL")
+        or os.environ.get("PREFECT_HOME")
+        or os.environ.get("PREFECT_PROFILES_PATH")
+    ):
         return True
     try:
         profiles = tomllib.loads((Path.home() / ".prefect" / "profiles.toml").read_text(encoding="utf-8"))

@@ -1,10 +1,12 @@
 """The study: methods times seeds on the same held-out games, cell by cell, with what each cost.
 
-    dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table docs/results.md
+    dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table
+    docs/results.md
 
-A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells share (the clone, the
-experience model, the dreamed policy) is made once. A finished cell is a small file: the study goes on where it was, on any machine that has
-the files. A cell that crashes is said in the table, and the others go on.
+A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells
+share (the clone, the experience model, the dreamed policy) is made once. A finished cell is a small file: the
+study goes on where it was, on any machine that has the files. A cell that crashes is said in the table, and
+the others go on.
 """
 
 from __future__ import annotations
@@ -48,16 +50,28 @@ FIDELITY = (
 )
 """What a cell tells of its experience model."""
 TEACHING = ("unparsable_episodes", "zero_variance_groups", "lessons")
-"""What a cell tells of its RL: episodes without an answer of the dream, groups that ended alike, episodes (DPO: pairs) learnt from."""
+"""What a cell tells of its RL: episodes without an answer of the dream, groups that ended alike, episodes
+(DPO: pairs) learnt from.
+"""
 
 
 @flow(name="study", validate_parameters=False)
 def study(
-    config: Config, root: Path, methods: Sequence[str], seeds: Sequence[int], directory: Path, *, finished: bool = False
+    config: Config,
+    root: Path,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    directory: Path,
+    *,
+    finished: bool = False,
 ) -> dict[str, list[Cell]]:
-    """The cells of each method, in the order of the seeds; those in `directory` are read back. Args: finished: no other is made."""
+    """The cells of each method, in the order of the seeds; those in `directory` are read back. Args:
+    finished: no other is made.
+    """
     log, root = get_run_logger(), root.resolve()
-    families = sorted({task.family for task in read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))})
+    families = sorted(
+        {task.family for task in read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))}
+    )
     settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
     cells: dict[str, list[Cell]] = {name: [] for name in methods}
     for number, ((name, seed), own) in enumerate(settings.items(), start=1):
@@ -84,7 +98,9 @@ def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path
 
 @task(cache_policy=NO_CACHE)
 def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
-    """One method with one seed, from the offline data to the held-out games; the manifest says which file in `directory` it becomes."""
+    """One method with one seed, from the offline data to the held-out games; the manifest says which file in
+    `directory` it becomes.
+    """
     method, run = METHODS[name], Workspace(config, root)
     run.start(f"study {name}")
     try:
@@ -115,9 +131,14 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
 
 
 def stages_of(config: Config, name: str) -> dict[str, Callable[[Workspace], StageResult]]:
-    """The stages of a cell of the method `name` in their order, without Prefect around them: to ask which of them are there already."""
+    """The stages of a cell of the method `name` in their order, without Prefect around them: to ask which of
+    them are there already.
+    """
     method = METHODS[name]
-    found: dict[str, Callable[[Workspace], StageResult]] = {"validate": validate_data.fn, "clone": clone_policy.fn}
+    found: dict[str, Callable[[Workspace], StageResult]] = {
+        "validate": validate_data.fn,
+        "clone": clone_policy.fn,
+    }
     if method.dream:
         found |= {"experience_model": fine_tune_experience_model.fn, "synthetic_rl": train_in_dream.fn}
     if method.real:
@@ -137,26 +158,52 @@ def _snapshots(run: Workspace, stage: str) -> StageResult:
 def _cell(run: Workspace, name: str, origin: Origin) -> Cell:
     tasks = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
     games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
-    seconds = {stage: result.seconds for stage, result in run.results.items() if stage in ("experience_model", *METHODS[name].stages)}
+    seconds = {
+        stage: result.seconds
+        for stage, result in run.results.items()
+        if stage in ("experience_model", *METHODS[name].stages)
+    }
     stages = [run.results[stage] for stage in METHODS[name].stages]
     costs = run.manifest.costs
-    dreamed = sum(_interactions(result)[-1] for result in stages if result.name == "synthetic_rl" and _interactions(result))
+    dreamed = sum(
+        _interactions(result)[-1]
+        for result in stages
+        if result.name == "synthetic_rl" and _interactions(result)
+    )
     curve = _curve(stages, seconds.get("experience_model", 0.0))
     return Cell(
-        name, run.config.seed, origin, games, {game: tasks[game] for game in games}, costs.real_interactions, int(dreamed),
-        costs.check_interactions, seconds, curve, _held_out(run, stages, curve), _curriculum(stages), _watched(stages),
-        _figures(run, stages), run.manifest.run_id, run.manifest.environment.git.commit,
+        name,
+        run.config.seed,
+        origin,
+        games,
+        {game: tasks[game] for game in games},
+        costs.real_interactions,
+        int(dreamed),
+        costs.check_interactions,
+        seconds,
+        curve,
+        _held_out(run, stages, curve),
+        _curriculum(stages),
+        _watched(stages),
+        _figures(run, stages),
+        run.manifest.run_id,
+        run.manifest.environment.git.commit,
         run.results[METHODS[name].last].output_hashes["policy"],
-    )  # fmt: skip
+    )
 
 
-def _held_out(run: Workspace, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]) -> list[list[float]]:
+def _held_out(
+    run: Workspace, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]
+) -> list[list[float]]:
     """See `Cell.held_out`."""
     points, before = [], 0
     for stage in stages:
         played = run.results.get(f"snapshots_{stage.name}")
         won = json.loads(played.outputs["games"].read_text()) if played else {}
-        points += [[*curve[before + int(name) - 1][:3], sum(games.values()) / len(games)] for name, games in won.items()]
+        points += [
+            [*curve[before + int(name) - 1][:3], sum(games.values()) / len(games)]
+            for name, games in won.items()
+        ]
         before += len(_interactions(stage))
     return points
 
@@ -174,18 +221,28 @@ def _watched(stages: Sequence[StageResult]) -> list[list[float]]:
     """See `Cell.watched`."""
     looks = []
     for series in map(series_of, stages):
-        confirmed, rates = (series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate"))
+        confirmed, rates = (
+            series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate")
+        )
         pairs = zip(confirmed, rates, strict=True)
-        looks += [[number, rate, share] for number, (share, rate) in enumerate(pairs, start=1) if not math.isnan(share)]
+        looks += [
+            [number, rate, share]
+            for number, (share, rate) in enumerate(pairs, start=1)
+            if not math.isnan(share)
+        ]
     return looks
 
 
 def _figures(run: Workspace, stages: Sequence[StageResult]) -> dict[str, float]:
     """See `Cell.figures`."""
     measured = run.results["experience_model"].metrics if "experience_model" in run.results else {}
-    figures = {name: float(value) for name in FIDELITY if (value := measured.get(name, {}).get("value")) is not None}
+    figures = {
+        name: float(value) for name in FIDELITY if (value := measured.get(name, {}).get("value")) is not None
+    }
     for stage in stages:
-        means = {f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in TEACHING}
+        means = {
+            f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in TEACHING
+        }
         figures |= {name: sum(values) / len(values) for name, values in means.items() if values}
     return figures
 
@@ -213,10 +270,16 @@ def write_study(
     table: Path | None = None,
     mark: str = "study",
 ) -> list[Path]:
-    """The files asked for; their paths. Args: mark: the name of the marks between which the table stands in its document."""
+    """The files asked for; their paths. Args: mark: the name of the marks between which the table stands in
+    its document.
+    """
     written: list[Path] = []
     if json_file is not None:
-        values = {name: checked_metrics({metric: found.to_json() for metric, found in own.items()}) for name, own in metrics.items() if own}
+        values = {
+            name: checked_metrics({metric: found.to_json() for metric, found in own.items()})
+            for name, own in metrics.items()
+            if own
+        }
         write_json(json_file, values)
         written.append(json_file)
     if table is not None:

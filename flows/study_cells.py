@@ -1,4 +1,6 @@
-"""The cells of a study on disk: one small JSON file each, which can be committed, so that a study goes on on another machine."""
+"""The cells of a study on disk: one small JSON file each, which can be committed, so that a study goes on on
+another machine.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
     """The cell if it has been finished; None if not.
 
     Raises:
-        DataError: its file cannot be read, or it was made with another config, other data or another definition of the method.
+        DataError: its file cannot be read, or it was made with another config, other data or another
+            definition of the method.
     """
     path = cell_file(directory, method, seed)
     if not path.is_file():
@@ -39,9 +42,13 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
     try:
         cell = Cell(**parse_json(read_text(path)))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is no cell of a study: {error}", "Expected a file that `dreamgym study` wrote.", cure) from None
+        raise DataError(
+            f"{path} is no cell of a study: {error}", "Expected a file that `dreamgym study` wrote.", cure
+        ) from None
     if type(cell.seed) is not int or (cell.method, cell.seed) != (method, seed):
         found = f"{path} is the cell of the method {cell.method} with the seed {json.dumps(cell.seed)}."
-        raise DataError(found, f"Expected the method {method} and the seed {seed}, as the file is named.", cure)
+        raise DataError(
+            found, f"Expected the method {method} and the seed {seed}, as the file is named.", cure
+        )
     require_origin(path, cell.origin, origin, cure)
     return cell

@@ -1,4 +1,6 @@
-"""The methods that a study compares: what each trains, where, with which algorithm, and how its config differs."""
+"""The methods that a study compares: what each trains, where, with which algorithm, and how its config
+differs.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ from components.errors import ConfigError
 from components.evaluation.ablation import VARIANTS, varied
 
 SHARE = 10
-"""A method that was trained in the dream first has one of so many of the real interactions of one that was not."""
+"""A method that was trained in the dream first has one of so many of the real interactions of one that was
+not.
+"""
 BASE = "grpo-real"
-"""What most others are compared with; ablations of the dream are with the whole of it, transfer with transfer from reality."""
+"""What most others are compared with; ablations of the dream are with the whole of it, transfer with transfer
+from reality.
+"""
 DREAM, TRANSFER = "dream-grpo", "transfer-grpo-real"
 SURROGATE = ("discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "hero")
 IDLE_WITH = {
@@ -27,7 +33,9 @@ IDLE_WITH = {
 }
 """Options of a section that have no effect with an algorithm."""
 RFT_LARGER = {"synthetic_rl": 4, "real_rl": 2}
-"""RFT's iterations are so many times as large, and in the dream as many times fewer: every one of them trains anew on all that was won."""
+"""RFT's iterations are so many times as large, and in the dream as many times fewer: every one of them trains
+anew on all that was won.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,9 @@ class Method:
     @property
     def stages(self) -> list[str]:
         """The stages of RL in their order."""
-        return ["synthetic_rl"] * bool(self.dream) + (["sim_to_real"] if self.dream else ["real_rl"]) * bool(self.real)
+        return ["synthetic_rl"] * bool(self.dream) + (["sim_to_real"] if self.dream else ["real_rl"]) * bool(
+            self.real
+        )
 
     @property
     def last(self) -> str:
@@ -67,13 +77,28 @@ METHODS: dict[str, Method] = {
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
     "s2r-ppo": Method("PPO in the dream, then in reality", dream="ppo", real="ppo"),
     "s2r-rft": Method("RFT in the dream, then in reality", dream="rft", real="rft"),
-    "no-retrieval": Method("GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"], base=DREAM),
-    "no-reasoning": Method("GRPO in a dream without reasoning", dream="grpo", changes=VARIANTS["no-reasoning"], base=DREAM),
-    "no-history": Method("GRPO in a dream without history", dream="grpo", changes=VARIANTS["no-history"], base=DREAM),
-    "no-curriculum": Method("GRPO in the dream, tasks drawn evenly", dream="grpo", changes={"curriculum": {"enabled": False}}, base=DREAM),
+    "no-retrieval": Method(
+        "GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"], base=DREAM
+    ),
+    "no-reasoning": Method(
+        "GRPO in a dream without reasoning", dream="grpo", changes=VARIANTS["no-reasoning"], base=DREAM
+    ),
+    "no-history": Method(
+        "GRPO in a dream without history", dream="grpo", changes=VARIANTS["no-history"], base=DREAM
+    ),
+    "no-curriculum": Method(
+        "GRPO in the dream, tasks drawn evenly",
+        dream="grpo",
+        changes={"curriculum": {"enabled": False}},
+        base=DREAM,
+    ),
     "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
-    "transfer-grpo-real": Method("GRPO in reality, half of the families", real="grpo", transfer=True, base=TRANSFER),
-    "transfer-dream-grpo": Method("GRPO in the dream, half of the families", dream="grpo", transfer=True, base=TRANSFER),
+    "transfer-grpo-real": Method(
+        "GRPO in reality, half of the families", real="grpo", transfer=True, base=TRANSFER
+    ),
+    "transfer-dream-grpo": Method(
+        "GRPO in the dream, half of the families", dream="grpo", transfer=True, base=TRANSFER
+    ),
 }
 
 
@@ -94,10 +119,12 @@ def chosen_methods(names: str) -> list[str]:
 
 
 def configured(config: Config, name: str, seed: int, families: Sequence[str]) -> Config:
-    """The config of one cell. Args: families: all that there are, of which a transfer method learns from the first half.
+    """The config of one cell. Args: families: all that there are, of which a transfer method learns from the
+    first half.
 
     Raises:
-        ConfigError: a tenth of the real budget allows no iteration of sim-to-real, or the method refuses an option.
+        ConfigError: a tenth of the real budget allows no iteration of sim-to-real, or the method refuses an
+            option.
     """
     try:
         return Config.model_validate(_values(config, name, seed, families))
@@ -117,13 +144,25 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         budget = min(values["sim_to_real"]["budget"], config.real_rl.budget // SHARE)
         least = values["sim_to_real"]["tasks"] * values["sim_to_real"]["group"] * config.environment.max_steps
         if least > budget:
-            found = f"A {SHARE}th of real_rl.budget is {budget} steps; an iteration of sim_to_real may take {least}."
-            raise ConfigError(found, next_step="Lower sim_to_real.tasks or sim_to_real.group, or raise real_rl.budget.")
+            found = (
+                f"A {SHARE}th of real_rl.budget is {budget} steps; an iteration of sim_to_real may take "
+                f"{least}."
+            )
+            raise ConfigError(
+                found, next_step="Lower sim_to_real.tasks or sim_to_real.group, or raise real_rl.budget."
+            )
         values["sim_to_real"]["budget"] = budget
     if method.transfer:
         if len(set(families)) < 2:
-            found = f"{name} learns from half of the families of tasks; the training tasks are of {len(set(families))}."
-            raise ConfigError(found, "Expected two or more.", "Leave the transfer methods out: --methods clone,grpo-real,s2r-grpo.")
+            found = (
+                f"{name} learns from half of the families of tasks; the training tasks are of "
+                f"{len(set(families))}."
+            )
+            raise ConfigError(
+                found,
+                "Expected two or more.",
+                "Leave the transfer methods out: --methods clone,grpo-real,s2r-grpo.",
+            )
         values["data"]["families"] = sorted(families)[: len(families) // 2]
     return values
 
@@ -131,9 +170,12 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
 def with_algorithm(name: str, section: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
     """The RL section `name` with another algorithm, without the options that this makes idle.
 
-    PPO plays as many tasks once as others rollouts; DPO, in a study an offline method, never synchronises; RFT has few large iterations.
+    PPO plays as many tasks once as others rollouts; DPO, in a study an offline method, never synchronises;
+    RFT has few large iterations.
     """
-    kept = {name: value for name, value in section.items() if name not in IDLE_WITH[algorithm]} | {"algorithm": algorithm}
+    kept = {name: value for name, value in section.items() if name not in IDLE_WITH[algorithm]} | {
+        "algorithm": algorithm
+    }
     if algorithm == "ppo" and section["algorithm"] != "ppo":
         kept |= {"tasks": section["tasks"] * section["group"], "group": 1}
     if algorithm == "dpo":

@@ -1,4 +1,6 @@
-"""What a command prints at its end: tables, read from what the run wrote. Each function puts its results into an `Output`."""
+"""What a command prints at its end: tables, read from what the run wrote. Each function puts its results into
+an `Output`.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,39 @@ def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_s
     which = f" ({played.split} split, draw {played.draw})" if played.split else ""
     page.table("policies", results_table(metrics, confidence, f"Held-out real games{which}"))
     page.put(evaluation=played.model_dump(mode="json"))
-    page.table("", Table("", [Column("cost"), Column("spent", prose=True)], _costs(manifest, wall_seconds), frame=False))
-    page.text(f"{'Promoted.' if promoted else 'Not promoted.'} {reason}", style="green" if promoted else "yellow")
+    page.table(
+        "",
+        Table("", [Column("cost"), Column("spent", prose=True)], _costs(manifest, wall_seconds), frame=False),
+    )
+    page.text(
+        f"{'Promoted.' if promoted else 'Not promoted.'} {reason}", style="green" if promoted else "yellow"
+    )
     page.text(f"Report: {directory / 'report.html'}")
     for command in version_commands(manifest):
         page.text(command)
     page.text("Runs and models side by side: `dreamgym ui` (or `make ui`)")
-    page.put(run=manifest.run_id, directory=str(directory), promoted=promoted, reason=reason, seconds=wall_seconds)
-    page.put(report=str(directory / "report.html"), metrics=str(directory / "metrics.json"), costs=manifest.costs.model_dump(mode="json"))
+    page.put(
+        run=manifest.run_id, directory=str(directory), promoted=promoted, reason=reason, seconds=wall_seconds
+    )
+    page.put(
+        report=str(directory / "report.html"),
+        metrics=str(directory / "metrics.json"),
+        costs=manifest.costs.model_dump(mode="json"),
+    )
     page.put(data={"dvc_in": manifest.data.dvc_in, "dvc_out": manifest.data.dvc_out})
-    page.put(stages=[{"name": stage.name, "seconds": stage.seconds, "reused": stage.reused} for stage in manifest.stages])
+    page.put(
+        stages=[
+            {"name": stage.name, "seconds": stage.seconds, "reused": stage.reused}
+            for stage in manifest.stages
+        ]
+    )
 
 
-def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float, title: str = "Held-out real games") -> Table:
-    """Success of each policy on held-out real games, and the share of its dreamed successes that the real engine confirmed.
+def results_table(
+    metrics: Mapping[str, Mapping[str, Any]], confidence: float, title: str = "Held-out real games"
+) -> Table:
+    """Success of each policy on held-out real games, and the share of its dreamed successes that the real
+    engine confirmed.
 
     `confidence` is the level of the success rates' intervals; that of the confirmed shares is always 95 %.
     """
@@ -65,18 +86,29 @@ def results_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float, t
 
 def rate_columns(name: str, confidence: float, n: str = "n") -> list[Column]:
     """The columns of a rate: its value, its interval, and how many observations it has."""
-    return [Column(name, right=True), Column(level(confidence), "interval", right=True), Column(n, right=True)]
+    return [
+        Column(name, right=True),
+        Column(level(confidence), "interval", right=True),
+        Column(n, right=True),
+    ]
 
 
 def rate_cells(entry: Mapping[str, Any]) -> list[Cell]:
     """The cells of a rate: its value, its interval, and how many observations it has."""
     n = entry.get("n")
-    return [Cell(entry.get("value") if n else None, share(entry)), ends(entry), Cell(n, "" if n is None else f"{n:,}")]
+    return [
+        Cell(entry.get("value") if n else None, share(entry)),
+        ends(entry),
+        Cell(n, "" if n is None else f"{n:,}"),
+    ]
 
 
 def ends(entry: Mapping[str, Any]) -> Cell:
     """Both ends of a rate's interval."""
-    return Cell([entry["low"], entry["high"]] if entry.get("n") and entry.get("low") is not None else None, interval(entry))
+    return Cell(
+        [entry["low"], entry["high"]] if entry.get("n") and entry.get("low") is not None else None,
+        interval(entry),
+    )
 
 
 FIDELITY_ROWS = {
@@ -104,15 +136,23 @@ def print_fidelity(page: Output, directory: Path) -> None:
     columns = [Column("measure"), *rate_columns("value", 0.95)]
     page.table("fidelity", Table("The experience model on held-out tasks", columns, rows))
     denied = metrics.get("fidelity/denied_successes", {}).get("value", 0)
-    page.text(f"Dreamed successes that the real engine denies: {denied:.0f} (transcripts: denied.json of the stage `fidelity`).")
+    page.text(
+        f"Dreamed successes that the real engine denies: {denied:.0f} (transcripts: denied.json of the "
+        "stage `fidelity`)."
+    )
     page.text(f"All metrics: {directory / 'metrics.json'}")
     page.put(run=directory.name, denied_successes=denied, metrics=metrics)
 
 
 def _fidelity_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    classes = [metrics.get(f"fidelity/next_state_exact/determined/changed_{name}", {}) for name in ("0", "1_2", "3_plus")]
+    classes = [
+        metrics.get(f"fidelity/next_state_exact/determined/changed_{name}", {})
+        for name in ("0", "1_2", "3_plus")
+    ]
     worst = min((entry for entry in classes if entry.get("n")), key=lambda entry: entry["value"], default={})
-    return [(label, worst if name == "worst" else metrics.get(name, {})) for label, name in FIDELITY_ROWS.items()]
+    return [
+        (label, worst if name == "worst" else metrics.get(name, {})) for label, name in FIDELITY_ROWS.items()
+    ]
 
 
 def print_ablation(page: Output, found: Mapping[str, Mapping[str, Any]]) -> None:
@@ -120,7 +160,10 @@ def print_ablation(page: Output, found: Mapping[str, Mapping[str, Any]]) -> None
 
     A star stands where the interval of the paired difference from the full model leaves out zero.
     """
-    plain = {name: {metric: entry.to_json() for metric, entry in metrics.items()} for name, metrics in found.items()}
+    plain = {
+        name: {metric: entry.to_json() for metric, entry in metrics.items()}
+        for name, metrics in found.items()
+    }
     page.table("", _ablation_table(plain))
     page.text("* the 95 % interval of the paired difference, for further tasks and seeds, leaves out zero")
     page.replace(plain)
@@ -131,7 +174,9 @@ def _ablation_table(plain: Mapping[str, Mapping[str, Any]]) -> Table:
     for label, _ in _fidelity_rows({}):
         entries = {name: dict(_fidelity_rows(metrics))[label] for name, metrics in plain.items()}
         rows.append([label, *(share(entry) for entry in entries.values())])
-    for score in dict.fromkeys(metric for metrics in plain.values() for metric in metrics if metric.startswith("difference/")):
+    for score in dict.fromkeys(
+        metric for metrics in plain.values() for metric in metrics if metric.startswith("difference/")
+    ):
         name, _, seed = score.removeprefix("difference/").partition("/seed_")
         label = f"  {name}, seed {seed}" if seed else f"{name}, minus full"
         rows.append([label, *(_signed(metrics.get(score)) for metrics in plain.values())])
@@ -140,16 +185,25 @@ def _ablation_table(plain: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def print_transfer(page: Output, found: Mapping[str, Mapping[str, Estimate]]) -> None:
-    """Two tables, rows the worlds that are played, columns those that were trained in: games won, states told word for word.
+    """Two tables, rows the worlds that are played, columns those that were trained in: games won, states told
+    word for word.
 
     The JSON is one object a world, with all of its metrics.
     """
-    shown = {"Held-out games won by the policy dreamed in": "success_rate/dreamed", "States told by the model of": "next_state_exact"}
+    shown = {
+        "Held-out games won by the policy dreamed in": "success_rate/dreamed",
+        "States told by the model of": "next_state_exact",
+    }
     for title, metric in shown.items():
         columns = [Column("in"), *(Column(source, right=True) for source in found)]
-        rows = [[world, *(with_n(own[f"transfer/{source}/{metric}"].to_json()) for source in found)] for world, own in found.items()]
+        rows = [
+            [world, *(with_n(own[f"transfer/{source}/{metric}"].to_json()) for source in found)]
+            for world, own in found.items()
+        ]
         page.table("", Table(title, columns, rows))
-    page.replace({world: {name: estimate.to_json() for name, estimate in own.items()} for world, own in found.items()})
+    page.replace(
+        {world: {name: estimate.to_json() for name, estimate in own.items()} for world, own in found.items()}
+    )
 
 
 def _signed(entry: Mapping[str, Any] | None) -> str:
@@ -170,39 +224,74 @@ def share(entry: Mapping[str, Any]) -> str:
 
 def interval(entry: Mapping[str, Any]) -> str:
     """Both ends of a rate's interval in percent."""
-    return f"{entry['low']:.1%} to {entry['high']:.1%}" if entry.get("n") and entry.get("low") is not None else ""
+    return (
+        f"{entry['low']:.1%} to {entry['high']:.1%}"
+        if entry.get("n") and entry.get("low") is not None
+        else ""
+    )
 
 
 def with_n(entry: Mapping[str, Any]) -> Cell:
     """A rate with its interval and its n in one cell."""
-    return Cell(dict(entry), f"{share(entry)} ({interval(entry)}, n={entry['n']})") if entry.get("n") else Cell(None)
+    return (
+        Cell(dict(entry), f"{share(entry)} ({interval(entry)}, n={entry['n']})")
+        if entry.get("n")
+        else Cell(None)
+    )
 
 
 def _costs(manifest: Manifest, wall_seconds: float) -> list[list[str]]:
     rows: list[list[str]] = []
     reused = [stage for stage in manifest.stages if stage.reused]
     saved = sum(stage.seconds for stage in reused)
-    stages = f"{len(manifest.stages) - len(reused)} made, {len(reused)} reused" + (f" (saved {duration(saved)})" if reused else "")
-    slowest = sorted((stage for stage in manifest.stages if not stage.reused), key=lambda stage: -stage.seconds)[:4]
+    stages = f"{len(manifest.stages) - len(reused)} made, {len(reused)} reused" + (
+        f" (saved {duration(saved)})" if reused else ""
+    )
+    slowest = sorted(
+        (stage for stage in manifest.stages if not stage.reused), key=lambda stage: -stage.seconds
+    )[:4]
     costs = manifest.costs
     again = f"; {costs.replayed_episodes:,} broken episodes begun again" if costs.replayed_episodes else ""
-    spent = f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and evaluation{again}"
+    spent = (
+        f"{costs.real_interactions:,} for training, {costs.check_interactions:,} for checks and "
+        f"evaluation{again}"
+    )
     rows.append(["real interactions", spent])
     rows.append(["tokens", f"{costs.tokens_trained:,} trained on, {costs.tokens_generated:,} generated"])
     if costs.endpoint_calls or costs.endpoint_cached_calls:
-        tokens = f"{costs.endpoint_prompt_tokens:,} tokens read and {costs.endpoint_completion_tokens:,} written"
-        rows.append(["endpoint", f"{tokens} in {costs.endpoint_calls:,} answers, {costs.endpoint_cached_calls:,} more from the cache"])
+        tokens = (
+            f"{costs.endpoint_prompt_tokens:,} tokens read and {costs.endpoint_completion_tokens:,} written"
+        )
+        rows.append(
+            [
+                "endpoint",
+                f"{tokens} in {costs.endpoint_calls:,} answers, {costs.endpoint_cached_calls:,} more from "
+                "the cache",
+            ]
+        )
     rows.append(["stages", stages])
     rows.append(["wall time", duration(wall_seconds)])
     if slowest:
-        rows.append(["slowest stages", ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in slowest)])
-    rows.append(["data (DVC hash)", f"{manifest.data.dvc_in} -> {manifest.data.dvc_out or manifest.data.dvc_in}"])
+        rows.append(
+            ["slowest stages", ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in slowest)]
+        )
+    rows.append(
+        ["data (DVC hash)", f"{manifest.data.dvc_in} -> {manifest.data.dvc_out or manifest.data.dvc_in}"]
+    )
     return rows
 
 
-def print_pooled(page: Output, rates: Mapping[str, Mapping[str, float]], pooled: Mapping[str, Mapping[str, Any]]) -> None:
-    """Success of each run (name -> policy -> rate) and of all together, then the differences between policies."""
-    columns = [Column("policy"), *(Column(name, right=True) for name in rates), *rate_columns("all runs", 0.95, "games")]
+def print_pooled(
+    page: Output, rates: Mapping[str, Mapping[str, float]], pooled: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Success of each run (name -> policy -> rate) and of all together, then the differences between
+    policies.
+    """
+    columns = [
+        Column("policy"),
+        *(Column(name, right=True) for name in rates),
+        *rate_columns("all runs", 0.95, "games"),
+    ]
     rows = []
     for name, entry in pooled.items():
         policy = name.split("/")[1]
@@ -221,10 +310,16 @@ def print_index(page: Output, made: Indexed, k: int) -> None:
     page.text(made.done)
     estimate = made.recall.to_json()
     rows = [
-        ["transitions in the log", f"{made.transitions:,} ({made.dreamed:,} dreamed), {made.held:,} held to retrieve from"],
+        [
+            "transitions in the log",
+            f"{made.transitions:,} ({made.dreamed:,} dreamed), {made.held:,} held to retrieve from",
+        ],
         ["different steps", f"{made.steps:,}"],
         ["encoder", made.encoder],
-        [f"recall@{k} against exact search", f"{share(estimate)} ({interval(estimate)}, n={made.recall.n:,} neighbours)"],
+        [
+            f"recall@{k} against exact search",
+            f"{share(estimate)} ({interval(estimate)}, n={made.recall.n:,} neighbours)",
+        ],
         ["size on disk", f"{made.size_bytes / 1e6:.1f} MB"],
         ["time", duration(made.seconds)],
     ]
@@ -241,11 +336,18 @@ def duration(seconds: float) -> str:
 
 
 def print_study(page: Output, cells: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> None:
-    """One row a method: success, its difference (p: Holm's), real steps and minutes of training; crashed cells below.
+    """One row a method: success, its difference (p: Holm's), real steps and minutes of training; crashed
+    cells below.
 
     The JSON is one object a method, with all of its metrics.
     """
-    columns = [Column("method"), *(Column(name, right=True) for name in ("success", "95 %", "seeds", "minus base", "p", "steps", "min"))]
+    columns = [
+        Column("method"),
+        *(
+            Column(name, right=True)
+            for name in ("success", "95 %", "seeds", "minus base", "p", "steps", "min")
+        ),
+    ]
     rows: list[list[str]] = []
     for name, found in cells.items():
         own = {metric: estimate.to_json() for metric, estimate in metrics[name].items()}
@@ -254,17 +356,34 @@ def print_study(page: Output, cells: Mapping[str, Any], metrics: Mapping[str, Ma
             continue
         rate, change = own["evaluate/success_rate"], own.get("difference/success_rate")
         seeds = " ".join(f"{cell.success:.2f}" for cell in found if not cell.crash)
-        difference = f"{change['value']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else ""
+        difference = (
+            f"{change['value']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else ""
+        )
         p_value = f"{own['difference/p_value']['value']:.3f}" if change else ""
         spent, minutes = own["cost/real_interactions"]["value"], own["cost/seconds"]["value"] / 60
-        rows.append([name, share(rate), interval(rate), seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.0f}"])
+        rows.append(
+            [name, share(rate), interval(rate), seeds, difference, p_value, f"{spent:,.0f}", f"{minutes:.0f}"]
+        )
     page.table("", Table("Held-out real games, by method", columns, rows))
     for cell in (cell for found in cells.values() for cell in found if cell.crash):
         page.text(f"{cell.method}, seed {cell.seed} crashed: {cell.crash}", style="red")
-    page.replace({name: {metric: found.to_json() for metric, found in own.items()} for name, own in metrics.items() if own})
+    page.replace(
+        {
+            name: {metric: found.to_json() for metric, found in own.items()}
+            for name, own in metrics.items()
+            if own
+        }
+    )
 
 
-FATES = {"reused": "green", "goes on": "yellow", "made": "yellow", "made again": "red", "open": "dim", "stops": "red"}
+FATES = {
+    "reused": "green",
+    "goes on": "yellow",
+    "made": "yellow",
+    "made again": "red",
+    "open": "dim",
+    "stops": "red",
+}
 
 
 def print_plan(page: Output, manifest: Manifest, steps: Sequence[Planned]) -> None:
@@ -274,11 +393,26 @@ def print_plan(page: Output, manifest: Manifest, steps: Sequence[Planned]) -> No
 
 
 def print_stages(page: Output, title: str, steps: Sequence[Planned]) -> None:
-    """A table of the stages: what happens, how long the compared result took, and why. JSON has each change of a key."""
+    """A table of the stages: what happens, how long the compared result took, and why. JSON has each change
+    of a key.
+    """
     from flows.planning import reasons, seconds_to_run
 
-    columns = [Column("stage"), Column("what happens"), Column("last time", right=True), Column("why", prose=True)]
-    rows = [[step.name, Cell(step.fate, style=FATES[step.fate]), seconds_text(step.seconds), "\n".join(reasons(step))] for step in steps]
+    columns = [
+        Column("stage"),
+        Column("what happens"),
+        Column("last time", right=True),
+        Column("why", prose=True),
+    ]
+    rows = [
+        [
+            step.name,
+            Cell(step.fate, style=FATES[step.fate]),
+            seconds_text(step.seconds),
+            "\n".join(reasons(step)),
+        ]
+        for step in steps
+    ]
     page.table("", Table(title, columns, rows))
     seconds = seconds_to_run(steps)
     page.put(stages=[step.to_json() for step in steps], seconds_to_run=seconds)
@@ -286,7 +420,10 @@ def print_stages(page: Output, title: str, steps: Sequence[Planned]) -> None:
     if not to_run:
         page.text("No stage runs.")
     elif seconds is None:
-        page.text(f"Stages that run: {len(to_run)}. One of them was never made here: how long they take is not known.")
+        page.text(
+            f"Stages that run: {len(to_run)}. One of them was never made here: how long they take is not "
+            "known."
+        )
     else:
         page.text(f"Stages that run: {len(to_run)}. Last time they took {seconds_text(seconds)}.")
 
@@ -299,7 +436,9 @@ def seconds_text(seconds: float | None) -> str:
 
 
 MOST_ROWS = 100
-"""Metrics that a repetition's table has a row for each; of more, those that are equal are counted by the beginning of their names."""
+"""Metrics that a repetition's table has a row for each; of more, those that are equal are counted by the
+beginning of their names.
+"""
 
 
 def print_surroundings(page: Output, found: Mapping[str, Sequence[Difference]]) -> None:
@@ -309,24 +448,38 @@ def print_surroundings(page: Output, found: Mapping[str, Sequence[Difference]]) 
             page.text(f"{section}: {change.name} was {change.first}, is {change.second}")
     if not found:
         page.text("Packages and machine are as they were.")
-    page.put(surroundings={section: [asdict(change) for change in entries] for section, entries in found.items()})
+    page.put(
+        surroundings={section: [asdict(change) for change in entries] for section, entries in found.items()}
+    )
 
 
 def print_reproduction(page: Output, found: Reproduction) -> None:
-    """Every metric then and now, with its verdict, and how many have which. The JSON has all of the metrics."""
+    """Every metric then and now, with its verdict, and how many have which. The JSON has all of the
+    metrics.
+    """
     grouped = len(found.verdicts) > MOST_ROWS
     shown = [entry for entry in found.verdicts if not grouped or entry.verdict != "equal"]
-    rows = [[entry.name, *(_exactly(value) for value in (entry.first, entry.second)), entry.verdict] for entry in shown]
-    same = Counter(entry.name.partition("/")[0] for entry in found.verdicts if grouped and entry.verdict == "equal")
+    rows = [
+        [entry.name, *(_exactly(value) for value in (entry.first, entry.second)), entry.verdict]
+        for entry in shown
+    ]
+    same = Counter(
+        entry.name.partition("/")[0] for entry in found.verdicts if grouped and entry.verdict == "equal"
+    )
     rows += [[f"{name}: {count} metric{'s' * (count > 1)}", "", "", "equal"] for name, count in same.items()]
     columns = [Column("metric"), Column("then", right=True), Column("now", right=True), Column("verdict")]
     page.table("", Table(f"Run {found.run_id}, made again", columns, rows))
     counts = Counter(entry.verdict for entry in found.verdicts)
-    verdicts = [{"metric": entry.name, "then": entry.first, "now": entry.second, "verdict": entry.verdict} for entry in found.verdicts]
+    verdicts = [
+        {"metric": entry.name, "then": entry.first, "now": entry.second, "verdict": entry.verdict}
+        for entry in found.verdicts
+    ]
     for reason in dict.fromkeys(found.left_out.values()):
         names = [name for name, why in found.left_out.items() if why == reason]
         page.text(f"Not compared ({reason}): {', '.join(names)}")
-    page.text(", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + ".")
+    page.text(
+        ", ".join(f"{count} metric{'s' * (count > 1)} {verdict}" for verdict, count in counts.items()) + "."
+    )
     page.put(run=found.run_id, succeeded=found.succeeded, metrics=verdicts, left_out=found.left_out)
 
 
@@ -338,7 +491,12 @@ def print_deployments(page: Output, found: Sequence[Deployed]) -> None:
     """What the server runs and when, and what is still to be typed."""
     columns = [Column("deployment"), Column("schedule", "schedules"), Column("is on", "active")]
     rows = [
-        [one.name, Cell(list(one.schedules), ", ".join(one.schedules)), Cell(one.active, "on" if one.active else "off")] for one in found
+        [
+            one.name,
+            Cell(list(one.schedules), ", ".join(one.schedules)),
+            Cell(one.active, "on" if one.active else "off"),
+        ]
+        for one in found
     ]
     page.table("deployments", Table("Deployments on the server", columns, rows))
     page.text("On the machine that shall run them, from this directory: prefect worker start --pool dreamgym")

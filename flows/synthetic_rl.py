@@ -1,4 +1,6 @@
-"""Stages 3 to 5: clone a policy, check the dream on it, train it in the dream, check the dream again, snapshot the buffer."""
+"""Stages 3 to 5: clone a policy, check the dream on it, train it in the dream, check the dream again,
+snapshot the buffer.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,13 @@ from components.tracking.hashes import tree_hash
 from components.tracking.stages import StageResult
 from components.training_config import RLConfig
 from components.trajectories.store import append_transitions, held_out, read_log
-from flows.agreement_batches import AgreementCheck, agreement_metrics, batches_of, play_until_decided, undecided_note
+from flows.agreement_batches import (
+    AgreementCheck,
+    agreement_metrics,
+    batches_of,
+    play_until_decided,
+    undecided_note,
+)
 from flows.experience_model import (
     backbone_of,
     buffer_of,
@@ -68,7 +76,10 @@ SNAPSHOTS = "snapshots"
 @flow(name="clone", flow_run_name=OF_RUN, validate_parameters=False)
 def clone_policy(run: Workspace) -> StageResult:
     """Behaviour cloning on the first expert demonstrations, or on whatever `cloning.behaviours` names."""
-    inputs = {"backbone": tree_hash(backbone_of(run)), "train": run.results["validate"].output_hashes["train"]}
+    inputs = {
+        "backbone": tree_hash(backbone_of(run)),
+        "train": run.results["validate"].output_hashes["train"],
+    }
     config = run.slice("cloning", "environment") | run.computing(training=True) | families_of(run)
     config |= {"chat_template": run.config.backbone.chat_template}
     return run.stage("clone", lambda work: _clone(run, work), inputs=inputs, config=config, code=CODE)
@@ -80,8 +91,17 @@ def _clone(run: Workspace, work: Path) -> Outcome:
     policy = Policy.load(backbone_of(run), compute=run.compute, chat_template=config.backbone.chat_template)
     warmth, spent = _early_experience(config, adapter, policy, shown)
     with training(config):
-        record = clone(policy, shown, adapter.think, config.cloning, config.seed, work / "checkpoint.pt", **warmth,
-                       on_figures=drawing("clone", run.log_curves), on_world_figures=drawing("clone/world", run.log_curves))  # fmt: skip
+        record = clone(
+            policy,
+            shown,
+            adapter.think,
+            config.cloning,
+            config.seed,
+            work / "checkpoint.pt",
+            **warmth,
+            on_figures=drawing("clone", run.log_curves),
+            on_world_figures=drawing("clone/world", run.log_curves),
+        )
     policy.save(work / "policy")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
@@ -93,12 +113,17 @@ def _clone(run: Workspace, work: Path) -> Outcome:
 
 def _episodes_by(run: Workspace, behaviours: Sequence[str]) -> list[Trajectory]:
     """The first `cloning.demonstrations` episodes of these behaviours; an expert's only where it won."""
-    found = [e for e in taught_episodes(run) if e.steps[0].behaviour in behaviours and (e.success or e.steps[0].behaviour != "expert")]
+    found = [
+        e
+        for e in taught_episodes(run)
+        if e.steps[0].behaviour in behaviours and (e.success or e.steps[0].behaviour != "expert")
+    ]
     if not found:
         raise TrainingError(
-            f"The offline data holds no episode of {' or '.join(behaviours)} (of an expert: none that won).", "Cloning needs some.",
+            f"The offline data holds no episode of {' or '.join(behaviours)} (of an expert: none that won).",
+            "Cloning needs some.",
             "Set data.expert=1 and run `dreamgym collect`.",
-        )  # fmt: skip
+        )
     return found[: run.config.cloning.demonstrations]
 
 
@@ -107,11 +132,18 @@ def demonstrations_of(run: Workspace, policy: Policy, settings: RLConfig) -> lis
     if not settings.demonstration_weight:
         return []
     adapter, shown = make_adapter(run.config.environment), _episodes_by(run, ["expert"])
-    thoughts = ([adapter.think(episode.up_to(step.step), step.action) for step in episode.steps] for episode in shown)
-    return [render_demonstration(policy.vocabulary, episode, said) for episode, said in zip(shown, thoughts, strict=True)]
+    thoughts = (
+        [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps] for episode in shown
+    )
+    return [
+        render_demonstration(policy.vocabulary, episode, said)
+        for episode, said in zip(shown, thoughts, strict=True)
+    ]
 
 
-def _early_experience(config: Config, adapter: Adapter, policy: Policy, shown: Sequence[Trajectory]) -> tuple[dict[str, Any], int]:
+def _early_experience(
+    config: Config, adapter: Adapter, policy: Policy, shown: Sequence[Trajectory]
+) -> tuple[dict[str, Any], int]:
     """What `clone` learns from beside the demonstrations, and the real steps that it cost."""
     if config.cloning.early_experience == "none":
         return {}, 0
@@ -127,14 +159,35 @@ def _early_experience(config: Config, adapter: Adapter, policy: Policy, shown: S
 
 @flow(name="check-dream", flow_run_name=OF_RUN, validate_parameters=False)
 def check_dream(run: Workspace, policy: str, suffix: str) -> StageResult:
-    """The dream held against the real engine on the episodes of the policy that stage `policy` made; gated."""
-    inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results[policy].output_hashes["policy"]}
+    """The dream held against the real engine on the episodes of the policy that stage `policy` made;
+    gated.
+    """
+    inputs = {
+        "model": run.results["experience_model"].output_hashes["model"],
+        "policy": run.results[policy].output_hashes["policy"],
+    }
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
-    config = run.slice("experience_model", "retrieval", "environment") | {"tasks": run.config.fidelity.policy_tasks}
-    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing() | families_of(run)
+    config = run.slice("experience_model", "retrieval", "environment") | {
+        "tasks": run.config.fidelity.policy_tasks
+    }
+    config |= (
+        run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
+        | run.computing()
+        | families_of(run)
+    )
     config |= {"gate": run.config.fidelity.model_dump(include={"min_rollout_agreement", "max_batches"})}
-    result = run.stage(f"check_{suffix}", lambda work: _check(run, work, policy, suffix), inputs=inputs, config=config, code=CODE)
-    check_agreement({name: Estimate.from_json(entry) for name, entry in result.metrics.items()}, run.config.fidelity, suffix)
+    result = run.stage(
+        f"check_{suffix}",
+        lambda work: _check(run, work, policy, suffix),
+        inputs=inputs,
+        config=config,
+        code=CODE,
+    )
+    check_agreement(
+        {name: Estimate.from_json(entry) for name, entry in result.metrics.items()},
+        run.config.fidelity,
+        suffix,
+    )
     return result
 
 
@@ -168,14 +221,18 @@ def _check(run: Workspace, work: Path, policy_stage: str, suffix: str) -> Outcom
     wins, dreamed = sum(r.trajectory.success for r in real), len(check.dreamed)
     metrics: Metrics = policy_metrics(judged, check.replays, dreamed, wins, suffix=suffix, played=len(real))
     metrics |= agreement_metrics(check, settings, suffix)
-    (work / "replays.json").write_text(json.dumps([replay_record(adapter, r) for r in check.replays], indent=1))
+    (work / "replays.json").write_text(
+        json.dumps([replay_record(adapter, r) for r in check.replays], indent=1)
+    )
     metrics[f"fidelity/check_interactions/{suffix}"] = exact(spent)
     metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
     costs = {"check_interactions": spent, "replayed_episodes": sum(r.tries - 1 for r in real)}
     costs["tokens_generated"] = model.tokens + policy.tokens
     if note := undecided_note(check, settings, suffix):
         get_run_logger().warning(note)
-    return Outcome({"replays": "replays.json"}, metrics, details={"gate_note": note} if note else {}, costs=costs)
+    return Outcome(
+        {"replays": "replays.json"}, metrics, details={"gate_note": note} if note else {}, costs=costs
+    )
 
 
 def open_dream(run: Workspace) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
@@ -193,19 +250,30 @@ def dream_over(config: Config, directory: Path, buffer: ReplayBuffer) -> Dream:
 def _dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
     adapter, settings = make_adapter(config.environment), config.experience_model
     contradiction = adapter.contradiction if settings.coherent else None
-    return Dream(model, buffer, contradiction, adapter.objection if settings.premise else None, adapter.revealing)
+    return Dream(
+        model, buffer, contradiction, adapter.objection if settings.premise else None, adapter.revealing
+    )
 
 
 @flow(name="synthetic-rl", flow_run_name=OF_RUN, validate_parameters=False)
 def train_in_dream(run: Workspace) -> StageResult:
     """RL inside the dream, zero real interactions, new transitions going back to the buffer."""
-    inputs = {"model": run.results["experience_model"].output_hashes["model"], "policy": run.results["clone"].output_hashes["policy"]}
+    inputs = {
+        "model": run.results["experience_model"].output_hashes["model"],
+        "policy": run.results["clone"].output_hashes["policy"],
+    }
     inputs |= {"train": run.results["validate"].output_hashes["train"], **encoder_of(run)}
-    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl") | run.computing(training=True)
+    config = run.slice(
+        "experience_model", "retrieval", "environment", "curriculum", "synthetic_rl"
+    ) | run.computing(training=True)
     config |= families_of(run)
-    config |= {"floor": run.config.fidelity.min_rollout_agreement} if run.config.synthetic_rl.check_every else {}
+    config |= (
+        {"floor": run.config.fidelity.min_rollout_agreement} if run.config.synthetic_rl.check_every else {}
+    )
     config |= snapshots_of(run)
-    return run.stage("synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE)
+    return run.stage(
+        "synthetic_rl", lambda work: _dream_rl(run, work), inputs=inputs, config=config, code=CODE
+    )
 
 
 def _dream_rl(run: Workspace, work: Path) -> Outcome:
@@ -213,14 +281,25 @@ def _dream_rl(run: Workspace, work: Path) -> Outcome:
     directory = run.results["experience_model"].outputs["model"]
     known = [step for episode in lessons_of(run) for step in episode.steps]
     weights = stored_weights(run.results["clone"].outputs["policy"]).count
-    dreamed = read_log(log_dir, shards=reached(work / "checkpoint.pt", weights))  # an iteration cut off is played and remembered again
+    dreamed = read_log(
+        log_dir, shards=reached(work / "checkpoint.pt", weights)
+    )  # an iteration cut off is played and remembered again
     open_world = partial(dream_of, directory, config, known, dreamed, held_out(run.data), run.root)
     with Processes(config.synthetic_rl.processes, open_world) as dreams:
         return _learn(run, work, dreams, model_of(config, directory))
 
 
-def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list[Transition], hidden: set[str], root: Path) -> Dream:
-    """The dream of the experience model in `model` over a buffer of the transitions `known`, and of those `dreamed` so far."""
+def dream_of(
+    model: Path,
+    config: Config,
+    known: list[Transition],
+    dreamed: list[Transition],
+    hidden: set[str],
+    root: Path,
+) -> Dream:
+    """The dream of the experience model in `model` over a buffer of the transitions `known`, and of those
+    `dreamed` so far.
+    """
     buffer = ReplayBuffer(config.retrieval, known, hidden=hidden, **kept_below(root))
     buffer.add(dreamed)
     return dream_over(config, model, buffer)
@@ -229,22 +308,40 @@ def dream_of(model: Path, config: Config, known: list[Transition], dreamed: list
 def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel) -> Outcome:
     config, adapter, tasks = run.config, make_adapter(run.config.environment), taught_tasks(run)
     cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
-    curriculum = Curriculum(tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), adapter.feasible, cluster)
+    curriculum = Curriculum(
+        tasks,
+        config.curriculum,
+        lambda parents, seed: model.vary(parents, seed=seed),
+        adapter.feasible,
+        cluster,
+    )
     source: TaskSource = curriculum if config.curriculum.enabled else EvenTasks(tasks)
     policy = Policy.load(run.results["clone"].outputs["policy"], compute=run.compute)
     stamp = Stamp(SYNTHETIC, run.results["clone"].key[:12], run.manifest.run_id, "dream")
     algorithm = make_algorithm(config.synthetic_rl, policy, adapter.progress)
     loop = Loop(
-        policy, dreams, source, algorithm, config.synthetic_rl,
-        max_steps=config.environment.max_steps, seed=config.seed, stamp=stamp,
-        checkpoint=work / "checkpoint.pt", updating=lambda: training(config),
-        demonstrations=demonstrations_of(run, policy, config.synthetic_rl), snapshots=snapshots_in(run, work),
+        policy,
+        dreams,
+        source,
+        algorithm,
+        config.synthetic_rl,
+        max_steps=config.environment.max_steps,
+        seed=config.seed,
+        stamp=stamp,
+        checkpoint=work / "checkpoint.pt",
+        updating=lambda: training(config),
+        demonstrations=demonstrations_of(run, policy, config.synthetic_rl),
+        snapshots=snapshots_in(run, work),
         tokens=lambda: model.tokens + dreams.tokens + policy.tokens,
-    )  # fmt: skip
+    )
 
     settings = config.synthetic_rl
-    every = min(settings.check_every, settings.iterations)  # a training shorter than the default is looked at once, in its end
-    watch = DreamWatch(adapter, every=every, most=settings.check_replays, floor=config.fidelity.min_rollout_agreement)
+    every = min(
+        settings.check_every, settings.iterations
+    )  # a training shorter than the default is looked at once, in its end
+    watch = DreamWatch(
+        adapter, every=every, most=settings.check_replays, floor=config.fidelity.min_rollout_agreement
+    )
 
     rejected = _RejectedAnswers(dreams)
 
@@ -252,13 +349,18 @@ def _learn(run: Workspace, work: Path, dreams: Processes, model: ExperienceModel
         fresh = [step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps]
         _keep_shard(work / "replay", iteration, fresh)
         dreams.remember(fresh)
-        return told(adapter, rollouts) | rejected.figures() | watch.look(iteration, rollouts, loop.state.series)
+        return (
+            told(adapter, rollouts) | rejected.figures() | watch.look(iteration, rollouts, loop.state.series)
+        )
 
     state = run_loop(run, "synthetic_rl", loop, keep)
     policy.save(work / "policy")
     (work / "checkpoint.pt").unlink(missing_ok=True)
     generated = list(getattr(source, "generated", {}).values())
-    details = {"curriculum": getattr(source, "life", []), "generated": [_described(task) for task in generated[:50]]}
+    details = {
+        "curriculum": getattr(source, "life", []),
+        "generated": [_described(task) for task in generated[:50]],
+    }
     outcome = rl_outcome("synthetic_rl", state, details)
     outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
@@ -276,16 +378,22 @@ def _clustering(run: Workspace) -> Callable[[Sequence[Task], int], list[int]]:
 
 
 def _keep_shard(log_dir: Path, iteration: int, transitions: list[Transition]) -> None:
-    """Append an iteration's transitions to the stage's log, once: a resumed iteration that had already written them is the same."""
+    """Append an iteration's transitions to the stage's log, once: a resumed iteration that had already
+    written them is the same.
+    """
     name = f"iteration-{iteration:04d}"
     if not any(shard.stem.endswith(name) for shard in log_dir.glob("*.parquet")):
         append_transitions(log_dir, transitions, name)
 
 
 def told(adapter: Adapter, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """What the adapter alone can say of an iteration's rollouts: the share of actions that the world did not carry out."""
+    """What the adapter alone can say of an iteration's rollouts: the share of actions that the world did not
+    carry out.
+    """
     steps = [step for rollout in rollouts for step in rollout.trajectory.steps]
-    return {"impossible_actions": sum(adapter.refused(step.next_state) for step in steps) / max(1, len(steps))}
+    return {
+        "impossible_actions": sum(adapter.refused(step.next_state) for step in steps) / max(1, len(steps))
+    }
 
 
 def _described(task: Task) -> str:
@@ -308,7 +416,9 @@ def snapshots_made(work: Path) -> dict[str, str]:
 
 
 class _RejectedAnswers:
-    """How many answers of the experience model a dream did not believe, by kind, a dreamed step: what it catches of its hallucinations."""
+    """How many answers of the experience model a dream did not believe, by kind, a dreamed step: what it
+    catches of its hallucinations.
+    """
 
     def __init__(self, dreams: Processes) -> None:
         self._dreams, self._before, self._steps = dreams, Counter[str](dreams.rejected), dreams.interactions
@@ -321,14 +431,17 @@ class _RejectedAnswers:
         return found
 
 
-def run_loop(run: Workspace, stage: str, loop: Loop, keep: Any = None, budget: int | None = None) -> LoopState:
+def run_loop(
+    run: Workspace, stage: str, loop: Loop, keep: Any = None, budget: int | None = None
+) -> LoopState:
     """Run the RL loop of `stage` with a line of log an iteration, and its figures as curves in MLflow."""
     log = get_run_logger()
 
     def say(iteration: int, figures: dict[str, float]) -> None:
         entropy = figures.get("policy_entropy", float("nan"))
         log.info(
-            "iteration %d: success %.2f, length %.1f, entropy %.3f, groups without variance %.2f, generated tasks %.2f",
+            "iteration %d: success %.2f, length %.1f, entropy %.3f, groups without variance %.2f, generated "
+            "tasks %.2f",
             iteration,
             figures["success_rate"],
             figures["episode_length"],
@@ -345,8 +458,12 @@ def run_loop(run: Workspace, stage: str, loop: Loop, keep: Any = None, budget: i
 
 
 def rl_outcome(stage: str, state: LoopState, details: dict[str, Any]) -> Outcome:
-    """Curves of an RL stage, and the mean of their last five values as its metrics; what no iteration had is no metric."""
+    """Curves of an RL stage, and the mean of their last five values as its metrics; what no iteration had is
+    no metric.
+    """
     series = {f"{stage}/{name}": values for name, values in state.series.items()}
-    known = {name: [value for value in values if not math.isnan(value)][-5:] for name, values in series.items()}
+    known = {
+        name: [value for value in values if not math.isnan(value)][-5:] for name, values in series.items()
+    }
     metrics = {name: exact(sum(last) / len(last)) for name, last in known.items() if last}
     return Outcome({}, metrics, series, details)

@@ -1,7 +1,9 @@
-"""How a part of a stage computes: training gains from two torch threads, token-by-token decoding does not; subnormals are zero.
+"""How a part of a stage computes: training gains from two torch threads, token-by-token decoding does not;
+subnormals are zero.
 
-The softmax of a trained model is full of numbers below 1e-38, and a CPU takes many times longer over each: training was half as fast.
-The setting belongs to the thread and those that it starts, so it is taken back at the end.
+The softmax of a trained model is full of numbers below 1e-38, and a CPU takes many times longer over each:
+training was half as fast. The setting belongs to the thread and those that it starts, so it is taken back at
+the end.
 """
 
 from __future__ import annotations

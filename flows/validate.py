@@ -20,7 +20,13 @@ def validate_data(run: Workspace) -> StageResult:
     names = ("train", "fidelity", "test")
     inputs = {f"tasks/{name}": file_hash(run.data.tasks(name)) for name in names}
     inputs |= {f"trajectories/{name}": file_hash(run.data.trajectories(name)) for name in names[:2]}
-    return run.stage("validate", lambda work: _validate(run, work), inputs=inputs, config=run.slice("data"), code=["flows.validate"])
+    return run.stage(
+        "validate",
+        lambda work: _validate(run, work),
+        inputs=inputs,
+        config=run.slice("data"),
+        code=["flows.validate"],
+    )
 
 
 def _validate(run: Workspace, work: Path) -> Outcome:

@@ -1,7 +1,9 @@
-"""The validation games of a run: which draw it plays, and its batches, drawn before the first stage and kept beside the stages.
+"""The validation games of a run: which draw it plays, and its batches, drawn before the first stage and kept
+beside the stages.
 
-Promotions are decided on them; test games are read on demand alone (`flows/held_out_ledger.py`). A batch follows from the environment, the
-recorded tasks and the number of the draw, never from the run's seed. So runs of other seeds, champion and challenger play the same games.
+Promotions are decided on them; test games are read on demand alone (`flows/held_out_ledger.py`). A batch
+follows from the environment, the recorded tasks and the number of the draw, never from the run's seed. So
+runs of other seeds, champion and challenger play the same games.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ def validation_file(run: Workspace, number: int = 0) -> Path:
         EnvironmentFailure: the world has too few tasks beside the recorded ones.
     """
     recorded = {name: file_hash(run.data.tasks(name)) for name in RECORDED}
-    drawn = {"draw": with_draw(run.config).promotion.draw, "batch": number, "games": run.config.evaluation.tasks}
+    drawn = {
+        "draw": with_draw(run.config).promotion.draw,
+        "batch": number,
+        "games": run.config.evaluation.tasks,
+    }
     key = run.key("validation_games", recorded, run.slice("environment") | drawn, ["flows.validation_games"])
     path = run.root / ".dreamgym" / "validation" / f"{key[:12]}.parquet"
     if not path.is_file():
@@ -58,11 +64,15 @@ def validation_games(run: Workspace, number: int = 0) -> list[Task]:
 
 
 def note_draw(run: Workspace) -> None:
-    """Draw the first batch before the first stage, and note in the manifest and in MLflow which games decide."""
+    """Draw the first batch before the first stage, and note in the manifest and in MLflow which games
+    decide.
+    """
     draw = with_draw(run.config).promotion.draw or 0
     path = validation_file(run)
     games = run.config.evaluation.tasks
-    run.manifest.evaluation = ValidationDraw(split="validation", draw=draw, games=games, tasks=file_hash(path))
+    run.manifest.evaluation = ValidationDraw(
+        split="validation", draw=draw, games=games, tasks=file_hash(path)
+    )
     run.manifest.seeds["validation"] = draw
     run.manifest.save(run.directory)
     run.tracker.set_tags(run.parent, {"dreamgym.evaluated_on": f"{games} validation games, draw {draw}"})
@@ -73,8 +83,10 @@ def games_note(run: Workspace) -> str:
     played = run.manifest.evaluation
     further = f" The promotion gate played {played.batches} batches of as many." if played.batches > 1 else ""
     return (
-        f"Success is measured on {played.games} games of the {played.split} split (draw {played.draw}), which no model learns "
-        f"from.{further} The test split was not read: dreamgym evaluate --split test --run {run.manifest.run_id}"
+        f"Success is measured on {played.games} games of the {played.split} split (draw {played.draw}), "
+        "which no model learns "
+        f"from.{further} The test split was not read: dreamgym evaluate --split test --run "
+        f"{run.manifest.run_id}"
     )
 
 
@@ -82,4 +94,6 @@ def _drawn(run: Workspace, number: int) -> list[Task]:
     others = [task for name in RECORDED for task in read_tasks(run.data.tasks(name))]
     others += [task for earlier in range(number) for task in validation_games(run, earlier)]
     seed = batch_seed(with_draw(run.config).promotion.draw or 0, number)
-    return draw_validation_tasks(make_adapter(run.config.environment), run.config.evaluation.tasks, seed, others)
+    return draw_validation_tasks(
+        make_adapter(run.config.environment), run.config.evaluation.tasks, seed, others
+    )

@@ -1,4 +1,6 @@
-"""What `dreamgym validate` prints: each rule in a sentence, examples of different episodes, and where the rest is."""
+"""What `dreamgym validate` prints: each rule in a sentence, examples of different episodes, and where the
+rest is.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def print_validation(page: Output, name: str, report: ValidationReport) -> None:
     aside = report.quarantined
     if len(aside):
         episodes = aside["episode_id"].nunique(dropna=False)
-        rows = f"Set aside: {len(aside):,} rows of {episodes:,} episodes, since an episode with a hole is none."
+        rows = (
+            f"Set aside: {len(aside):,} rows of {episodes:,} episodes, since an episode with a hole is none."
+        )
         page.text(f"{rows} All: {report.clean_path.parent / 'quarantine.parquet'}")
         for line in examples(aside):
             page.text(f"  {line}", style="yellow")
@@ -38,7 +42,12 @@ def _line(check: Check) -> str:
 
 def _as_json(report: ValidationReport) -> dict[str, Any]:
     rules = [
-        {"rule": check.name, "result": "kept" if check.success else "broken", "rows": check.unexpected, "sentence": check.sentence}
+        {
+            "rule": check.name,
+            "result": "kept" if check.success else "broken",
+            "rows": check.unexpected,
+            "sentence": check.sentence,
+        }
         for check in report.checks
     ]
     columns = {"casts": report.columns.casts, "not_read": report.columns.unread}
@@ -50,6 +59,10 @@ def _rows_of(quarantined: pd.DataFrame) -> list[dict[str, Any]]:
     """Every row set aside; one without an episode or a number has null there."""
     named = quarantined[["episode_id", "step", "reason"]].itertuples(index=False)
     return [
-        {"episode": None if pd.isna(row[0]) else row[0], "step": None if pd.isna(row[1]) else int(row[1]), "reason": row[2]}
+        {
+            "episode": None if pd.isna(row[0]) else row[0],
+            "step": None if pd.isna(row[1]) else int(row[1]),
+            "reason": row[2],
+        }
         for row in named
     ]

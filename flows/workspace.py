@@ -1,7 +1,9 @@
-"""One run of the pipeline: its directory, manifest, MLflow runs and stage store, and the one way to run a stage.
+"""One run of the pipeline: its directory, manifest, MLflow runs and stage store, and the one way to run a
+stage.
 
-A stage is a function from a work directory to an `Outcome`. It is keyed by the content of its inputs, its slice of the
-config and the code it depends on; a key seen before is reused if its outputs still agree with their hashes.
+A stage is a function from a work directory to an `Outcome`. It is keyed by the content of its inputs, its
+slice of the config and the code it depends on; a key seen before is reused if its outputs still agree with
+their hashes.
 """
 
 from __future__ import annotations
@@ -42,16 +44,26 @@ from components.trajectories.store import DataLayout
 from flows.dead_flow_runs import end_dead_runs
 from flows.watched_data import trajectories_hash
 
-BOOKKEEPING = ["components.tracking", "components.atomic", "components.bounded", "components.config", "components.errors"]
+BOOKKEEPING = [
+    "components.tracking",
+    "components.atomic",
+    "components.bounded",
+    "components.config",
+    "components.errors",
+]
 BOOKKEEPING += ["flows.dead_flow_runs", "flows.progress", "flows.workspace"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
 
 _SINCE = [psutil.Process().create_time()]
-"""When the clock of the run under way began: with the process, or with the end of the run before it, so that starting up counts too."""
+"""When the clock of the run under way began: with the process, or with the end of the run before it, so that
+starting up counts too.
+"""
 
 
 OF_RUN = "{run.label}"
-"""What a stage's flow run is called in Prefect, beside the stage's name: the run that it belongs to, as MLflow names it."""
+"""What a stage's flow run is called in Prefect, beside the stage's name: the run that it belongs to, as
+MLflow names it.
+"""
 
 
 class StageOverdue(TimeoutError):
@@ -60,7 +72,9 @@ class StageOverdue(TimeoutError):
 
 @dataclass
 class Outcome:
-    """What a stage's function gives back: metrics, output names -> paths relative to its work directory, curves, details."""
+    """What a stage's function gives back: metrics, output names -> paths relative to its work directory,
+    curves, details.
+    """
 
     outputs: dict[str, str]
     metrics: dict[str, Estimate] = field(default_factory=dict)
@@ -72,7 +86,9 @@ class Outcome:
 def series_of(result: StageResult) -> dict[str, list[float]]:
     """The curves of a stage; NaN where an iteration had no value (stored as null, since JSON has no NaN)."""
     series = result.details.get("series", {})
-    return {name: [math.nan if value is None else value for value in values] for name, values in series.items()}
+    return {
+        name: [math.nan if value is None else value for value in values] for name, values in series.items()
+    }
 
 
 class Workspace:
@@ -95,7 +111,8 @@ class Workspace:
         return Tracker(self.config.tracking, self.root)
 
     def start(self, name: str) -> None:
-        """Make the run's directory, manifest and MLflow parent run; runs of before whose process is gone are closed.
+        """Make the run's directory, manifest and MLflow parent run; runs of before whose process is gone are
+        closed.
 
         Raises DataError without a data.dvc, TrackingError without MLflow, and then makes nothing.
         """
@@ -106,12 +123,22 @@ class Workspace:
         environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
         config = self.config.model_dump(mode="json")
         flow, process = name.split(" ")[0], this_process()
-        self.manifest = Manifest(run_id=run_id, flow=flow, process=process, environment=environment, config=config)
-        self.manifest.seeds = {"run": self.config.seed, "data": self.config.data.seed, "environment": self.config.environment.seed}
+        self.manifest = Manifest(
+            run_id=run_id, flow=flow, process=process, environment=environment, config=config
+        )
+        self.manifest.seeds = {
+            "run": self.config.seed,
+            "data": self.config.data.seed,
+            "environment": self.config.environment.seed,
+        }
         self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
         self.manifest.data.dvc_in, self.manifest.data.parts_in = version, data_parts(self.root)
         self.manifest.config_file, self.manifest.overrides = _source(self.config, self.root)
-        tags = {"dreamgym.run_id": run_id, "mlflow.source.git.commit": environment.git.commit, "dvc.hash": self.manifest.data.dvc_in}
+        tags = {
+            "dreamgym.run_id": run_id,
+            "mlflow.source.git.commit": environment.git.commit,
+            "dvc.hash": self.manifest.data.dvc_in,
+        }
         short = name.removeprefix("study ")  # a list of runs shows some twenty letters
         self.label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
         by_hand_or_deployed = (self.manifest.flow, f"{self.manifest.flow}-from-file")
@@ -131,9 +158,16 @@ class Workspace:
         self.manifest.save(self.directory)
 
     def stage(
-        self, name: str, work: Callable[[Path], Outcome], *, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
+        self,
+        name: str,
+        work: Callable[[Path], Outcome],
+        *,
+        inputs: Mapping[str, str],
+        config: Mapping[str, Any],
+        code: Sequence[str],
     ) -> StageResult:
-        """Run `work`, or reuse what an earlier run made of the same inputs, config and code; log it below the parent run.
+        """Run `work`, or reuse what an earlier run made of the same inputs, config and code; log it below the
+        parent run.
 
         Args: code: the modules that hold `work`; what they import belongs to the key too.
         """
@@ -152,8 +186,12 @@ class Workspace:
         self._note(result, child)
         return result
 
-    def key(self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]) -> str:
-        """The stage's key: what it is made of, the packages' versions and the seed included, and the user's module that makes the world."""
+    def key(
+        self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
+    ) -> str:
+        """The stage's key: what it is made of, the packages' versions and the seed included, and the user's
+        module that makes the world.
+        """
         if "environment" in config and (own := self.config.environment.own_module):
             look_here()
             code = [*code, own]
@@ -163,7 +201,9 @@ class Workspace:
         return key_of(name, parts)
 
     def adopt(self, result: StageResult) -> None:
-        """Take a finished stage of another run as this run's own, with an MLflow run of its own below the parent run."""
+        """Take a finished stage of another run as this run's own, with an MLflow run of its own below the
+        parent run.
+        """
         child = self.tracker.start_stage(self.parent, result.name, {"dreamgym.stage_key": result.key})
         self._note(dataclasses.replace(result, reused=True), child)
 
@@ -171,18 +211,35 @@ class Workspace:
         directory = self.store.begin(name, key)
         with Stopwatch(directory) as watch, self._drawing(directory, child), self.limited(name):
             outcome = work(directory)
-        series = {name: [value if math.isfinite(value) else None for value in values] for name, values in outcome.series.items()}
-        details = {**outcome.details, "series": series, "costs": outcome.costs, "environment": self.config.environment.name}
+        series = {
+            name: [value if math.isfinite(value) else None for value in values]
+            for name, values in outcome.series.items()
+        }
+        details = {
+            **outcome.details,
+            "series": series,
+            "costs": outcome.costs,
+            "environment": self.config.environment.name,
+        }
         metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(
-            name, key, metrics=metrics, outputs=outcome.outputs, seconds=round(watch.stop(), 2), details=details,
+            name,
+            key,
+            metrics=metrics,
+            outputs=outcome.outputs,
+            seconds=round(watch.stop(), 2),
+            details=details,
             parts=self.parts[name],
-        )  # fmt: skip
+        )
 
     @contextmanager
     def _drawing(self, directory: Path, child: str) -> Iterator[None]:
-        """While this is open `log_curves` adds points to the curves of the stage, on its MLflow run `child` and on the parent run."""
-        curves = self._curves = Curves(directory, lambda points: self.tracker.log_points((child, self.parent), points))
+        """While this is open `log_curves` adds points to the curves of the stage, on its MLflow run `child`
+        and on the parent run.
+        """
+        curves = self._curves = Curves(
+            directory, lambda points: self.tracker.log_points((child, self.parent), points)
+        )
         try:
             with curves:
                 yield
@@ -190,7 +247,9 @@ class Workspace:
             self._curves, self._drawn = None, curves.names
 
     def log_curves(self, step: int, values: Mapping[str, float]) -> None:
-        """One more point, at `step` (from 0), of curves of the stage under way: in MLflow at once, with the time."""
+        """One more point, at `step` (from 0), of curves of the stage under way: in MLflow at once, with the
+        time.
+        """
         if self._curves is not None:
             self._curves.add(step, values)
 
@@ -203,7 +262,10 @@ class Workspace:
                 yield
         except StageOverdue:
             found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
-            cure = f"Type the same command again: it goes on from its checkpoint. Or give it longer: timeout_minutes.stage={limit / 30:g}"
+            cure = (
+                "Type the same command again: it goes on from its checkpoint. Or give it longer: "
+                f"timeout_minutes.stage={limit / 30:g}"
+            )
             raise StageTimeout(found, next_step=cure) from None
 
     def _note(self, result: StageResult, child: str) -> None:
@@ -220,13 +282,21 @@ class Workspace:
         self.manifest.save(self.directory)
 
     def _note_curves(self, result: StageResult, child: str) -> None:
-        """Log the curves that are not in MLflow yet: those of a reused stage, and those that were not measured one by one.
+        """Log the curves that are not in MLflow yet: those of a reused stage, and those that were not
+        measured one by one.
 
         Points without a time of their own have that of the stage's end.
         """
         curves, ended = read_curves(result.directory), int((result.directory / RECORD).stat().st_mtime * 1000)
         for name, values in series_of(result).items():
-            curves.setdefault(name, [Point(name, step, ended, value) for step, value in enumerate(values) if math.isfinite(value)])
+            curves.setdefault(
+                name,
+                [
+                    Point(name, step, ended, value)
+                    for step, value in enumerate(values)
+                    if math.isfinite(value)
+                ],
+            )
         points = [point for name, of_name in curves.items() if name not in self._drawn for point in of_name]
         self.tracker.log_points((child, self.parent), points)
         self.curve_names |= self._drawn | {point.name for point in points}
@@ -244,7 +314,9 @@ class Workspace:
         return [self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")]
 
     def finish(self, more: Sequence[Path] = ()) -> None:
-        """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand in its stage's run alone."""
+        """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand
+        in its stage's run alone.
+        """
         self.conclude()
         self.tracker.log_values(self.parent, self.metrics, self.curve_names)
         for path in (*self.record, *more):
@@ -258,9 +330,13 @@ class Workspace:
         self.manifest.save(self.directory)
         said = f"{type(error).__name__}: {error}"
         self.tracker.set_tags(self.parent, {"dreamgym.failure": said})
-        self.tracker.describe(self.parent, f"**Failed.** {said}\n\nThe same command goes on from what is finished.")
+        self.tracker.describe(
+            self.parent, f"**Failed.** {said}\n\nThe same command goes on from what is finished."
+        )
         self.tracker.finish(self.parent, "FAILED")
-        get_run_logger().error("run %s failed; finished stages are kept and reused by the next run", self.manifest.run_id)
+        get_run_logger().error(
+            "run %s failed; finished stages are kept and reused by the next run", self.manifest.run_id
+        )
 
     def count(self, name: str, value: float) -> None:
         """Add a number without uncertainty to the run's metrics."""
@@ -272,11 +348,15 @@ class Workspace:
 
     @cached_property
     def compute(self) -> Compute:
-        """The device and arithmetic of this run's models. Raises ConfigError where this machine has not what is asked for."""
+        """The device and arithmetic of this run's models. Raises ConfigError where this machine has not what
+        is asked for.
+        """
         return compute_of(self.config)
 
     def computing(self, *, training: bool = False) -> dict[str, Any]:
-        """What of the hardware and its arithmetic changes a stage's numbers: each device rounds in its own way."""
+        """What of the hardware and its arithmetic changes a stage's numbers: each device rounds in its own
+        way.
+        """
         values: dict[str, Any] = {"device": self.compute.device, "precision": self.compute.precision}
         if not training:
             return values
@@ -284,7 +364,9 @@ class Workspace:
         return values | together | {"gradient_checkpointing": self.compute.gradient_checkpointing}
 
     def slice(self, *sections: str) -> dict[str, Any]:
-        """The named sections of the config as plain values, without what changes no result: how many workers, where a model lies."""
+        """The named sections of the config as plain values, without what changes no result: how many workers,
+        where a model lies.
+        """
         values = self.config.model_dump(mode="json", include=set(sections))
         if "environment" in values:
             values["environment"] = self.config.environment.decisive()

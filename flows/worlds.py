@@ -1,4 +1,5 @@
-"""The verbs that open worlds: the dream to a person and to other trainers, and a world of one's own to this pipeline.
+"""The verbs that open worlds: the dream to a person and to other trainers, and a world of one's own to this
+pipeline.
 
 Libraries are imported inside the verbs, so that `--help` is quick.
 """
@@ -21,10 +22,19 @@ def play(
     overrides: Overrides = None,
     task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",
     split: Annotated[str, typer.Option(help="fidelity (held out), test (held out) or train.")] = "fidelity",
-    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the champion's, else the newest.")] = None,
-    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")] = False,
-    actions: Annotated[Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")] = None,
-    transcript: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="An experience model's directory; default: the champion's, else the newest."),
+    ] = None,
+    side_by_side: Annotated[
+        bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")
+    ] = False,
+    actions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")
+    ] = None,
+    transcript: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")
+    ] = None,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
@@ -32,8 +42,9 @@ def play(
 ) -> None:
     """Step into the dream: type actions, see the dreamed states, the model's reasoning and demonstrations.
 
-    With --json the episode is printed as one JSON document: its task, and each step with state, action, next state, reward
-    and done. What a person sees and types is on stderr then, and the document follows when they leave.
+    With --json the episode is printed as one JSON document: its task, and each step with state, action, next
+    state, reward and done. What a person sees and types is on stderr then, and the document follows when they
+    leave.
 
     Examples:
 
@@ -52,27 +63,46 @@ def play(
 
         ensure_data(place, settings, say, backbone=False, versioned=False)
         check_settings(place, settings, config, training=False)
-        page.put(**play_task(settings, place, Wishes(task, split, model, side_by_side, actions, transcript), page.console))
+        page.put(
+            **play_task(
+                settings, place, Wishes(task, split, model, side_by_side, actions, transcript), page.console
+            )
+        )
 
 
 @verbs.command()
 def serve(
     overrides: Overrides = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
-    split: Annotated[str, typer.Option(help="Whose tasks are served: train, fidelity (held out) or test (held out).")] = "train",
-    sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most sessions at the same time; each takes memory for an episode.")] = 16,
-    idle_seconds: Annotated[float, typer.Option(min=0.1, help="A session that asks for nothing for so long is closed.")] = 600.0,
+    split: Annotated[
+        str, typer.Option(help="Whose tasks are served: train, fidelity (held out) or test (held out).")
+    ] = "train",
+    sessions: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1024, help="Most sessions at the same time; each takes memory for an episode."
+        ),
+    ] = 16,
+    idle_seconds: Annotated[
+        float, typer.Option(min=0.1, help="A session that asks for nothing for so long is closed.")
+    ] = 600.0,
     max_chars: Annotated[int, typer.Option(min=1, max=100_000, help="Longest action, in characters.")] = 500,
-    model: Annotated[Path | None, typer.Option(help="An experience model's directory; default: the champion's, else the newest.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="An experience model's directory; default: the champion's, else the newest."),
+    ] = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Offer a trained dream as an OpenEnv server, so that any trainer that speaks OpenEnv can train in it. Ctrl-C ends it.
+    """Offer a trained dream as an OpenEnv server, so that any trainer that speaks OpenEnv can train in it.
+    Ctrl-C ends it.
 
-    Clients send the header `Authorization: Bearer TOKEN` with the secret that DREAMGYM_SERVE_TOKEN holds here. Episodes end after
-    environment.max_steps.
+    Clients send the header `Authorization: Bearer TOKEN` with the secret that DREAMGYM_SERVE_TOKEN holds
+    here. Episodes end after environment.max_steps.
 
     Examples:
 
@@ -99,11 +129,17 @@ def serve(
 
 @verbs.command("check-environment")
 def check_environment(
-    overrides: Overrides = None, json_file: JsonFile = None, config: ConfigFile = None, root: Root = None, debug: Debug = False
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
 ) -> None:
-    """Put an environment's adapter to the test: every promise that the stages rely on, on a few tasks of its own.
+    """Put an environment's adapter to the test: every promise that the stages rely on, on a few tasks of its
+    own.
 
-    Exit code 0 if every promise is kept, 1 if one is not. `doubt` names a part that the world does without, and what to set then.
+    Exit code 0 if every promise is kept, 1 if one is not. `doubt` names a part that the world does without,
+    and what to set then.
 
     Examples:
 
@@ -122,7 +158,9 @@ def check_environment(
             print_rung(page, finding.promise, finding.state, finding.found, finding.next_step)
 
         kept = check(settings, make_adapter(settings.environment), told)
-        page.text("Every promise is kept." if kept else "Mend what is wrong from the top down, then ask again.")
+        page.text(
+            "Every promise is kept." if kept else "Mend what is wrong from the top down, then ask again."
+        )
         page.put(kept=kept)
         if not kept:
             raise typer.Exit(1)

@@ -1,4 +1,6 @@
-"""Make the buckets named on the command line in the object store of AWS_ENDPOINT_URL, if they are not there."""
+"""Make the buckets named on the command line in the object store of AWS_ENDPOINT_URL, if they are not
+there.
+"""
 
 import sys
 

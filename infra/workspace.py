@@ -2,8 +2,9 @@
 
     python infra/workspace.py /workspace/dreamgym prefect worker start --pool dreamgym
 
-What a run leaves (data.dvc, data/, the experiment commits in .git, .dreamgym/, runs/) outlives the container there; the code comes
-with the image. A change of the volume's own files that the new commit changes too is not written over: git says which, and nothing starts.
+What a run leaves (data.dvc, data/, the experiment commits in .git, .dreamgym/, runs/) outlives the container
+there; the code comes with the image. A change of the volume's own files that the new commit changes too is
+not written over: git says which, and nothing starts.
 """
 
 import os
@@ -17,8 +18,10 @@ if (place / ".git").is_dir():
     subprocess.run(["git", "-C", place, "fetch", "--quiet", image, "HEAD"], check=True)
     if subprocess.run(["git", "-C", place, "merge", "--quiet", "--ff-only", "FETCH_HEAD"]).returncode:
         sys.exit(
-            f"{place} cannot be brought to the image's commit (git says why above). Expected a workspace without changes of its own "
-            f"to those files. Commit or put back what it has (git -C {place} status), or name another directory."
+            f"{place} cannot be brought to the image's commit (git says why above). Expected a workspace "
+            "without changes of its own "
+            f"to those files. Commit or put back what it has (git -C {place} status), or name another "
+            "directory."
         )
 else:
     subprocess.run(["git", "clone", "--quiet", image, place], check=True)

@@ -1,4 +1,6 @@
-"""Small builders that several test files share: tasks, transitions, episodes, a tiny vocabulary and tiny models."""
+"""Small builders that several test files share: tasks, transitions, episodes, a tiny vocabulary and tiny
+models.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,23 @@ VOCABULARY = Vocabulary.train(TEXTS, 340)
 
 
 def make_task(number: int = 0, **changes) -> Task:
-    return replace(Task(f"t{number}", "alfworld", "train", "put a mug in desk", ROOM, "pick_and_place_simple"), **changes)
+    return replace(
+        Task(f"t{number}", "alfworld", "train", "put a mug in desk", ROOM, "pick_and_place_simple"), **changes
+    )
 
 
 def make_transition(step: int = 0, episode: str = "e0", task: str = "t0", **changes) -> Transition:
-    plain = Transition(task, episode, step, f"At shelf {step}: nothing. Holding nothing.", f"go to shelf {step + 1}",
-                       f"At shelf {step + 1}: nothing. Holding nothing.", 0.0, False, "works, new")  # fmt: skip
+    plain = Transition(
+        task,
+        episode,
+        step,
+        f"At shelf {step}: nothing. Holding nothing.",
+        f"go to shelf {step + 1}",
+        f"At shelf {step + 1}: nothing. Holding nothing.",
+        0.0,
+        False,
+        "works, new",
+    )
     return replace(plain, **changes)
 
 
@@ -37,7 +50,9 @@ def make_episode(task: Task, *steps: tuple[str, str], won: bool = False, episode
     state = task.initial_state
     for number, (action, following) in enumerate(steps):
         last = won and number == len(steps) - 1
-        transitions.append(Transition(task.id, episode, number, state, action, following, float(last), last, "works"))
+        transitions.append(
+            Transition(task.id, episode, number, state, action, following, float(last), last, "works")
+        )
         state = following
     return Trajectory(task, tuple(transitions))
 
@@ -51,8 +66,12 @@ def make_model(
     max_positions: int = 4096,
     family: str = "llama",
 ):
-    """An untrained model; `scale` above 1 sets its choices far apart, so that they do not hang on rounding."""
-    config = BackboneConfig(vocabulary=340, hidden=hidden, layers=2, heads=2, max_positions=max_positions, family=family)
+    """An untrained model; `scale` above 1 sets its choices far apart, so that they do not hang on
+    rounding.
+    """
+    config = BackboneConfig(
+        vocabulary=340, hidden=hidden, layers=2, heads=2, max_positions=max_positions, family=family
+    )
     model = build_backbone(config, len(vocabulary), seed).eval()
     for weight in model.parameters():
         if weight.dim() > 1:

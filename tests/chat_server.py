@@ -1,4 +1,6 @@
-"""A real HTTP server on this machine that speaks the chat-completions protocol and says what a test has it say."""
+"""A real HTTP server on this machine that speaks the chat-completions protocol and says what a test has it
+say.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,26 @@ class Say:
     def text(self) -> str:
         if self.body is not None:
             return self.body
-        content = self.content if isinstance(self.content, str) or self.content is None else json.dumps(self.content)
-        choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": self.finish}
-        usage = {"usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}} if self.usage else {}
+        content = (
+            self.content
+            if isinstance(self.content, str) or self.content is None
+            else json.dumps(self.content)
+        )
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": content},
+            "finish_reason": self.finish,
+        }
+        usage = (
+            {"usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}} if self.usage else {}
+        )
         return json.dumps({"object": "chat.completion", "choices": [choice], **usage})
 
 
 class ChatServer:
-    """Answers its calls with `script`, one after the other, the last for ever; or with what `script(body)` says."""
+    """Answers its calls with `script`, one after the other, the last for ever; or with what `script(body)`
+    says.
+    """
 
     def __init__(self, *script: Say, answer: Callable[[dict[str, Any]], Say] | None = None) -> None:
         self.script, self.answer = list(script), answer
@@ -46,14 +60,25 @@ class ChatServer:
         self.lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def config(self, **changes: Any) -> EndpointConfig:
-        return EndpointConfig(**{"url": self.url, "model": "m", "timeout_seconds": 60, "retries": 2, "backoff_seconds": 0.01, **changes})
+        return EndpointConfig(
+            **{
+                "url": self.url,
+                "model": "m",
+                "timeout_seconds": 60,
+                "retries": 2,
+                "backoff_seconds": 0.01,
+                **changes,
+            }
+        )
 
     def __enter__(self) -> ChatServer:
         return self
@@ -73,14 +98,26 @@ class ChatServer:
                     server.keys.append(self.headers.get("Authorization", ""))
                     server.at_once += 1
                     server.most_at_once = max(server.most_at_once, server.at_once)
-                say = server.answer(body) if server.answer else server.script[min(number, len(server.script) - 1)]
+                say = (
+                    server.answer(body)
+                    if server.answer
+                    else server.script[min(number, len(server.script) - 1)]
+                )
                 time.sleep(say.seconds)
                 with server.lock:
                     server.at_once -= 1
-                text = say.text().replace("<key>", self.headers.get("Authorization", "").removeprefix("Bearer ")).encode()
+                text = (
+                    say.text()
+                    .replace("<key>", self.headers.get("Authorization", "").removeprefix("Bearer "))
+                    .encode()
+                )
                 try:
                     self.send_response(say.status)
-                    for name, value in {"Content-Type": "application/json", "Content-Length": str(len(text)), **say.headers}.items():
+                    for name, value in {
+                        "Content-Type": "application/json",
+                        "Content-Length": str(len(text)),
+                        **say.headers,
+                    }.items():
                         self.send_header(name, value)
                     self.end_headers()
                     self.wfile.write(text)

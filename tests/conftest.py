@@ -1,5 +1,7 @@
-"""What many tests share and what takes seconds to make: the real engine with episodes of every behaviour, and a tiny
-experience model that has learnt two episodes by heart, so that its answers are known and history decides one of them."""
+"""What many tests share and what takes seconds to make: the real engine with episodes of every behaviour, and
+a tiny experience model that has learnt two episodes by heart, so that its answers are known and history
+decides one of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from components.trajectories.collect import collect, plan
 H = " Holding nothing."
 PREMISE = "mug 1 shelf 1"
 LOOKED = "Looked around in the room." + H
-LONGEST = ("flows/test_experiments.py", "flows/test_deploy.py", "flows/test_retrain.py", "environments/test_environment_contract.py")
+LONGEST = (
+    "flows/test_experiments.py",
+    "flows/test_deploy.py",
+    "flows/test_retrain.py",
+    "environments/test_environment_contract.py",
+)
 """Files that take minutes: they run first, so that no process is left alone with one of them at the end."""
 torch.set_num_threads(1)  # the models of the tests are too small for more to help
 
@@ -59,10 +66,22 @@ def played(adapter, tasks):
 
 @pytest.fixture(scope="session")
 def lessons():
-    """Two episodes of one task; their third steps ask the same in the same state, only the first step tells them apart."""
+    """Two episodes of one task; their third steps ask the same in the same state, only the first step tells
+    them apart.
+    """
     desk = [("go to desk 1", "At desk 1: mug 1." + H), ("look", LOOKED), ("look", "At desk 1: mug 1." + H)]
-    fridge = [("go to fridge 1", "At fridge 1: closed." + H), ("look", LOOKED), ("look", "At fridge 1: open, egg 1." + H)]
-    won = make_episode(make_task(), *desk, ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."), won=True, episode="desk")
+    fridge = [
+        ("go to fridge 1", "At fridge 1: closed." + H),
+        ("look", LOOKED),
+        ("look", "At fridge 1: open, egg 1." + H),
+    ]
+    won = make_episode(
+        make_task(),
+        *desk,
+        ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."),
+        won=True,
+        episode="desk",
+    )
     return [won, make_episode(make_task(), *fridge, episode="fridge")]
 
 
@@ -78,13 +97,19 @@ def train(lessons, history: bool, epochs: int, family: str = "llama"):
 @pytest.fixture(scope="session")
 def learnt(lessons):
     """The experience model that has learnt the lessons by heart."""
-    return ExperienceModel(train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0))
+    return ExperienceModel(
+        train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0)
+    )
 
 
 @pytest.fixture(scope="session")
 def learnt_qwen(lessons):
     """The same, shaped like Qwen's."""
-    return ExperienceModel(train(lessons, True, 220, "qwen"), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0))
+    return ExperienceModel(
+        train(lessons, True, 220, "qwen"),
+        VOCABULARY,
+        ExperienceModelConfig(max_new_tokens=40, temperature=0.0),
+    )
 
 
 @pytest.fixture

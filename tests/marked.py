@@ -1,4 +1,6 @@
-"""Processes that carry a variable in their environment: all that a command started, and what is left of it."""
+"""Processes that carry a variable in their environment: all that a command started, and what is left of
+it.
+"""
 
 from __future__ import annotations
 

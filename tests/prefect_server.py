@@ -34,7 +34,9 @@ def await_health(url: str, seconds: float) -> None:
 
 
 def shared_server() -> str:
-    """Address of a server that is started once; one of its own would cost each command ten seconds. `stop_shared_server` ends it."""
+    """Address of a server that is started once; one of its own would cost each command ten seconds.
+    `stop_shared_server` ends it.
+    """
     return _shared()[0]
 
 
@@ -52,6 +54,8 @@ def _shared() -> tuple[str, subprocess.Popen[bytes], str]:
     port, home = free_port(), tempfile.mkdtemp(prefix="prefect-")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     environment = {**os.environ, **DEFAULTS, "PREFECT_HOME": home}
-    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    child = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     await_health(f"http://127.0.0.1:{port}/api", 240)
     return f"http://127.0.0.1:{port}/api", child, home

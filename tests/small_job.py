@@ -21,9 +21,19 @@ from components.trajectories.store import read_log
 
 ROOT = Path(__file__).parents[1]
 SMALL = [
-    *("experience_model.epochs=0.1", "experience_model.transitions=3000", "fidelity.tasks=2", "fidelity.policy_tasks=4"),
+    *(
+        "experience_model.epochs=0.1",
+        "experience_model.transitions=3000",
+        "fidelity.tasks=2",
+        "fidelity.policy_tasks=4",
+    ),
     *("cloning.demonstrations=6", "evaluation.tasks=6"),
-    *("synthetic_rl.iterations=1", "synthetic_rl.tasks=2", "synthetic_rl.group=2", "synthetic_rl.processes=1"),
+    *(
+        "synthetic_rl.iterations=1",
+        "synthetic_rl.tasks=2",
+        "synthetic_rl.group=2",
+        "synthetic_rl.processes=1",
+    ),
     *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
     *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
@@ -33,7 +43,9 @@ ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false", "synthetic_r
 CLOCKS = ("second", "wall", "bytes")
 """What of a metric's name says that it tells of the machine, not of the run."""
 OF_THE_RUN = ("_docs", "replay")
-"""Ends of the names of outputs that hold the run's id or the time: pages of the validation, and the log, which `log_of` compares."""
+"""Ends of the names of outputs that hold the run's id or the time: pages of the validation, and the log,
+which `log_of` compares.
+"""
 
 
 def make_clone(place: Path) -> Path:
@@ -46,7 +58,12 @@ def make_clone(place: Path) -> Path:
 
 def environment_of(clone: Path) -> dict[str, str]:
     """The clone's own code and Prefect database, and lines that do not wrap."""
-    return {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
+    return {
+        **os.environ,
+        "PYTHONPATH": str(clone),
+        "COLUMNS": "200",
+        "PREFECT_HOME": str(clone / ".dreamgym" / "prefect"),
+    }
 
 
 def command_of(*arguments: str) -> list[str]:
@@ -56,14 +73,27 @@ def command_of(*arguments: str) -> list[str]:
 
 def last_of_each(arguments: Sequence[str]) -> list[str]:
     """The arguments, but of overrides of one key only the last: the command refuses two that differ."""
-    keys = [argument.partition("=")[0] if "=" in argument and not argument.startswith("-") else "" for argument in arguments]
-    return [argument for place, argument in enumerate(arguments) if not keys[place] or keys[place] not in keys[place + 1 :]]
+    keys = [
+        argument.partition("=")[0] if "=" in argument and not argument.startswith("-") else ""
+        for argument in arguments
+    ]
+    return [
+        argument
+        for place, argument in enumerate(arguments)
+        if not keys[place] or keys[place] not in keys[place + 1 :]
+    ]
 
 
 def run(
-    clone: Path, *overrides: str, verb: Sequence[str] = ("retrain",), small: bool = True, own_server: bool = False
+    clone: Path,
+    *overrides: str,
+    verb: Sequence[str] = ("retrain",),
+    small: bool = True,
+    own_server: bool = False,
 ) -> tuple[int, str, float]:
-    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds); `own_server`: Prefect starts one, as for a user."""
+    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds); `own_server`: Prefect
+    starts one, as for a user.
+    """
     environment = environment_of(clone) | ({} if own_server else {"PREFECT_API_URL": shared_server()})
     began = time.monotonic()
     with tempfile.NamedTemporaryFile() as output:
@@ -74,7 +104,9 @@ def run(
 
 
 def numbers(clone: Path) -> dict[str, Any]:
-    """The latest run's metrics but for those of the clock, to the last bit, and each stage's outputs but for those that name the run."""
+    """The latest run's metrics but for those of the clock, to the last bit, and each stage's outputs but for
+    those that name the run.
+    """
     latest = clone / "runs" / "latest"
     metrics = json.loads((latest / "metrics.json").read_text())
     manifest = json.loads((latest / "manifest.json").read_text())
@@ -82,12 +114,18 @@ def numbers(clone: Path) -> dict[str, Any]:
     for stage in manifest["stages"]:
         (record,) = (clone / ".dreamgym" / "stages").glob(f"{stage['name']}-{stage['key'][:12]}/stage.json")
         hashes = json.loads(record.read_text())["output_hashes"]
-        found |= {f"{stage['name']}/{output}": value for output, value in hashes.items() if not output.endswith(OF_THE_RUN)}
+        found |= {
+            f"{stage['name']}/{output}": value
+            for output, value in hashes.items()
+            if not output.endswith(OF_THE_RUN)
+        }
     return found
 
 
 def log_of(clone: Path) -> list[tuple[Any, ...]]:
-    """Each transition of the replay log in the latest run's version of the data, in its order, whichever run wrote it."""
+    """Each transition of the replay log in the latest run's version of the data, in its order, whichever run
+    wrote it.
+    """
     parts = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["data"]["parts_out"]
     cache = cache_directory(clone)
     with tempfile.TemporaryDirectory() as log:

@@ -78,7 +78,10 @@ def make_chromium(tmp_path):
 def test_make_installs_chromium_where_root_has_apt_get(make_chromium, tmp_path):
     done = make_chromium(**{"apt-get": 'echo "$@" >> "$(dirname "$0")/asked"', "id": "echo 0"})
     assert done.returncode == 0
-    assert (tmp_path / "asked").read_text().splitlines() == ["update -q", "install -y -q --no-install-recommends chromium"]
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        "update -q",
+        "install -y -q --no-install-recommends chromium",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,11 @@ def test_make_installs_chromium_where_root_has_apt_get(make_chromium, tmp_path):
 )
 def test_where_make_cannot_install_chromium_it_says_what_to_type(make_chromium, programs, why):
     done = make_chromium(**programs)
-    assert done.returncode == 2 and why in done.stdout and "Type: sudo apt-get install -y chromium" in done.stdout
+    assert (
+        done.returncode == 2
+        and why in done.stdout
+        and "Type: sudo apt-get install -y chromium" in done.stdout
+    )
 
 
 def test_make_installs_no_chromium_beside_one_that_is_there_or_named(make_chromium, tmp_path):

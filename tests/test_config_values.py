@@ -282,7 +282,10 @@ def test_overrides_that_disagree_are_refused(overrides):
 
 
 def test_what_disagrees_is_not_repeated_since_it_may_hold_a_password():
-    for overrides in (["tracking.uri=http://u:hidden@a", "tracking.uri=b"], ["tracking.uri='http://u:hidden"]):
+    for overrides in (
+        ["tracking.uri=http://u:hidden@a", "tracking.uri=b"],
+        ["tracking.uri='http://u:hidden"],
+    ):
         with pytest.raises(ConfigError, match=r"tracking\.uri") as raised:
             load_config(None, overrides)
         assert "hidden" not in str(raised.value)
@@ -323,7 +326,9 @@ def test_a_hash_inside_a_word_or_in_quotes_is_text():
         assert load_config(None, [f"tracking.experiment={text}"]).tracking.experiment == value
 
 
-@pytest.mark.parametrize("name", ["''", "team/run", "team:run", '"a\\nb"', '"a\\0b"', "' a'", "'a '", "a" * 201])
+@pytest.mark.parametrize(
+    "name", ["''", "team/run", "team:run", '"a\\nb"', '"a\\0b"', "' a'", "'a '", "a" * 201]
+)
 def test_an_experiment_whose_models_mlflow_could_not_register_is_refused(name):
     with pytest.raises(ConfigError, match="tracking.experiment is .*expected 1 to 200 characters"):
         load_config(None, [f"tracking.experiment={name}"])

@@ -1,7 +1,9 @@
-"""Ten damages to each kind of file that a run reads: a clear error that says what to type, or a stated rebuild, and nothing lost.
+"""Ten damages to each kind of file that a run reads: a clear error that says what to type, or a stated
+rebuild, and nothing lost.
 
-What a damage does is drawn with a fixed seed, so the same ten come every time. Damage to bytes must be found in files that carry
-checksums; files that people write (config, manifest, data.dvc) must be refused where they no longer say what they should.
+What a damage does is drawn with a fixed seed, so the same ten come every time. Damage to bytes must be found
+in files that carry checksums; files that people write (config, manifest, data.dvc) must be refused where they
+no longer say what they should.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ from components.language.training import supervised_finetune
 from components.tracking.environment import collect_environment
 from components.tracking.manifest import MANIFEST, Manifest
 from components.trajectories import snapshots
-from components.trajectories.store import read_log, read_tasks, read_transitions, write_tasks, write_transitions
+from components.trajectories.store import (
+    read_log,
+    read_tasks,
+    read_transitions,
+    write_tasks,
+    write_transitions,
+)
 
 ROOT = Path(__file__).parents[1]
 Damage = Callable[[random.Random, bytes], bytes]
@@ -40,7 +48,11 @@ def _place(rng: random.Random, content: bytes) -> int:
 
 def _over(rng: random.Random, content: bytes, new: bytes) -> bytes:
     """`new` written over as many bytes at one of the places where that changes some."""
-    places = [start for start in range(0, len(content) - len(new), len(new)) if content[start : start + len(new)] != new]
+    places = [
+        start
+        for start in range(0, len(content) - len(new), len(new))
+        if content[start : start + len(new)] != new
+    ]
     start = rng.choice(places)
     return content[:start] + new + content[start + len(new) :]
 
@@ -55,17 +67,23 @@ BYTES: dict[str, Damage] = {
     "random bytes in it": lambda rng, content: _over(rng, content, rng.randbytes(32)),
     "random bytes alone": lambda rng, content: rng.randbytes(len(content)),
     "a web page": lambda rng, content: b"<!DOCTYPE html><html><body>502 Bad Gateway</body></html>",
-    "a pointer of git LFS": lambda rng, content: b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
+    "a pointer of git LFS": lambda rng, content: (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    ),
 }
 TEXTS: dict[str, Damage] = {
     "empty": lambda rng, content: b"",
     "cut off": lambda rng, content: content[: len(content) // 2] + b"\n  - {",
-    "not UTF-8": lambda rng, content: content[: len(content) // 2] + b"\xff\xfe" + content[len(content) // 2 :],
+    "not UTF-8": lambda rng, content: (
+        content[: len(content) // 2] + b"\xff\xfe" + content[len(content) // 2 :]
+    ),
     "zeros": lambda rng, content: bytes(len(content)),
     "random bytes": lambda rng, content: rng.randbytes(len(content)),
     "a list": lambda rng, content: b"[1, 2, 3]",
     "a word": lambda rng, content: b"hello",
-    "a merge conflict": lambda rng, content: b"<<<<<<< HEAD\n" + content + b"=======\n" + content + b">>>>>>> other\n",
+    "a merge conflict": lambda rng, content: (
+        b"<<<<<<< HEAD\n" + content + b"=======\n" + content + b">>>>>>> other\n"
+    ),
     "code to run": lambda rng, content: b"!!python/object/apply:os.system ['touch /tmp/owned']\n",
     "a thousand brackets": lambda rng, content: b"[" * 1000,
 }
@@ -90,12 +108,18 @@ def damaged(damage: str, path: Path, number: int) -> None:
 @pytest.mark.parametrize("kind", ["tasks", "transitions", "replay log"])
 def test_trajectories(damage, kind, tmp_path):
     path = tmp_path / "00001-first.parquet"
-    records: list[Any] = [make_task(number) if kind == "tasks" else make_transition(number) for number in range(400)]
+    records: list[Any] = [
+        make_task(number) if kind == "tasks" else make_transition(number) for number in range(400)
+    ]
     (write_tasks if kind == "tasks" else write_transitions)(path, records)
     damaged(damage, path, 0)
     spoilt = path.read_bytes()
     with pytest.raises(DataError) as raised:
-        {"tasks": read_tasks, "transitions": read_transitions, "replay log": lambda shard: read_log(shard.parent)}[kind](path)
+        {
+            "tasks": read_tasks,
+            "transitions": read_transitions,
+            "replay log": lambda shard: read_log(shard.parent),
+        }[kind](path)
     check(raised.value, path)
     assert path.read_bytes() == spoilt, "what is left of it is not touched"
 
@@ -142,7 +166,9 @@ def test_a_wrong_value_of_a_config(number, tmp_path):
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    Manifest(run_id="r1", environment=collect_environment(ROOT, folder), config=Config().model_dump(mode="json")).save(folder)
+    Manifest(
+        run_id="r1", environment=collect_environment(ROOT, folder), config=Config().model_dump(mode="json")
+    ).save(folder)
     return folder / MANIFEST
 
 
@@ -158,7 +184,11 @@ def test_manifest(damage, manifest, tmp_path):
 @pytest.mark.parametrize("number", range(10))
 def test_a_wrong_value_of_a_manifest(number, manifest, tmp_path):
     rng, values = random.Random(number), json.loads(manifest.read_text())
-    own = [place for place in _leaves(values) if place[0] not in ("config", "decision", "seeds") and "packages" not in place]
+    own = [
+        place
+        for place in _leaves(values)
+        if place[0] not in ("config", "decision", "seeds") and "packages" not in place
+    ]
     place = rng.choice(own)
     section = values
     for key in place[:-1]:
@@ -219,11 +249,16 @@ def test_one_bit_of_a_weight_is_noticed(checkpoint, tmp_path):
 
 def test_a_checkpoint_larger_than_its_training_makes_is_refused_before_it_is_read(tmp_path, monkeypatch):
     """The file is of zeros that take no room on the disk."""
-    path, limit = tmp_path / "checkpoint.pt", checkpoint_limit(sum(weight.numel() for weight in make_model().parameters()))
+    path, limit = (
+        tmp_path / "checkpoint.pt",
+        checkpoint_limit(sum(weight.numel() for weight in make_model().parameters())),
+    )
     with path.open("wb") as file:
         file.truncate(limit + 1)
     monkeypatch.setattr("torch.load", lambda *_, **__: pytest.fail("was read"))
-    with pytest.raises(DreamGymError, match=f"has {limit + 1:,} bytes. Expected at most {limit:,}: 8 times .*Delete {path}"):
+    with pytest.raises(
+        DreamGymError, match=f"has {limit + 1:,} bytes. Expected at most {limit:,}: 8 times .*Delete {path}"
+    ):
         train(path)
 
 
@@ -251,7 +286,9 @@ def index(tmp_path_factory) -> Path:
 def test_index(damage, index, tmp_path):
     """A damaged index is built anew, which it says; the log is the truth."""
     place = Path(shutil.copytree(index, tmp_path / "index"))
-    files = sorted(path for path in (place / "stored").rglob("*") if path.is_file() and any(path.read_bytes()[:4096]))
+    files = sorted(
+        path for path in (place / "stored").rglob("*") if path.is_file() and any(path.read_bytes()[:4096])
+    )
     damaged(damage, random.Random(damage).choice(files), 4)
     buffer = ReplayBuffer(CHROMA, LOG, stored=place)
     assert "rebuilt from the log" in buffer.opened

@@ -1,4 +1,6 @@
-"""Files of a stranger that would run code, or name a path elsewhere: they are refused, and nothing happens (docs/security.md)."""
+"""Files of a stranger that would run code, or name a path elsewhere: they are refused, and nothing happens
+(docs/security.md).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_pickled_weights_of_a_backbone_are_refused(trap, tmp_path):
     assert not place.exists()
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "metrics.json", "games.json", "clone-0.json", "config.yaml", "data.dvc"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "metrics.json", "games.json", "clone-0.json", "config.yaml", "data.dvc"]
+)
 def test_a_record_of_a_size_that_none_has_is_refused_before_it_is_read(tmp_path, name):
     """The file is of zeros that take no room on the disk."""
     with (tmp_path / name).open("wb") as file:
@@ -80,7 +84,10 @@ def test_a_cell_of_a_study_goes_nowhere_but_into_the_clone(tmp_path, cell):
     manifest = Manifest.model_construct(run_id="r1", flow="study", cell=cell)
     with pytest.raises(DataError, match="goes to .*Expected a place in .*command of the study again"):
         cell_of(manifest, tmp_path / "root")
-    assert cell_of(manifest.model_copy(update={"cell": "cells/clone-0.json"}), tmp_path / "root") == (tmp_path / "root" / "cells", "clone")
+    assert cell_of(manifest.model_copy(update={"cell": "cells/clone-0.json"}), tmp_path / "root") == (
+        tmp_path / "root" / "cells",
+        "clone",
+    )
 
 
 @pytest.mark.parametrize("saved_by_torch", [False, True])
@@ -93,7 +100,15 @@ def test_a_checkpoint_that_would_run_code_is_refused(trap, tmp_path, saved_by_to
         checkpoint.write_bytes(code)
     examples = [Example([Segment([1, 2, 3], [False, True, True])])]
     with pytest.raises(TrainingError, match="cannot be read"):
-        supervised_finetune(make_model(), examples, epochs=1, learning_rate=1e-3, batch_tokens=64, seed=0, checkpoint=checkpoint)
+        supervised_finetune(
+            make_model(),
+            examples,
+            epochs=1,
+            learning_rate=1e-3,
+            batch_tokens=64,
+            seed=0,
+            checkpoint=checkpoint,
+        )
     with pytest.raises(TrainingError, match="cannot be read"):
         reached(checkpoint)
     assert not place.exists()
@@ -107,10 +122,16 @@ def foreign_run(tmp_path):
     (victim / "thesis.txt").write_text("years of work")
     subprocess.run(["git", "init", "-q", str(clone)], check=True)
     identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
-    subprocess.run(["git", "-C", str(clone), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
-    head = subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run(
+        ["git", "-C", str(clone), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True
+    )
+    head = subprocess.run(
+        ["git", "-C", str(clone), "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     data = DataLineage(dvc_in="0" * 32 + ".dir", experiment_commit=head)
-    run = Manifest(run_id="r1", status="finished", environment=Environment(git=Git(commit=head)), config={}, data=data)
+    run = Manifest(
+        run_id="r1", status="finished", environment=Environment(git=Git(commit=head)), config={}, data=data
+    )
     run.save(clone / "runs" / "r1")
     return clone, victim, clone / "runs" / "r1" / MANIFEST
 

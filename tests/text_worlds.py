@@ -1,4 +1,6 @@
-"""A world of text with Gymnasium's interface, the same one behind OpenEnv's, and recorded solutions: for the adapters of own worlds."""
+"""A world of text with Gymnasium's interface, the same one behind OpenEnv's, and recorded solutions: for the
+adapters of own worlds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ TASK = "count to the goal"
 
 
 class Counting:
-    """A counter that is to reach its goal, drawn by the seed: "Count: 0. Goal: 3." It answers "add", "subtract" and refuses all else."""
+    """A counter that is to reach its goal, drawn by the seed: "Count: 0. Goal: 3." It answers "add",
+    "subtract" and refuses all else.
+    """
 
     def reset(self, *, seed=None, options=None):
         self.count, self.goal = 0, 2 + seed % 5
@@ -41,7 +45,8 @@ def write_solutions(path: Path, seeds, prefix="gymnasium/") -> Path:
 def counting_server(*, sessions=16, ruin=None):
     """The counting world behind OpenEnv's own server in a thread, with two splits of tasks; its address.
 
-    `ruin(action)` may return what the server's environment then raises or answers in place of its own observation.
+    `ruin(action)` may return what the server's environment then raises or answers in place of its own
+    observation.
     """
     import uvicorn
     from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
@@ -67,7 +72,10 @@ def counting_server(*, sessions=16, ruin=None):
                 raise spoilt
             state, reward, won, cut, _ = self.world.step(action.action)
             return Seen(
-                state=state if spoilt is None else spoilt, reward=reward, done=won or cut, metadata={"admissible": ["add", "subtract"]}
+                state=state if spoilt is None else spoilt,
+                reward=reward,
+                done=won or cut,
+                metadata={"admissible": ["add", "subtract"]},
             )
 
         @property

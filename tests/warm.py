@@ -1,6 +1,8 @@
-"""Commands in processes that are forked with the heavy libraries loaded: a test file starts dozens, and each would load them for seconds.
+"""Commands in processes that are forked with the heavy libraries loaded: a test file starts dozens, and each
+would load them for seconds.
 
-What a forked process has loaded reads nothing of a clone's own settings; our code, Prefect and MLflow are imported by each command anew.
+What a forked process has loaded reads nothing of a clone's own settings; our code, Prefect and MLflow are
+imported by each command anew.
 """
 
 from __future__ import annotations
@@ -19,18 +21,34 @@ from pathlib import Path
 from flows.settings import DEFAULTS
 
 TESTS = Path(__file__).parent
-LOADED = ("scipy.stats", "pandas", "pyarrow.parquet", "sqlalchemy", "transformers", "peft", "torch.nn.attention.flex_attention")
+LOADED = (
+    "scipy.stats",
+    "pandas",
+    "pyarrow.parquet",
+    "sqlalchemy",
+    "transformers",
+    "peft",
+    "torch.nn.attention.flex_attention",
+)
 
 
-def run_command(arguments: Sequence[str], clone: Path, environment: Mapping[str, str], output: Path, timeout: float) -> int:
-    """`dreamgym ARGUMENTS` in the clone, by the clone's own code; its output goes to a file, its exit code comes back.
+def run_command(
+    arguments: Sequence[str], clone: Path, environment: Mapping[str, str], output: Path, timeout: float
+) -> int:
+    """`dreamgym ARGUMENTS` in the clone, by the clone's own code; its output goes to a file, its exit code
+    comes back.
 
     Raises:
         subprocess.TimeoutExpired: it was killed after `timeout` seconds.
     """
     server = _server()
     assert server.stdin and server.stdout
-    asked = {"arguments": list(arguments), "clone": str(clone), "environment": dict(environment), "output": str(output)}
+    asked = {
+        "arguments": list(arguments),
+        "clone": str(clone),
+        "environment": dict(environment),
+        "output": str(output),
+    }
     server.stdin.write(json.dumps(asked | {"timeout": timeout}) + "\n")
     server.stdin.flush()
     code: int | None = json.loads(server.stdout.readline())
@@ -44,13 +62,21 @@ def _server() -> subprocess.Popen[str]:
     """The process that the commands are forked from; it ends with this one."""
     code = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import warm; warm.serve()"
     environment = {**DEFAULTS, **os.environ, "PYTHONPATH": str(TESTS.parent)}
-    server = subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    server = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     atexit.register(server.kill)
     return server
 
 
 def serve() -> None:
-    """Fork a command for each line of standard input; in the child, become it and come back when it has ended."""
+    """Fork a command for each line of standard input; in the child, become it and come back when it has
+    ended.
+    """
     for name in LOADED:
         importlib.import_module(name)
     for line in sys.stdin:
@@ -82,7 +108,10 @@ def _become(asked: dict[str, str]) -> None:
     os.environ.update(asked["environment"])  # type: ignore[arg-type]
     for name in [name for name in sys.modules if name.split(".")[0] in ("flows", "components", "warm")]:
         del sys.modules[name]
-    sys.path[:] = [asked["clone"], *(entry for entry in sys.path if Path(entry).resolve() not in (TESTS, TESTS.parent))]
+    sys.path[:] = [
+        asked["clone"],
+        *(entry for entry in sys.path if Path(entry).resolve() not in (TESTS, TESTS.parent)),
+    ]
     importlib.invalidate_caches()
     sys.argv = ["-c", *asked["arguments"]]
     from flows.cli import main

@@ -15,8 +15,13 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
         ConfigError: code that the config names is not there.
     """
     makers = {
-        "alfworld": _alfworld, "webshop": _webshop, "browser": _browser, "gymnasium": _gymnasium, "openenv": _openenv, "own": _own
-    }  # fmt: skip
+        "alfworld": _alfworld,
+        "webshop": _webshop,
+        "browser": _browser,
+        "gymnasium": _gymnasium,
+        "openenv": _openenv,
+        "own": _own,
+    }
     return makers[config.name](config)
 
 

@@ -1,4 +1,6 @@
-"""What infrastructure ended says nothing about who acted: it is played again, a few times, and then given up with its reason."""
+"""What infrastructure ended says nothing about who acted: it is played again, a few times, and then given up
+with its reason.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def play_whole(
     """Every episode that is named, each played until it is whole; in the order of `names`.
 
     Args:
-        play: plays those of the given keys, in the given try, from 0: what came of them, and of the others why they broke.
+        play: plays those of the given keys, in the given try, from 0: what came of them, and of the others
+            why they broke.
         what: what the episodes are, for the message; expected: why none may be missing.
 
     Raises:
@@ -36,6 +39,9 @@ def play_whole(
             whole, broken = whole | dict(played), dict(reasons)
             left = [key for key in left if key not in whole]
     if left:
-        found = f"{len(left)} of {len(names)} {what} broke in each of {TRIES} tries, as {names[left[0]]}: {broken[left[0]]}"
+        found = (
+            f"{len(left)} of {len(names)} {what} broke in each of {TRIES} tries, as {names[left[0]]}: "
+            f"{broken[left[0]]}"
+        )
         raise EnvironmentFailure(found, expected, AGAIN)
     return {key: whole[key] for key in names}

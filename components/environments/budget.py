@@ -13,6 +13,8 @@ def spend(spent: int, steps: int, budget: int | None) -> int:
     """
     if budget is not None and spent + steps > budget:
         raise EnvironmentFailure(
-            f"{spent} real interactions are spent and {steps} more were asked for.", f"The budget is {budget}.", "Raise sim_to_real.budget."
+            f"{spent} real interactions are spent and {steps} more were asked for.",
+            f"The budget is {budget}.",
+            "Raise sim_to_real.budget.",
         )
     return spent + steps

@@ -16,7 +16,8 @@ def listed_tasks(adapter: Adapter, environment: str, split: str, count: int, see
     """`count` tasks of `split` of the world that is called `environment`.
 
     Raises:
-        EnvironmentFailure: the adapter gives no list of so many different tasks, or tasks of another split or world.
+        EnvironmentFailure: the adapter gives no list of so many different tasks, or tasks of another split or
+            world.
     """
     call = f"tasks({split!r}, {count}, {seed})"
     with users_call(f"The adapter's {call}"):
@@ -33,8 +34,19 @@ def _fault(tasks: Sequence[Task], environment: str, split: str, count: int) -> s
     strange = next((task for task in tasks if not isinstance(task, Task)), None)
     if strange is not None:
         return f"{strange!r:.100}. Expected tasks (components.records.Task)."
-    texts = ((name, getattr(task, name)) for task in tasks for name in ("id", "instruction", "initial_state", "spec"))
-    empty = next((f"a task whose {name} is {text!r:.100}. Expected text." for name, text in texts if not is_text(text)), "")
+    texts = (
+        (name, getattr(task, name))
+        for task in tasks
+        for name in ("id", "instruction", "initial_state", "spec")
+    )
+    empty = next(
+        (
+            f"a task whose {name} is {text!r:.100}. Expected text."
+            for name, text in texts
+            if not is_text(text)
+        ),
+        "",
+    )
     if empty:
         return empty
     if len(tasks) != count or len({task.id for task in tasks}) != count:

@@ -23,7 +23,8 @@ def load_named(path: str, option: str) -> Callable[..., Any]:
     """What `path` names. A module that is not installed is looked for under the current directory.
 
     Raises:
-        ConfigError: there is no such module, or it has nothing of that name that can be called. What the module itself raises propagates.
+        ConfigError: there is no such module, or it has nothing of that name that can be called. What the
+            module itself raises propagates.
     """
     module, _, name = path.partition(":")
     here = look_here()
@@ -36,5 +37,7 @@ def load_named(path: str, option: str) -> Callable[..., Any]:
         raise ConfigError(f"{option} is {path!r}: there is no module {error.name}.", expected) from None
     made = getattr(found, name, None)
     if not callable(made):
-        raise ConfigError(f"{option} is {path!r}: {found.__name__} has nothing of that name that can be called.")
+        raise ConfigError(
+            f"{option} is {path!r}: {found.__name__} has nothing of that name that can be called."
+        )
     return made  # type: ignore[no-any-return]

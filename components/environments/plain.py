@@ -1,8 +1,10 @@
-"""What can be said of any world of text, whatever it is about: the part of an adapter that asks for no knowledge of the world.
+"""What can be said of any world of text, whatever it is about: the part of an adapter that asks for no
+knowledge of the world.
 
-An adapter of one's own inherits it and replaces what it knows better (docs/add-an-environment.md says what each method is worth). What is
-missing then is missing on purpose: thoughts are a formula, reasoning tells only what changed, a claim is contradicted only where
-it names another value for the same name ("score: 3"), and there is neither premise nor progress nor a made-up task.
+An adapter of one's own inherits it and replaces what it knows better (docs/add-an-environment.md says what
+each method is worth). What is missing then is missing on purpose: thoughts are a formula, reasoning tells
+only what changed, a claim is contradicted only where it names another value for the same name ("score: 3"),
+and there is neither premise nor progress nor a made-up task.
 """
 
 from __future__ import annotations
@@ -32,15 +34,27 @@ def phrases(state: str) -> list[str]:
 
 
 def named(phrase: str) -> Fact:
-    """The phrase as a fact: `("is", name, value)` of "name: value" and "name = value", else `("says", phrase)`."""
+    """The phrase as a fact: `("is", name, value)` of "name: value" and "name = value", else `("says",
+    phrase)`.
+    """
     found = _NAMED.fullmatch(phrase)
     return (IS, found[1].strip(), found[2].strip()) if found else (SAYS, phrase)
 
 
-def task_of(environment: str, name: str, split: str, instruction: str, initial_state: str, **spec: object) -> Task:
+def task_of(
+    environment: str, name: str, split: str, instruction: str, initial_state: str, **spec: object
+) -> Task:
     """A task of this world; `spec` is what the world needs to begin it again, plain values."""
     spec = {**spec, "instruction": instruction}
-    return Task(f"{environment}/{name}", environment, split, instruction, initial_state, "", json.dumps(spec, sort_keys=True))
+    return Task(
+        f"{environment}/{name}",
+        environment,
+        split,
+        instruction,
+        initial_state,
+        "",
+        json.dumps(spec, sort_keys=True),
+    )
 
 
 def drawn(rng: random.Random, places: Sequence[Place], count: int, split: str) -> list[Place]:
@@ -51,16 +65,23 @@ def drawn(rng: random.Random, places: Sequence[Place], count: int, split: str) -
     """
     if len(places) < count:
         cure = "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks."
-        raise EnvironmentFailure(f"This world has {len(places)} tasks of {split}.", f"Expected at least {count}.", cure)
+        raise EnvironmentFailure(
+            f"This world has {len(places)} tasks of {split}.", f"Expected at least {count}.", cure
+        )
     return rng.sample(places, count)
 
 
 class PlainAdapter:
-    """The generic part of `components.environments.protocol.Adapter`; `tasks`, `open` and `behaviour` are the heir's."""
+    """The generic part of `components.environments.protocol.Adapter`; `tasks`, `open` and `behaviour` are the
+    heir's.
+    """
 
     refusals: Sequence[str] = ()
     """Words in a state that tell that the world did not carry the action out."""
-    notice = "Nobody knows what this world's text means: facts are its phrases, so fidelity and agreement say less than elsewhere."
+    notice = (
+        "Nobody knows what this world's text means: facts are its phrases, so fidelity and agreement "
+        "say less than elsewhere."
+    )
 
     def think(self, trajectory: Trajectory, action: str) -> str:
         """A formula: what to think here only a world's own adapter knows."""
@@ -84,12 +105,19 @@ class PlainAdapter:
 
     def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
         """True if `truth` gives other values, and not this one, to what the claim names."""
-        values = {fact[2] for fact in truth if fact[0] == IS and fact[1] == claim[1]} if claim[0] == IS else set()
+        values = (
+            {fact[2] for fact in truth if fact[0] == IS and fact[1] == claim[1]} if claim[0] == IS else set()
+        )
         return bool(values) and claim[2] not in values
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
         """True if the state has a word that neither the task, nor an earlier state, nor any action had."""
-        told = [trajectory.task.instruction, *trajectory.states, *(step.action for step in trajectory.steps), action]
+        told = [
+            trajectory.task.instruction,
+            *trajectory.states,
+            *(step.action for step in trajectory.steps),
+            action,
+        ]
         return not _words(next_state) <= set().union(*map(_words, told))
 
     def well_formed(self, action: str) -> bool:
@@ -123,7 +151,10 @@ class PlainAdapter:
             EnvironmentFailure: the task was made up and has none.
         """
         if dreamed.task.generated:
-            raise EnvironmentFailure(f"The task {dreamed.task.id} was generated: it has no real world.", "This world cannot build one.")
+            raise EnvironmentFailure(
+                f"The task {dreamed.task.id} was generated: it has no real world.",
+                "This world cannot build one.",
+            )
         return dreamed.task
 
     def unseen(self, task: Task) -> bool:
@@ -131,7 +162,9 @@ class PlainAdapter:
         return False
 
     def feasible(self, task: Task) -> str:
-        """Refuses every instruction that is not the task's own: whether another one can be done here, nobody can tell."""
+        """Refuses every instruction that is not the task's own: whether another one can be done here, nobody
+        can tell.
+        """
         try:
             own = json.loads(task.spec).get("instruction")
         except (ValueError, AttributeError):

@@ -1,6 +1,7 @@
 """The one protocol of all worlds, real or dreamed, and what a real environment's adapter gives beside it.
 
-Worlds are batched, because both kinds are only fast in batches. RL code cannot tell a dream from a real environment.
+Worlds are batched, because both kinds are only fast in batches. RL code cannot tell a dream from a real
+environment.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ NO_ACTION = "?"
 class Step:
     """What the world answers to one action.
 
-    `reward` is 1.0 at the final step of a success, else 0.0. `done` is True when the world declares the episode over.
-    `info` holds extras: `observation` (the world's own words), `admissible` (list of actions), `failed` (an error text
-    when infrastructure, not the agent, ended the episode), `reasoning` (of a dream), `unparsable` (True in a dream that
-    had no answer that could be read and believed).
+    `reward` is 1.0 at the final step of a success, else 0.0. `done` is True when the world declares the
+    episode over. `info` holds extras: `observation` (the world's own words), `admissible` (list of actions),
+    `failed` (an error text when infrastructure, not the agent, ended the episode), `reasoning` (of a dream),
+    `unparsable` (True in a dream that had no answer that could be read and believed).
     """
 
     state: str
@@ -36,7 +37,9 @@ class Step:
 
 @runtime_checkable
 class Environment(Protocol):
-    """A batch of episodes, one row a task. Rows that are done are no longer stepped: pass None as their action."""
+    """A batch of episodes, one row a task. Rows that are done are no longer stepped: pass None as their
+    action.
+    """
 
     interactions: int
     """Steps taken so far over all rows: of a real environment, the cost that a budget bounds."""
@@ -55,7 +58,9 @@ class Environment(Protocol):
 
 
 def side_by_side(world: object, wanted: int) -> int:
-    """How many episodes are played at once in `world`: those wanted, or as many as it has room for (its `most_rows`)."""
+    """How many episodes are played at once in `world`: those wanted, or as many as it has room for (its
+    `most_rows`).
+    """
     return min(wanted, getattr(world, "most_rows", None) or wanted)
 
 
@@ -64,16 +69,21 @@ class Forkable(Environment, Protocol):
     """An environment in which alternatives can be tried without leaving the place (for Early Experience)."""
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
-        """What each of a row's actions really leads to from where it stands; the rows stay there. Every one counts as an interaction."""
+        """What each of a row's actions really leads to from where it stands; the rows stay there. Every one
+        counts as an interaction.
+        """
         ...
 
 
 @runtime_checkable
 class Judging(Protocol):
-    """An adapter that can tell how an episode would have ended under another instruction (for `experience_model.hindsight`)."""
+    """An adapter that can tell how an episode would have ended under another instruction (for
+    `experience_model.hindsight`).
+    """
 
     def judged(self, trajectory: Trajectory) -> float | None:
-        """The reward of the last step of `trajectory` under its task's instruction, as what was seen determines it; None if it does not.
+        """The reward of the last step of `trajectory` under its task's instruction, as what was seen
+        determines it; None if it does not.
 
         None too where an earlier step would have ended the episode.
         """
@@ -82,12 +92,16 @@ class Judging(Protocol):
 
 @runtime_checkable
 class Grounding(Protocol):
-    """An adapter that can tell when reasoning quotes what it was never shown (for `experience_model.grounded`)."""
+    """An adapter that can tell when reasoning quotes what it was never shown (for
+    `experience_model.grounded`).
+    """
 
     def grounded(self, task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
-        """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote rightly.
+        """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on,
+        quote rightly.
 
-        Asked of every answer, so it must be fast. It holds the reasoning against these texts alone, and never objects to `reason`'s own.
+        Asked of every answer, so it must be fast. It holds the reasoning against these texts alone, and never
+        objects to `reason`'s own.
         """
         ...
 
@@ -104,19 +118,25 @@ class Adapter(Protocol):
 
     @property
     def notice(self) -> str:
-        """What must be said wherever its scores are shown (that they are not those of a benchmark, for example); empty if nothing."""
+        """What must be said wherever its scores are shown (that they are not those of a benchmark, for
+        example); empty if nothing.
+        """
         ...
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """`count` different tasks of `split` (`train` or `test`), the same for the same arguments."""
         ...
 
-    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
-        """A real environment. It counts its interactions and raises EnvironmentFailure before it exceeds `budget`.
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> Environment:
+        """A real environment. It counts its interactions and raises EnvironmentFailure before it exceeds
+        `budget`.
 
         Args:
             workers: processes that it may use; None: as configured.
-            stock: as its makers give it, without what this adapter does to make it faster. The same answers, for a comparison of speed.
+            stock: as its makers give it, without what this adapter does to make it faster. The same answers,
+                for a comparison of speed.
         """
         ...
 
@@ -125,15 +145,21 @@ class Adapter(Protocol):
         ...
 
     def think(self, trajectory: Trajectory, action: str) -> str:
-        """The thought that leads to `action` after `trajectory`: what the agent is trained to write before it acts."""
+        """The thought that leads to `action` after `trajectory`: what the agent is trained to write before it
+        acts.
+        """
         ...
 
     def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
-        """The thought that leads to `action` in the light of alternatives (action, next state) that were really executed from there."""
+        """The thought that leads to `action` in the light of alternatives (action, next state) that were
+        really executed from there.
+        """
         ...
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
-        """Why `action` leads to `next_state`: the programmatic teacher's R* (Eq. 5), from what the agent could know."""
+        """Why `action` leads to `next_state`: the programmatic teacher's R* (Eq. 5), from what the agent
+        could know.
+        """
         ...
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
@@ -145,7 +171,9 @@ class Adapter(Protocol):
         ...
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
-        """True if `next_state` shows something that the history could not determine (what lies in the cabinet)."""
+        """True if `next_state` shows something that the history could not determine (what lies in the
+        cabinet).
+        """
         ...
 
     def well_formed(self, action: str) -> bool:
@@ -159,14 +187,17 @@ class Adapter(Protocol):
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """What in `next_state` cannot be true if all states of `trajectory` are, in words; empty if nothing.
 
-        Asked of every dreamed state, so it must be fast; "" always is a valid answer. It must never object to a real state.
+        Asked of every dreamed state, so it must be fast; "" always is a valid answer. It must never object to
+        a real state.
         """
         ...
 
     def premise(self, trajectory: Trajectory) -> str:
-        """What of the hidden world decides the task, as the whole `trajectory` has shown it; empty where it has not shown all of it.
+        """What of the hidden world decides the task, as the whole `trajectory` has shown it; empty where it
+        has not shown all of it.
 
-        A dream decides it before the first step and keeps to it (`Trajectory.premise`); "" always is a valid answer.
+        A dream decides it before the first step and keeps to it (`Trajectory.premise`); "" always is a valid
+        answer.
         """
         ...
 
@@ -178,9 +209,11 @@ class Adapter(Protocol):
         ...
 
     def progress(self, trajectory: Trajectory) -> float:
-        """How far `trajectory` has come towards its goal, from 0.0 to 1.0, for rewards that rank episodes alike in outcome (HERO).
+        """How far `trajectory` has come towards its goal, from 0.0 to 1.0, for rewards that rank episodes
+        alike in outcome (HERO).
 
-        Read from the states, so real and dreamed episodes are measured alike; the outcome itself always is a valid answer.
+        Read from the states, so real and dreamed episodes are measured alike; the outcome itself always is a
+        valid answer.
         """
         ...
 
@@ -197,5 +230,7 @@ class Adapter(Protocol):
         ...
 
     def feasible(self, task: Task) -> str:
-        """Why a generated task is malformed or can never be solved, by what its text says; empty if it can."""
+        """Why a generated task is malformed or can never be solved, by what its text says; empty if it
+        can.
+        """
         ...

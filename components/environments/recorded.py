@@ -32,7 +32,9 @@ def replay(world: Environment, episode: Trajectory) -> Replay:
     for step in episode.steps:
         answer = world.step([step.action])[0]
         if answer and "failed" in answer.info:
-            raise EnvironmentFailure(f"{episode.steps[0].episode_id} broke: {answer.info['failed']}", "Expected a step.", AGAIN)
+            raise EnvironmentFailure(
+                f"{episode.steps[0].episode_id} broke: {answer.info['failed']}", "Expected a step.", AGAIN
+            )
         states.append(answer.state if answer else "")
     ended = time.perf_counter()
     for number, (found, recorded) in enumerate(zip(states, episode.states, strict=True)):

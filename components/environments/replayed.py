@@ -1,11 +1,12 @@
-"""Behaviour policies for a world that nobody knows: recorded solutions played again, spoilt, or actions at random.
+"""Behaviour policies for a world that nobody knows: recorded solutions played again, spoilt, or actions at
+random.
 
 | policy | what it does |
 |---|---|
 | `expert` | plays the recorded solution of the task |
 | `noisy` | the same, but three times in ten another action comes in between |
-| `near_miss` | the same with one action replaced by another, so that most of it is right and the end often is not |
-| `random` | any action that the world lists, else one of `actions`; one in ten is no command at all |
+| `near_miss` | the same with one action replaced by another, so that most of it is right and the end often is
+not | | `random` | any action that the world lists, else one of `actions`; one in ten is no command at all |
 """
 
 from __future__ import annotations
@@ -35,14 +36,21 @@ def read_demonstrations(path: str) -> dict[str, list[str]]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The demonstrations {path} cannot be read: {error}", "Expected a file of JSON lines.") from None
+        raise DataError(
+            f"The demonstrations {path} cannot be read: {error}", "Expected a file of JSON lines."
+        ) from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             entry = parse_json(line)
             task, actions = entry["task"], entry["actions"]
-            right = isinstance(task, str) and isinstance(actions, list) and actions and all(isinstance(a, str) and a for a in actions)
+            right = (
+                isinstance(task, str)
+                and isinstance(actions, list)
+                and actions
+                and all(isinstance(a, str) and a for a in actions)
+            )
         except (ValueError, KeyError, TypeError):
             right = False
         if not right:
@@ -55,14 +63,18 @@ def read_demonstrations(path: str) -> dict[str, list[str]]:
     return found
 
 
-def make_behaviour(name: str, task: Task, seed: int, solutions: Mapping[str, Sequence[str]], actions: Sequence[str]) -> Behaviour:
+def make_behaviour(
+    name: str, task: Task, seed: int, solutions: Mapping[str, Sequence[str]], actions: Sequence[str]
+) -> Behaviour:
     """A behaviour policy, fresh for one episode.
 
     Raises:
         EnvironmentFailure: there is none of that name, or it needs the solution of a task that has none.
     """
     if name not in BEHAVIOURS:
-        raise EnvironmentFailure(f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(BEHAVIOURS)}.")
+        raise EnvironmentFailure(
+            f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(BEHAVIOURS)}."
+        )
     rng = random.Random(f"{name}/{task.id}/{seed}")
     if name == "random":
         return lambda trajectory, admissible: ("", _any(admissible or actions, rng))
@@ -70,7 +82,8 @@ def make_behaviour(name: str, task: Task, seed: int, solutions: Mapping[str, Seq
         raise EnvironmentFailure(
             f"The behaviour {name} needs a solution of {task.id}, and none is recorded.",
             "Expected one in the file that `demonstrations` names.",
-            f"Record one, lower data.train_tasks and data.fidelity_tasks to what is recorded ({len(solutions)}), or set data.{name}=0.",
+            "Record one, lower data.train_tasks and data.fidelity_tasks to what is recorded "
+            f"({len(solutions)}), or set data.{name}=0.",
         )
     return _Replay(list(solutions[task.id]), name, rng, actions).act
 
@@ -88,7 +101,10 @@ class _Replay:
         if self._name == "noisy" and self._rng.random() < 0.3:
             return "", _any(others, self._rng)
         wanted, spoil = self._solution[self._place], self._place == self._spoilt
-        self._place, self._spoilt = min(self._place + 1, len(self._solution) - 1), -1 if spoil else self._spoilt
+        self._place, self._spoilt = (
+            min(self._place + 1, len(self._solution) - 1),
+            -1 if spoil else self._spoilt,
+        )
         return "", _any(others, self._rng) if spoil else wanted
 
 

@@ -1,8 +1,10 @@
-"""A real environment made of rows: one world an episode, each stepped by itself, with the budget and the failures of all of them.
+"""A real environment made of rows: one world an episode, each stepped by itself, with the budget and the
+failures of all of them.
 
-Whoever has a world that plays one episode has an environment: it needs `begin`, `act` and `close` (`World`). What breaks in it is recorded
-(`info["failed"]`), never held against the agent: an exception, an answer that is no text, an episode that begins otherwise than recorded.
-The broken world is closed, and a new one is made for the next episode.
+Whoever has a world that plays one episode has an environment: it needs `begin`, `act` and `close` (`World`).
+What breaks in it is recorded (`info["failed"]`), never held against the agent: an exception, an answer that
+is no text, an episode that begins otherwise than recorded. The broken world is closed, and a new one is made
+for the next episode.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class World(Protocol):
         ...
 
     def act(self, action: str) -> Step:
-        """One step. An action that is impossible or nonsense is answered with a state that says so, not raised."""
+        """One step. An action that is impossible or nonsense is answered with a state that says so, not
+        raised.
+        """
         ...
 
     def close(self) -> None:
@@ -43,29 +47,47 @@ class World(Protocol):
 
 
 class Outcome:
-    """An episode's own rewards, made into the pipeline's: 1 at an end where their sum is at least `success`, else 0."""
+    """An episode's own rewards, made into the pipeline's: 1 at an end where their sum is at least `success`,
+    else 0.
+    """
 
     def __init__(self, success: float) -> None:
         self.total, self._success = 0.0, success
 
     def step(self, state: object, reward: object, done: object, **info: Any) -> Step:
-        """What the world answered as a step. Raises EnvironmentFailure if that is no text, no number, or no truth value."""
+        """What the world answered as a step. Raises EnvironmentFailure if that is no text, no number, or no
+        truth value.
+        """
         if not is_text(state):
             raise EnvironmentFailure(f"The world answered {_shown(state)}.", "Expected a state of words.")
         reward, done = plain_value(0.0 if reward is None else reward), plain_value(done)
         if not isinstance(reward, Real) or not math.isfinite(reward):
             raise EnvironmentFailure(f"The world gave the reward {_shown(reward)}.", "Expected a number.")
         if not isinstance(done, (bool, int, float)) or done not in (True, False):
-            raise EnvironmentFailure(f"The world answered {_shown(done)} to whether the episode is over.", "Expected true or false.")
+            raise EnvironmentFailure(
+                f"The world answered {_shown(done)} to whether the episode is over.",
+                "Expected true or false.",
+            )
         self.total += float(reward)
         won = bool(done) and self.total >= self._success - 1e-9
-        return Step(str(state), float(won), bool(done), {"observation": state, "world_reward": float(reward), **info})
+        return Step(
+            str(state), float(won), bool(done), {"observation": state, "world_reward": float(reward), **info}
+        )
 
 
 class RowsEnvironment:
-    """`components.environments.protocol.Environment` over worlds; `admissible` holds what each row may do now, as its world says."""
+    """`components.environments.protocol.Environment` over worlds; `admissible` holds what each row may do
+    now, as its world says.
+    """
 
-    def __init__(self, make: Callable[[], World], budget: int | None = None, *, parallel: int = 1, most_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], World],
+        budget: int | None = None,
+        *,
+        parallel: int = 1,
+        most_rows: int | None = None,
+    ) -> None:
         """Args:
         make: makes a world for one row.
         budget: interactions that may not be exceeded; None: any number.
@@ -83,7 +105,8 @@ class RowsEnvironment:
         """Start one episode a task. A row whose world does not start has failed: its first step says so.
 
         Raises:
-            EnvironmentFailure: a task was made up and has no world of its own, or of several worlds none starts.
+            EnvironmentFailure: a task was made up and has no world of its own, or of several worlds none
+                starts.
         """
         for task in tasks:
             if task.generated:
@@ -92,7 +115,11 @@ class RowsEnvironment:
         for row in range(len(tasks), len(self._worlds)):
             self._discard(row)
         self._worlds = [*self._worlds, *[None] * len(tasks)][: len(tasks)]
-        self._states, self.admissible, self._broken = [task.initial_state for task in tasks], [()] * len(tasks), {}
+        self._states, self.admissible, self._broken = (
+            [task.initial_state for task in tasks],
+            [()] * len(tasks),
+            {},
+        )
         reasons = self._each(lambda row: self._begin(row, tasks[row]), range(len(tasks)))
         self._broken = {row: reason for row, reason in enumerate(reasons) if reason}
         if 1 < len(tasks) == len(self._broken):
@@ -109,7 +136,9 @@ class RowsEnvironment:
         taken = sum(row not in self._broken and self._worlds[row] is not None for row in asked)
         self.interactions = spend(self.interactions, taken, self.budget)
         steps: list[Step | None] = [None] * len(actions)
-        for row, step in zip(asked, self._each(lambda row: self._act(row, actions[row] or ""), asked), strict=True):
+        for row, step in zip(
+            asked, self._each(lambda row: self._act(row, actions[row] or ""), asked), strict=True
+        ):
             steps[row] = step
         return steps
 
@@ -124,7 +153,9 @@ class RowsEnvironment:
         return list((self._pool.map if self._pool else map)(work, rows))
 
     def _begin(self, row: int, task: Task) -> str:
-        """Why the row's episode could not be started; "" if it was. A world left from an earlier one may have died: a new one is tried."""
+        """Why the row's episode could not be started; "" if it was. A world left from an earlier one may have
+        died: a new one is tried.
+        """
         left = self._worlds[row] is not None
         reason = self._start(row, task)
         return self._start(row, task) if reason and left else reason
@@ -165,14 +196,20 @@ class RowsEnvironment:
 
 
 def plain_value(value: object) -> object:
-    """Python's own number or truth value in place of an array or tensor that holds one alone, as NumPy and torch give them."""
+    """Python's own number or truth value in place of an array or tensor that holds one alone, as NumPy and
+    torch give them.
+    """
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _sound(step: object) -> Step:
-    """A world's answer, its reward and end as plain values. Raises EnvironmentFailure if it is none that the pipeline can use."""
+    """A world's answer, its reward and end as plain values. Raises EnvironmentFailure if it is none that the
+    pipeline can use.
+    """
     if not isinstance(step, Step):
-        raise EnvironmentFailure(f"The world's act gave {_shown(step)}.", "Expected a Step (components/environments/protocol.py).")
+        raise EnvironmentFailure(
+            f"The world's act gave {_shown(step)}.", "Expected a Step (components/environments/protocol.py)."
+        )
     if not is_text(step.state):
         raise EnvironmentFailure(f"The world answered {_shown(step.state)}.", "Expected a state of words.")
     reward, done = plain_value(step.reward), plain_value(step.done)
@@ -185,7 +222,11 @@ def _sound(step: object) -> Step:
 
 
 def _error_text(error: BaseException) -> str:
-    return str(error) if isinstance(error, EnvironmentFailure) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    return (
+        str(error)
+        if isinstance(error, EnvironmentFailure)
+        else f"{type(error).__name__}: {error}".removesuffix(": ")
+    )
 
 
 def _shown(value: object) -> str:

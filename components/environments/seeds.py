@@ -30,7 +30,9 @@ def draw_seeds(split: str, count: int, rng: random.Random, solved: Iterable[str]
 
 
 def _validation_seeds(count: int, rng: random.Random, solved: set[str]) -> list[int]:
-    """Seeds that no other split draws; one with a recorded solution may be another split's whatever its number is."""
+    """Seeds that no other split draws; one with a recorded solution may be another split's whatever its
+    number is.
+    """
     chosen: dict[int, None] = {}
     while len(chosen) < count:
         number = 2 * SEEDS + rng.randrange(2 * SEEDS)

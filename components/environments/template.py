@@ -1,6 +1,8 @@
-"""A whole environment to copy: something lies in one of several boxes and belongs on the table (docs/add-an-environment.md).
+"""A whole environment to copy: something lies in one of several boxes and belongs on the table
+(docs/add-an-environment.md).
 
-dreamgym check-environment environment.name=own environment.own.adapter=components.environments.template:TemplateAdapter
+dreamgym check-environment environment.name=own
+environment.own.adapter=components.environments.template:TemplateAdapter
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ class BoxWorld:
     def begin(self, task: Task) -> str:
         """The initial state, the same at every start of the task."""
         spec = json.loads(task.spec)
-        self.thing, self.place, self.boxes, self.opened, self.held = spec["thing"], spec["place"], spec["boxes"], 0, False
+        self.thing, self.place, self.boxes, self.opened, self.held = (
+            spec["thing"],
+            spec["place"],
+            spec["boxes"],
+            0,
+            False,
+        )
         return self._seen(f"Boxes: {', '.join(f'box {n}' for n in range(1, self.boxes + 1))}")
 
     def act(self, action: str) -> Step:
@@ -38,7 +46,9 @@ class BoxWorld:
             return Step(self._seen("Nothing happens"), 0.0, False)
         if action.startswith("open"):
             self.opened = int(action.split()[-1])
-            return Step(self._seen(f"Box {self.opened}: {self.thing if self._here() else 'empty'}"), 0.0, False)
+            return Step(
+                self._seen(f"Box {self.opened}: {self.thing if self._here() else 'empty'}"), 0.0, False
+            )
         self.held, won = not self.held, self.held
         return Step(self._seen(f"{'On the table' if won else 'Took'}: {self.thing}"), float(won), won)
 
@@ -64,25 +74,43 @@ class TemplateAdapter(PlainAdapter):
         self.seed = config.seed
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """Rooms with an even number of boxes train. Of the others, an odd box is for tests, an even one for validation."""
+        """Rooms with an even number of boxes train. Of the others, an odd box is for tests, an even one for
+        validation.
+        """
         require_split(split, self.splits)
         sizes = range(4 if split == TRAIN else 5, 14, 2)
         places = {TRAIN: (1, 1), VALIDATION: (2, 2), TEST: (1, 2)}[split]
         rooms = [(t, n, p) for t in THINGS for n in sizes for p in range(places[0], n + 1, places[1])]
         chosen, world = drawn(random.Random(f"{split}/{self.seed}/{seed}"), rooms, count, split), BoxWorld()
-        made = [task_of(self.name, f"{t}-{n}-{p}", split, f"put the {t} on the table", "", thing=t, boxes=n, place=p) for t, n, p in chosen]
+        made = [
+            task_of(
+                self.name, f"{t}-{n}-{p}", split, f"put the {t} on the table", "", thing=t, boxes=n, place=p
+            )
+            for t, n, p in chosen
+        ]
         return [replace(task, initial_state=world.begin(task)) for task in made]
 
-    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> Environment:
         """A world for each row."""
         return RowsEnvironment(BoxWorld, budget)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """The expert, and others that leave its way more or less often."""
         if name not in SLIPS:
-            raise EnvironmentFailure(f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(SLIPS)}.")
+            raise EnvironmentFailure(
+                f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(SLIPS)}."
+            )
         rng, thing = random.Random(f"{name}/{task.id}/{seed}"), json.loads(task.spec)["thing"]
-        tempting = [f"take {thing}", f"put {thing} on table", "open box 99", f"take {rng.choice(THINGS)}", "?", "<success>"]
+        tempting = [
+            f"take {thing}",
+            f"put {thing} on table",
+            "open box 99",
+            f"take {rng.choice(THINGS)}",
+            "?",
+            "<success>",
+        ]
 
         def act(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
             others = tempting if name == "near_miss" else [*admissible, *tempting]
@@ -92,7 +120,9 @@ class TemplateAdapter(PlainAdapter):
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
         """True at the first look into a box: no history could tell what lies there."""
-        return next_state.startswith("Box ") and f"{next_state.partition(':')[0]}:" not in "\n".join(trajectory.states)
+        return next_state.startswith("Box ") and f"{next_state.partition(':')[0]}:" not in "\n".join(
+            trajectory.states
+        )
 
 
 def _next(trajectory: Trajectory, thing: str) -> str:

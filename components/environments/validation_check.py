@@ -25,7 +25,8 @@ def examine_validation(adapter: Adapter, config: Config) -> tuple[str, str]:
     """(What was found, what to do); the second is empty where nothing has to be done.
 
     Raises:
-        EnvironmentFailure: validation tasks are too few, taken from another split, or others when drawn again.
+        EnvironmentFailure: validation tasks are too few, taken from another split, or others when drawn
+            again.
     """
     count, seed = config.evaluation.tasks, config.data.seed
     training = adapter.tasks(TRAIN, min(COMPARED, config.data.train_tasks), seed)

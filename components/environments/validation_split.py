@@ -1,9 +1,10 @@
 """Validation games: real games that decide on promotions, and that no model learns from and no test plays.
 
-They are drawn as the test games are (the same shares of worlds that no training task plays in), and they are other games. An adapter
-that lists `VALIDATION` among its `splits` keeps them apart by construction: by a stream of random numbers, a range of seeds, or a list of
-its own. From any other adapter they are further games of the test split, by another seed. In both cases each game is compared
-with the recorded tasks; one with a recorded id, content or opening is left out.
+They are drawn as the test games are (the same shares of worlds that no training task plays in), and they are
+other games. An adapter that lists `VALIDATION` among its `splits` keeps them apart by construction: by a
+stream of random numbers, a range of seeds, or a list of its own. From any other adapter they are further
+games of the test split, by another seed. In both cases each game is compared with the recorded tasks; one
+with a recorded id, content or opening is left out.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ BATCH_SEEDS = 1_000_003
 MOST_BATCHES = 1000
 _TRIES = 6
 _OWN_OPENING, _OWN_FIRST_STATE = 0.9, 0.5
-"""Shares of the recorded tasks with an opening, or a first state, of their own from which on it tells tasks apart."""
+"""Shares of the recorded tasks with an opening, or a first state, of their own from which on it tells tasks
+apart.
+"""
 
 
 def batch_seed(draw: int, number: int) -> int:
-    """The seed of batch `number` of a draw. Raises ValueError for a batch number that belongs to the next draw."""
+    """The seed of batch `number` of a draw. Raises ValueError for a batch number that belongs to the next
+    draw.
+    """
     if not 0 <= number < MOST_BATCHES:
         raise ValueError(f"batch {number}; expected 0 to {MOST_BATCHES - 1}")
     return BATCH_SEEDS + draw * MOST_BATCHES + number
@@ -68,16 +73,19 @@ def draw_validation_tasks(adapter: Adapter, count: int, seed: int, recorded: Seq
     raise EnvironmentFailure(
         f"The world has {len(left)} validation tasks beside the {len(recorded)} recorded ones.{refusal}",
         f"Expected {count} (evaluation.tasks).",
-        "Lower evaluation.tasks, or leave more tasks unrecorded: fewer of data.train_tasks, data.fidelity_tasks and "
+        "Lower evaluation.tasks, or leave more tasks unrecorded: fewer of data.train_tasks, "
+        "data.fidelity_tasks and "
         "data.fidelity_worlds, then `dreamgym collect`.",
     )
 
 
 def apart_from(tasks: Sequence[Task], recorded: Sequence[Task]) -> list[Task]:
-    """Those of `tasks` that share neither id nor spec with a recorded task, nor what tells tasks apart in this world.
+    """Those of `tasks` that share neither id nor spec with a recorded task, nor what tells tasks apart in
+    this world.
 
-    That is the opening, where nearly every recorded task has one of its own. Where most have a first state of their own, it is also
-    the first state of a training task: a task that the curriculum makes up has its parent's first state and another instruction.
+    That is the opening, where nearly every recorded task has one of its own. Where most have a first state of
+    their own, it is also the first state of a training task: a task that the curriculum makes up has its
+    parent's first state and another instruction.
     """
     keys: list[Callable[[Task], Hashable]] = [lambda task: task.id, _content]
     keys += [opening] if tells_apart(recorded, opening, _OWN_OPENING) else []
@@ -98,7 +106,9 @@ def first_state(task: Task) -> str:
 
 
 def tells_apart(tasks: Sequence[Task], key: Callable[[Task], Hashable], share: float) -> bool:
-    """True if `share` of the tasks have a `key` of their own; where many have the same, what is hidden makes them different."""
+    """True if `share` of the tasks have a `key` of their own; where many have the same, what is hidden makes
+    them different.
+    """
     counts = Counter(key(task) for task in tasks)
     return sum(counts[key(task)] == 1 for task in tasks) >= share * len(tasks)
 

@@ -1,8 +1,10 @@
-"""Ablations of the experience model: the same measurement of models that lack one thing each, pooled over seeds (Table 2, Figure 4, 5).
+"""Ablations of the experience model: the same measurement of models that lack one thing each, pooled over
+seeds (Table 2, Figure 4, 5).
 
-Every variant faces the same questions: the same held-out offline steps, and the same real steps of the same policies. A difference is
-paired by task and seed, its n is the number of tasks, and its interval speaks of further tasks and further seeds (`crossed_mean`): another
-seed trains another model. Intervals of a variant's own metrics are those of clusters by task.
+Every variant faces the same questions: the same held-out offline steps, and the same real steps of the same
+policies. A difference is paired by task and seed, its n is the number of tasks, and its interval speaks of
+further tasks and further seeds (`crossed_mean`): another seed trains another model. Intervals of a variant's
+own metrics are those of clusters by task.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ from components.evaluation.open_loop import Rehearsal, open_loop_metrics
 from components.experience.fidelity import Judgement
 
 FULL = "full"
-_IDLE = {name: ExperienceModelConfig.model_fields[name].default for name in ("recall", "near_miss_weight", *OF_REASONING)}
+_IDLE = {
+    name: ExperienceModelConfig.model_fields[name].default
+    for name in ("recall", "near_miss_weight", *OF_REASONING)
+}
 """Options that some variants make idle, and that are left alone then."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     FULL: {},
     "no-history": {"experience_model": {"history": False, "recall": _IDLE["recall"]}},
     "no-retrieval": {"retrieval": {"k": 0}},
-    "no-reasoning": {"experience_model": {"reasoning": False, **{name: _IDLE[name] for name in OF_REASONING}}},
-    "expert-only": {"experience_model": {"behaviours": ["expert"], "near_miss_weight": _IDLE["near_miss_weight"]}},
+    "no-reasoning": {
+        "experience_model": {"reasoning": False, **{name: _IDLE[name] for name in OF_REASONING}}
+    },
+    "expert-only": {
+        "experience_model": {"behaviours": ["expert"], "near_miss_weight": _IDLE["near_miss_weight"]}
+    },
 }
 """Name -> what it changes in the config. The first takes nothing away."""
 SWITCHED = ("retrieval", "curriculum")
@@ -40,7 +49,9 @@ def variants(sizes: Sequence[int] = SIZES) -> dict[str, dict[str, dict[str, Any]
 
 
 def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) -> Config:
-    """`config` with the sections' `changes` and another seed; a section that is turned off loses the options that it makes idle."""
+    """`config` with the sections' `changes` and another seed; a section that is turned off loses the options
+    that it makes idle.
+    """
     values = config.model_dump(mode="json")
     if not changes.get("curriculum", {}).get("enabled", True):
         values["synthetic_rl"].get("ppo", {}).pop("clusters", None)
@@ -50,11 +61,17 @@ def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) 
 
 
 def pooled(judgements: Sequence[Judgement], rehearsals: Sequence[Rehearsal]) -> dict[str, Estimate]:
-    """All metrics of one variant over all its seeds; the intervals are those of clusters by task, so seeds do not make them narrower
-    than the tasks allow."""
+    """All metrics of one variant over all its seeds; the intervals are those of clusters by task, so seeds do
+    not make them narrower than the tasks allow.
+    """
     offline = [j for j in judgements if j.transition.behaviour not in EXAMINED]
     policies = [j for j in judgements if j.transition.behaviour in EXAMINED]
-    return fidelity_metrics(offline) | examined_policies(policies) | open_loop_metrics(rehearsals) | axes_metrics(offline)
+    return (
+        fidelity_metrics(offline)
+        | examined_policies(policies)
+        | open_loop_metrics(rehearsals)
+        | axes_metrics(offline)
+    )
 
 
 Score = Callable[[Judgement], float | None]
@@ -79,12 +96,16 @@ Pair = tuple[Sequence[Judgement], Sequence[Judgement]]
 
 
 def differences(pairs: Mapping[int, Pair]) -> dict[str, Estimate]:
-    """`difference/<score>` of the variant minus the full model, seed -> (full, variant): paired by task, over the tasks of all seeds.
+    """`difference/<score>` of the variant minus the full model, seed -> (full, variant): paired by task, over
+    the tasks of all seeds.
 
     `difference/<HEADLINE>/seed_<n>` is each seed's own.
     """
     found = {f"difference/{name}": _difference(list(pairs.values()), score) for name, score in SCORES.items()}
-    return found | {f"difference/{HEADLINE}/seed_{seed}": _difference([pair], SCORES[HEADLINE]) for seed, pair in pairs.items()}
+    return found | {
+        f"difference/{HEADLINE}/seed_{seed}": _difference([pair], SCORES[HEADLINE])
+        for seed, pair in pairs.items()
+    }
 
 
 def _difference(pairs: Sequence[Pair], score: Score) -> Estimate:

@@ -1,4 +1,6 @@
-"""The pictures of an ablation: a panel of bars a metric, one bar a variant with its interval; and the data-size curve."""
+"""The pictures of an ablation: a panel of bars a metric, one bar a variant with its interval; and the
+data-size curve.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ PANELS = {
     "fidelity/open_loop_exact/10": "10th dreamed state exact",
 }
 """Metric -> title of its panel."""
-CURVE = ("fidelity/next_state_exact/determined", "fidelity/fact_recall", "fidelity/reward_recall", "fidelity/rollout_agreement/20")
+CURVE = (
+    "fidelity/next_state_exact/determined",
+    "fidelity/fact_recall",
+    "fidelity/reward_recall",
+    "fidelity/rollout_agreement/20",
+)
 SIZE = "data-"
 _FULL, _OTHER = COLOURS["dreamed"], COLOURS["cloned"]
 FORMATS = (".png", ".svg", ".pdf")
@@ -40,7 +47,11 @@ def draw_ablation(metrics: Mapping[str, Metrics], path: Path) -> None:
             axes.barh(row, found.value, height=0.6, color=_FULL if name == "full" else _OTHER, zorder=2)
             axes.plot([found.low, found.high], [row, row], color=INK, linewidth=1.3, zorder=3)
             axes.text(1.02, row, f"{found.value:.3f}", va="center", fontsize=8, color=INK)
-        axes.set_yticks(range(len(names)), names if number % ((len(panels) + 1) // 2) == 1 else [""] * len(names), fontsize=8.5)
+        axes.set_yticks(
+            range(len(names)),
+            names if number % ((len(panels) + 1) // 2) == 1 else [""] * len(names),
+            fontsize=8.5,
+        )
         axes.set_title(PANELS[panel], loc="left", fontsize=9, color=INK)
         axes.set_xlim(0, 1)
         axes.invert_yaxis()
@@ -49,13 +60,27 @@ def draw_ablation(metrics: Mapping[str, Metrics], path: Path) -> None:
 
 
 def draw_data_curve(metrics: Mapping[str, Metrics], path: Path, total: int) -> None:
-    """Metrics against the offline transitions that the model learnt from; `total` is how many the full model had."""
-    sizes = {int(name.removeprefix(SIZE)): name for name in metrics if name.startswith(SIZE)} | {total: "full"}
+    """Metrics against the offline transitions that the model learnt from; `total` is how many the full model
+    had.
+    """
+    sizes = {int(name.removeprefix(SIZE)): name for name in metrics if name.startswith(SIZE)} | {
+        total: "full"
+    }
     figure = blank_figure(7.2, 3.4)
     axes = figure.add_subplot()
     for name in CURVE:
-        points = [(size, metrics[variant][name]) for size, variant in sorted(sizes.items()) if metrics[variant][name].n]
-        line = axes.plot([size for size, _ in points], [found.value for _, found in points], marker="o", markersize=4, label=name)
+        points = [
+            (size, metrics[variant][name])
+            for size, variant in sorted(sizes.items())
+            if metrics[variant][name].n
+        ]
+        line = axes.plot(
+            [size for size, _ in points],
+            [found.value for _, found in points],
+            marker="o",
+            markersize=4,
+            label=name,
+        )
         low, high = [found.low for _, found in points], [found.high for _, found in points]
         axes.fill_between([size for size, _ in points], low, high, color=line[0].get_color(), alpha=0.15)
     axes.set_xscale("log")

@@ -1,4 +1,6 @@
-"""The curriculum's life as a picture: what it proposed, what became of that, and how hard the tasks of each iteration were."""
+"""The curriculum's life as a picture: what it proposed, what became of that, and how hard the tasks of each
+iteration were.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from components.experience.curriculum import DIFFICULTIES
 
 Life = Sequence[Mapping[str, Any]]
 ACCEPTED = "accepted"
-GREEN, REASONS = "#12878a", ("#d9822b", "#c14953", "#7b61c9", "#9aa5b4", "#5c7cba", "#b8b04a", "#8a6d5c", "#e3a7b4", "#3f3f46")
+GREEN, REASONS = (
+    "#12878a",
+    ("#d9822b", "#c14953", "#7b61c9", "#9aa5b4", "#5c7cba", "#b8b04a", "#8a6d5c", "#e3a7b4", "#3f3f46"),
+)
 LEVELS = ("#7a2e3a", "#d9822b", "#f0d58c", "#7fc1a5", "#12878a")
 """One colour a difficulty, from never won to always won."""
 
@@ -22,7 +27,9 @@ def curriculum_svg(life: Life) -> str:
 
 
 def draw_curriculum(life: Life, width_inches: float = 8.2) -> Any:
-    """Three panels against the iteration: candidates by what became of them; groups by difficulty, training and generated tasks."""
+    """Three panels against the iteration: candidates by what became of them; groups by difficulty, training
+    and generated tasks.
+    """
     figure = blank_figure(width_inches, 6.6)
     panels = figure.subplots(3, 1, sharex=True)
     reasons = [reason for reason, _ in fates(life).most_common() if reason != ACCEPTED]
@@ -31,7 +38,10 @@ def draw_curriculum(life: Life, width_inches: float = 8.2) -> Any:
     colours = [GREEN, *(REASONS[place % len(REASONS)] for place in range(len(reasons)))]
     _stacked(panels[0], columns, colours, "candidates proposed")
     for axes, kind in zip(panels[1:], ("training", "generated"), strict=True):
-        levels = {level: [float(entry["difficulty"][kind][place]) for entry in life] for place, level in enumerate(DIFFICULTIES)}
+        levels = {
+            level: [float(entry["difficulty"][kind][place]) for entry in life]
+            for place, level in enumerate(DIFFICULTIES)
+        }
         _stacked(axes, levels, LEVELS, f"{kind} tasks played, by how many of their rollouts won")
     panels[-1].set_xlabel("iteration", fontsize=9, color=MUTED)
     panels[-1].xaxis.get_major_locator().set_params(integer=True)
@@ -49,10 +59,13 @@ def fates(life: Life) -> Counter[str]:
 def told(life: Life) -> str:
     """The whole life in two sentences."""
     found, proposed = fates(life), sum(entry["proposed"] for entry in life)
-    refused = "; ".join(f"{reason} {number:,}" for reason, number in found.most_common() if reason != ACCEPTED)
+    refused = "; ".join(
+        f"{reason} {number:,}" for reason, number in found.most_common() if reason != ACCEPTED
+    )
     played, solved = (sum(entry[name] for entry in life) for name in ("played", "solved"))
     return (
-        f"Of {proposed:,} proposed variations {found[ACCEPTED]:,} were accepted{f' (not: {refused})' if refused else ''}. "
+        f"Of {proposed:,} proposed variations {found[ACCEPTED]:,} were "
+        f"accepted{f' (not: {refused})' if refused else ''}. "
         f"Generated tasks were played {played:,} times, and {solved:,} times won at least once."
     )
 

@@ -14,7 +14,9 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def insert_table(path: Path, table: str, name: str = "study") -> None:
-    """Replace what stands between the marks of the document at `path`. Raises DataError as `around_table` does."""
+    """Replace what stands between the marks of the document at `path`. Raises DataError as `around_table`
+    does.
+    """
     before, after = around_table(path, name)
     begin, end = marks(name)
     write_text(path, f"{before}{begin}\n{table}\n{end}{after}")
@@ -31,5 +33,9 @@ def around_table(path: Path, name: str = "study") -> tuple[str, str]:
     before, begin, rest = text.partition(first)
     _, end, after = rest.partition(last)
     if not (begin and end):
-        raise DataError(f"{path} has no place for a table.", f"Expected a file with the lines {first} and {last}.", "Write them there.")
+        raise DataError(
+            f"{path} has no place for a table.",
+            f"Expected a file with the lines {first} and {last}.",
+            "Write them there.",
+        )
     return before, after

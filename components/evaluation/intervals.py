@@ -1,10 +1,12 @@
-"""Numbers that carry their n and an interval: proportions, means, and differences of success on the same games.
+"""Numbers that carry their n and an interval: proportions, means, and differences of success on the same
+games.
 
-Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters; Student's t for a
-mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's (1946) degrees of freedom, for a
-mean over seeds and games at once; Maritz and Jarrett (1978), JASA 73:194, for a median; Newcombe (1998), Statistics in
-Medicine 17:2635, method 10, for a difference of paired proportions; the exact (binomial) test of McNemar (1947) for its
-p-value; Cohen (1960) for agreement beyond chance. No random numbers: the same input always gives the same interval.
+Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters;
+Student's t for a mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's
+(1946) degrees of freedom, for a mean over seeds and games at once; Maritz and Jarrett (1978), JASA 73:194,
+for a median; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a difference of paired
+proportions; the exact (binomial) test of McNemar (1947) for its p-value; Cohen (1960) for agreement beyond
+chance. No random numbers: the same input always gives the same interval.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from scipy.special import bdtr, stdtr, stdtrit
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, the number of observations behind it, and the ends of its confidence interval, in the unit of the value."""
+    """A value, the number of observations behind it, and the ends of its confidence interval, in the unit of
+    the value.
+    """
 
     value: float
     n: int
@@ -45,7 +49,8 @@ class Estimate:
 class PairedDifference(Estimate):
     """Difference of two success rates on the same games.
 
-    `gained` games were won by the first alone and `lost` by the second alone; `p_value` is McNemar's exact two-sided one.
+    `gained` games were won by the first alone and `lost` by the second alone; `p_value` is McNemar's exact
+    two-sided one.
     """
 
     p_value: float
@@ -59,7 +64,8 @@ def exact(value: float) -> Estimate:
 
 
 def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """Share of successes with the Wilson interval; of nothing (n = 0) it is 0 with the interval 0 to 1: nothing is known.
+    """Share of successes with the Wilson interval; of nothing (n = 0) it is 0 with the interval 0 to 1:
+    nothing is known.
 
     Raises:
         ValueError: not 0 <= successes <= n, or confidence not inside (0, 1).
@@ -74,28 +80,37 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
 def _wilson(p: float, n: int, effective: float, confidence: float) -> Estimate:
     z = _normal_quantile(confidence)
     centre = (p + z * z / (2 * effective)) / (1 + z * z / effective)
-    half = z / (1 + z * z / effective) * math.sqrt(p * (1 - p) / effective + z * z / (4 * effective * effective))
+    half = (
+        z / (1 + z * z / effective) * math.sqrt(p * (1 - p) / effective + z * z / (4 * effective * effective))
+    )
     return Estimate(p, n, 0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
 
 
 def clustered_proportion(
-    successes: Sequence[int], clusters: Sequence[str], confidence: float = 0.95, weights: Sequence[int] | None = None
+    successes: Sequence[int],
+    clusters: Sequence[str],
+    confidence: float = 0.95,
+    weights: Sequence[int] | None = None,
 ) -> Estimate:
-    """Share of successes where observations of one cluster (the steps of a task's episodes) resemble each other.
+    """Share of successes where observations of one cluster (the steps of a task's episodes) resemble each
+    other.
 
-    The Wilson interval at the effective sample size n / d, where d is the design effect: the variance of the ratio estimator
-    between clusters (Cochran 1977, section 9A.1) over that of independent observations, at least 1. The n given back is the
-    number of observations.
+    The Wilson interval at the effective sample size n / d, where d is the design effect: the variance of the
+    ratio estimator between clusters (Cochran 1977, section 9A.1) over that of independent observations, at
+    least 1. The n given back is the number of observations.
 
     Args:
-        weights: observations behind each entry (facts of a state), of which `successes` count; None: one each.
+        weights: observations behind each entry (facts of a state), of which `successes` count; None: one
+            each.
 
     Raises:
         ValueError: sequences of different lengths.
     """
     sizes = [1] * len(successes) if weights is None else list(weights)
     if not len(successes) == len(clusters) == len(sizes):
-        raise ValueError(f"{len(successes)} outcomes, {len(clusters)} clusters, {len(sizes)} weights; expected as many")
+        raise ValueError(
+            f"{len(successes)} outcomes, {len(clusters)} clusters, {len(sizes)} weights; expected as many"
+        )
     total, won = sum(sizes), int(sum(successes))
     plain = proportion(won, total, confidence)
     residuals: dict[str, float] = {}
@@ -109,7 +124,9 @@ def clustered_proportion(
 
 
 def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Mean with Student's t interval. One value has no interval (low = high = value); none at all gives 0 with n = 0."""
+    """Mean with Student's t interval. One value has no interval (low = high = value); none at all gives 0
+    with n = 0.
+    """
     n = len(values)
     if n == 0:
         return Estimate(0.0, 0, 0.0, 0.0)
@@ -123,18 +140,23 @@ def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
 
 
 def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> Estimate:
-    """Mean of `rows[seed][game]` with an interval for further games *and* further seeds; its n is the number of games.
+    """Mean of `rows[seed][game]` with an interval for further games *and* further seeds; its n is the number
+    of games.
 
-    The variance is that of two-way clustering without the term that takes the cells' own noise back, which few seeds cannot carry:
-    (MS_games + MS_seeds) / cells, mean squares of the two-way table, with Satterthwaite's degrees of freedom. With three seeds and 60 to
-    128 games it covers 0.94 to 0.99 where an interval over games alone covers 0.94 (seeds alike) down to 0.58 (seeds that differ by 0.1
-    beside 0.5 within them). One row has no spread of seeds: Student's t over its games, which knows nothing of other seeds.
+    The variance is that of two-way clustering without the term that takes the cells' own noise back, which
+    few seeds cannot carry: (MS_games + MS_seeds) / cells, mean squares of the two-way table, with
+    Satterthwaite's degrees of freedom. With three seeds and 60 to 128 games it covers 0.94 to 0.99 where an
+    interval over games alone covers 0.94 (seeds alike) down to 0.58 (seeds that differ by 0.1 beside 0.5
+    within them). One row has no spread of seeds: Student's t over its games, which knows nothing of other
+    seeds.
 
     Raises:
         ValueError: rows of different lengths.
     """
     if len({len(row) for row in rows}) > 1:
-        raise ValueError(f"rows of {sorted({len(row) for row in rows})} values; expected the same games for each seed")
+        raise ValueError(
+            f"rows of {sorted({len(row) for row in rows})} values; expected the same games for each seed"
+        )
     if len(rows) < 2 or not rows[0]:
         return mean(rows[0] if rows else [], confidence)
     _check_confidence(confidence)
@@ -144,7 +166,9 @@ def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> E
 
 
 def crossed_p_value(rows: Sequence[Sequence[float]]) -> float:
-    """Two-sided p that the mean of `rows[seed][game]` is 0, by `crossed_mean`'s variance; 1.0 where all values are 0 or there is one."""
+    """Two-sided p that the mean of `rows[seed][game]` is 0, by `crossed_mean`'s variance; 1.0 where all
+    values are 0 or there is one.
+    """
     if not rows or len(rows) * len(rows[0]) < 2 or not any(map(any, rows)):
         return 1.0
     centre, error, freedom = _crossed(rows)
@@ -152,22 +176,33 @@ def crossed_p_value(rows: Sequence[Sequence[float]]) -> float:
 
 
 def _crossed(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Mean, its standard error, and the degrees of freedom; a side (seeds, games) of one alone does not count."""
+    """Mean, its standard error, and the degrees of freedom; a side (seeds, games) of one alone does not
+    count.
+    """
     seeds, games = len(rows), len(rows[0])
     centre = math.fsum(map(math.fsum, rows)) / (seeds * games)
     sides = [
-        (seeds * math.fsum((math.fsum(column) / seeds - centre) ** 2 for column in zip(*rows, strict=True)), games - 1),
+        (
+            seeds
+            * math.fsum((math.fsum(column) / seeds - centre) ** 2 for column in zip(*rows, strict=True)),
+            games - 1,
+        ),
         (games * math.fsum((math.fsum(row) / games - centre) ** 2 for row in rows), seeds - 1),
     ]
     squares = [(total / freedom, freedom) for total, freedom in sides if freedom]
     whole = math.fsum(square for square, _ in squares)
     if whole == 0:
         return centre, 0.0, 1.0
-    return centre, math.sqrt(whole / (seeds * games)), whole**2 / math.fsum(square**2 / freedom for square, freedom in squares)
+    return (
+        centre,
+        math.sqrt(whole / (seeds * games)),
+        whole**2 / math.fsum(square**2 / freedom for square, freedom in squares),
+    )
 
 
 def median(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Median with the percentile interval of its bootstrap distribution, which is known exactly: nothing is drawn.
+    """Median with the percentile interval of its bootstrap distribution, which is known exactly: nothing is
+    drawn.
 
     One value has no interval (low = high = value); none at all gives 0 with n = 0.
     """
@@ -206,18 +241,22 @@ def mcnemar(gained: int, lost: int) -> float:
 
 
 def fisher_fewer(successes: int, n: int, earlier: int, earlier_n: int) -> float:
-    """One-sided p-value that `successes` of `n` are as few or fewer beside `earlier` of `earlier_n` if both have one rate (Fisher 1935)."""
+    """One-sided p-value that `successes` of `n` are as few or fewer beside `earlier` of `earlier_n` if both
+    have one rate (Fisher 1935).
+    """
     from scipy.stats import hypergeom  # takes a second to import, and few ask
 
     return float(hypergeom.cdf(successes, n + earlier_n, successes + earlier, n))
 
 
 def cohen_kappa(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> Estimate:
-    """Agreement of two judges beyond chance (Cohen 1960): 1 always, 0 as often as by chance; `a[i]` and `b[i]` judge the same thing.
+    """Agreement of two judges beyond chance (Cohen 1960): 1 always, 0 as often as by chance; `a[i]` and
+    `b[i]` judge the same thing.
 
-    The interval is Wilson's of the observed agreement, with the agreement by chance taken as known: it covers at least 95 % also at
-    n = 30 and with rare verdicts, where the asymptotic one (Fleiss, Cohen & Everitt 1969) falls below 75 %. Where both judges always
-    say the same one thing, kappa is not defined: 0 with the interval -1 to 1, nothing is known.
+    The interval is Wilson's of the observed agreement, with the agreement by chance taken as known: it covers
+    at least 95 % also at n = 30 and with rare verdicts, where the asymptotic one (Fleiss, Cohen & Everitt
+    1969) falls below 75 %. Where both judges always say the same one thing, kappa is not defined: 0 with the
+    interval -1 to 1, nothing is known.
 
     Raises:
         ValueError: different lengths, or confidence not inside (0, 1).
@@ -248,7 +287,9 @@ def _root(x: float, y: float, phi: float) -> float:
 
 
 def _phi(both: int, gained: int, lost: int, neither: int) -> float:
-    """Correlation of the pairs, a positive one with the continuity correction of method 10; 0 where it is undefined."""
+    """Correlation of the pairs, a positive one with the continuity correction of method 10; 0 where it is
+    undefined.
+    """
     margins = (both + gained) * (lost + neither) * (both + lost) * (gained + neither)
     if margins == 0:
         return 0.0

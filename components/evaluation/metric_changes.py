@@ -1,4 +1,6 @@
-"""How the metrics of two runs differ, each with an interval: paired by game where both played the same games."""
+"""How the metrics of two runs differ, each with an interval: paired by game where both played the same
+games.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ Games = Mapping[str, Mapping[str, bool]]
 
 @dataclass(frozen=True)
 class Change:
-    """One metric of two runs and `second` minus `first` with its interval; `paired` says that it was compared game by game.
+    """One metric of two runs and `second` minus `first` with its interval; `paired` says that it was compared
+    game by game.
 
     A run that lacks the metric has None, and then there is no difference.
     """
@@ -32,8 +35,12 @@ class Change:
         return self.difference is not None and (self.difference.low > 0 or self.difference.high < 0)
 
 
-def changes(first: Mapping[str, Entry], second: Mapping[str, Entry], games: Sequence[Games] = ()) -> list[Change]:
-    """The metrics that differ, in the order of the first run's and then the second's. Args: games: of both runs, policy -> task -> won."""
+def changes(
+    first: Mapping[str, Entry], second: Mapping[str, Entry], games: Sequence[Games] = ()
+) -> list[Change]:
+    """The metrics that differ, in the order of the first run's and then the second's. Args: games: of both
+    runs, policy -> task -> won.
+    """
     names = [*first, *(name for name in second if name not in first)]
     found = [_change(name, first.get(name), second.get(name), games) for name in names]
     return [change for change in found if _value(change.first) != _value(change.second)]
@@ -56,8 +63,10 @@ def _change(name: str, first: Entry | None, second: Entry | None, games: Sequenc
 
 
 def unpaired(first: Entry, second: Entry) -> Estimate:
-    """`second` minus `first`, as if they had been measured on different things: the squared distances to the ends of both intervals add up
-    (Zou and Donner 2008, Statistics in Medicine 27:1693, "MOVER"). n is the smaller one."""
+    """`second` minus `first`, as if they had been measured on different things: the squared distances to the
+    ends of both intervals add up (Zou and Donner 2008, Statistics in Medicine 27:1693, "MOVER"). n is the
+    smaller one.
+    """
     change = second["value"] - first["value"]
     low = change - math.hypot(second["value"] - second["low"], first["high"] - first["value"])
     high = change + math.hypot(second["high"] - second["value"], first["value"] - first["low"])

@@ -1,4 +1,6 @@
-"""The promotion gate plays further validation games while its conditions are undecided, up to `promotion.max_batches` batches."""
+"""The promotion gate plays further validation games while its conditions are undecided, up to
+`promotion.max_batches` batches.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Match:
 
 
 PlayBatch = Callable[[int], Match | None]
-"""Called with the number of a batch from 1; the games of that batch alone, or None where the world has no further ones."""
+"""Called with the number of a batch from 1; the games of that batch alone, or None where the world has no
+further ones.
+"""
 
 
 def decide_in_batches(
@@ -43,9 +47,15 @@ def decide_in_batches(
 
     def judge(match: Match, final: bool) -> Decision:
         return decide(
-            match.challenger, match.champion, config, confidence,
-            families=match.families, agreement=agreement, is_champion=is_champion, final=final,
-        )  # fmt: skip
+            match.challenger,
+            match.champion,
+            config,
+            confidence,
+            families=match.families,
+            agreement=agreement,
+            is_champion=is_champion,
+            final=final,
+        )
 
     match, number = first, 1
     while True:

@@ -1,9 +1,11 @@
-"""How often the promotion gate promotes, computed exactly: by the challenger's gain over the champion, and by its success rate.
+"""How often the promotion gate promotes, computed exactly: by the challenger's gain over the champion, and by
+its success rate.
 
     python -m components.evaluation.promotion_power
 
-prints the tables of docs/evaluation.md. The numbers are those of `decide` with the conditions `threshold`, `min_absolute_change` and
-`max_p_value`; the guard of single families and the agreement of the dream are left out. Games are independent of each other.
+prints the tables of docs/evaluation.md. The numbers are those of `decide` with the conditions `threshold`,
+`min_absolute_change` and `max_p_value`; the guard of single families and the agreement of the dream are left
+out. Games are independent of each other.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ from components.evaluation.sequential import ABOVE, BELOW, least_successes, verd
 GAMES = 128
 """Games of a batch in configs/quick.yaml."""
 DISCORDANCE = (0.2, 0.3)
-"""Share of the games that one of two policies wins alone, from two versions of one policy to two trainings of it."""
+"""Share of the games that one of two policies wins alone, from two versions of one policy to two trainings of
+it.
+"""
 GAINS = (-0.05, 0.0, 0.05, 0.10, 0.15, 0.20)
 RATES = (0.15, 0.20, 0.25, 0.30, 0.35, 0.40)
 
 
-def promoted_over_champion(gain: float, discordance: float, games: int, config: PromotionConfig) -> list[float]:
+def promoted_over_champion(
+    gain: float, discordance: float, games: int, config: PromotionConfig
+) -> list[float]:
     """Probability that the challenger has been promoted after the first, second ... batch of `games`.
 
-    Args: gain: its success rate minus the champion's. discordance: share of games that one of the two wins alone.
+    Args: gain: its success rate minus the champion's. discordance: share of games that one of the two wins
+    alone.
     """
     wins, losses = (discordance + gain) / 2, (discordance - gain) / 2
     gained, lost = np.meshgrid(np.arange(games + 1), np.arange(games + 1), indexing="ij")
@@ -37,7 +44,9 @@ def promoted_over_champion(gain: float, discordance: float, games: int, config: 
     going, promoted, total = np.ones((1, 1)), 0.0, []
     for look in range(1, config.max_batches + 1):
         going = np.clip(fftconvolve(going, batch), 0.0, None)
-        passes, goes_on = _verdicts(look * games, config.min_absolute_change, config.max_p_value, config.max_batches)
+        passes, goes_on = _verdicts(
+            look * games, config.min_absolute_change, config.max_p_value, config.max_batches
+        )
         promoted += float(going[passes].sum())
         going = going * goes_on
         total.append(promoted)
@@ -61,9 +70,15 @@ def _least_gained(discordant: int, most: float) -> int:
 
 
 def promoted_over_floor(rate: float, games: int, config: PromotionConfig) -> list[float]:
-    """Probability that a first champion of success `rate` has been promoted after the first, second ... batch of `games`."""
+    """Probability that a first champion of success `rate` has been promoted after the first, second ... batch
+    of `games`.
+    """
     going, promoted, total = np.ones(1), 0.0, []
-    batch, looks, error = binom.pmf(np.arange(games + 1), games, rate), config.max_batches, 1 - config.confidence
+    batch, looks, error = (
+        binom.pmf(np.arange(games + 1), games, rate),
+        config.max_batches,
+        1 - config.confidence,
+    )
     for look in range(1, looks + 1):
         going, n = np.convolve(going, batch), look * games
         verdicts = [_verdict(config.threshold, wins, n, looks, error) for wins in range(n + 1)]
@@ -87,10 +102,18 @@ def power_tables(config: PromotionConfig, games: int = GAMES) -> str:
         for gain in GAINS:
             if abs(gain) <= discordance:
                 found = promoted_over_champion(gain, discordance, games, config)
-                lines.append(_row([f"{gain:+.2f}", f"{discordance:.2f}", *(f"{share:.3f}" for share in found)]))
+                lines.append(
+                    _row([f"{gain:+.2f}", f"{discordance:.2f}", *(f"{share:.3f}" for share in found)])
+                )
     lines += ["", *_head(["true success of a first champion", *numbers])]
-    lines += [_row([f"{rate:.2f}", *(f"{share:.3f}" for share in promoted_over_floor(rate, games, config))]) for rate in RATES]
-    needed = [least_successes(config.threshold, n * games, looks=config.max_batches, error=1 - config.confidence) for n in looks]
+    lines += [
+        _row([f"{rate:.2f}", *(f"{share:.3f}" for share in promoted_over_floor(rate, games, config))])
+        for rate in RATES
+    ]
+    needed = [
+        least_successes(config.threshold, n * games, looks=config.max_batches, error=1 - config.confidence)
+        for n in looks
+    ]
     return "\n".join([*lines, _row(["wins needed", *map(str, needed)])]) + "\n"
 
 

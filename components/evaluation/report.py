@@ -1,8 +1,9 @@
 """The report of a run, as one Markdown file and one HTML file that needs nothing but itself.
 
-Both are renderings of the same sections. The Markdown is also what Prefect shows as an artifact, so its curves are lines of
-blocks; the HTML carries its pictures inside. All text of environments and models is escaped: a state that says "<script>"
-is shown, not run. What a run does not have (a stage without curves, no champion, no examples) is left out.
+Both are renderings of the same sections. The Markdown is also what Prefect shows as an artifact, so its
+curves are lines of blocks; the HTML carries its pictures inside. All text of environments and models is
+escaped: a state that says "<script>" is shown, not run. What a run does not have (a stage without curves, no
+champion, no examples) is left out.
 """
 
 from __future__ import annotations
@@ -42,8 +43,18 @@ _ORDER = {"cloned": 0, "dreamed": 1, "refined": 2}
 _INTERACTIONS = r"(.*/)?(real|check)_interactions"
 _COSTS = rf"{_INTERACTIONS}|cost/.*"
 _TRUST = (
-    *("next_state_exact(/determined)?", "hallucination_rate(/determined)?", "inconsistency_rate", "unparsable_rate"),
-    *("reward_precision(/near_miss)?", "reward_recall(/near_miss)?", "policy_reward_precision", "policy_reward_recall"),
+    *(
+        "next_state_exact(/determined)?",
+        "hallucination_rate(/determined)?",
+        "inconsistency_rate",
+        "unparsable_rate",
+    ),
+    *(
+        "reward_precision(/near_miss)?",
+        "reward_recall(/near_miss)?",
+        "policy_reward_precision",
+        "policy_reward_recall",
+    ),
     *("rollout_agreement", "dreamed_success_rate", "real_success_rate", "refused_answers_a_step"),
 )
 _FILES = {
@@ -69,8 +80,10 @@ class ReportData:
         series: name -> one value an iteration, such as `synthetic_rl/success_rate`.
         decision: `Decision.to_json()`, empty if the gate was not asked.
         notes: sentences shown under the headline.
-        curriculum: one entry an iteration of RL in the dream (`Curriculum.life`), none if tasks were drawn evenly.
-        examples: dreamed episodes as `experience.replay_record` writes them, or None if the run has no such check.
+        curriculum: one entry an iteration of RL in the dream (`Curriculum.life`), none if tasks were drawn
+        evenly.
+        examples: dreamed episodes as `experience.replay_record` writes them, or None if the run has no such
+        check.
         head: pairs of a name and its text, shown above all else: when, where and of what the run was made.
         confidence: level of the metrics' intervals.
         next_steps: commands or paths to look at next, beside the run's own files.
@@ -93,13 +106,17 @@ def write_report(run_directory: Path, data: ReportData) -> tuple[Path, Path]:
     """Write `report.md` and `report.html` and return their paths. Raises DataError if the disk refuses."""
     title, head, sections = f"Run {data.run_id}", _head(data), list(report_sections(data, run_directory))
     paths = run_directory / "report.md", run_directory / "report.html"
-    for path, text in zip(paths, (to_markdown(title, head, sections), to_html(title, head, sections)), strict=True):
+    for path, text in zip(
+        paths, (to_markdown(title, head, sections), to_html(title, head, sections)), strict=True
+    ):
         _write(path, text)
     return paths
 
 
 def summary(data: ReportData) -> str:
-    """The verdict with its conditions, the policies' success and the costs, as Markdown: what one reads before all else."""
+    """The verdict with its conditions, the policies' success and the costs, as Markdown: what one reads
+    before all else.
+    """
     return blocks_to_markdown([*_decision(data.decision), *_headline(data)])
 
 
@@ -132,11 +149,18 @@ def _head(data: ReportData) -> list[Block]:
 
 def _headline(data: ReportData) -> list[Block]:
     bars = _success_bars(data.metrics)
-    notes: list[Block] = [Text(text) for text in (_spent(data.metrics), _tokens(data.metrics), *data.notes) if text]
+    notes: list[Block] = [
+        Text(text) for text in (_spent(data.metrics), _tokens(data.metrics), *data.notes) if text
+    ]
     if not bars:
         return [Text("This run has not come to the evaluation."), *notes]
-    rows: list[list[Cell]] = [[Name(bar.label, "", _POLICIES.get(bar.label, "")), *_rate(bar)] for bar in bars]
-    figure = Bars("Success rate of each policy: the share of held-out games that it solves. The line is the interval.", bars)
+    rows: list[list[Cell]] = [
+        [Name(bar.label, "", _POLICIES.get(bar.label, "")), *_rate(bar)] for bar in bars
+    ]
+    figure = Bars(
+        "Success rate of each policy: the share of held-out games that it solves. The line is the interval.",
+        bars,
+    )
     return [figure, Table(["policy", "success", _interval(data), "games"], rows), *notes]
 
 
@@ -158,15 +182,26 @@ def _success_bars(metrics: Mapping[str, Mapping[str, Any]]) -> list[Bar]:
 def _spent(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     training, checks = metrics.get("cost/real_interactions"), metrics.get("cost/check_interactions")
     if training and checks:
-        return f"Real interactions spent: {_value(training)} for training, {_value(checks)} for checks and evaluation."
-    names = [name for name in metrics if re.fullmatch(_INTERACTIONS, name) and metrics[name].get("value") is not None]
+        return (
+            f"Real interactions spent: {_value(training)} for training, {_value(checks)} for checks and "
+            "evaluation."
+        )
+    names = [
+        name
+        for name in metrics
+        if re.fullmatch(_INTERACTIONS, name) and metrics[name].get("value") is not None
+    ]
     spent = [f"{_value(metrics[name])} ({name})" for name in names]
     return f"Real interactions spent: {', '.join(spent)}." if spent else ""
 
 
 def _tokens(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     trained, generated = metrics.get("cost/tokens_trained"), metrics.get("cost/tokens_generated")
-    return f"Tokens: {_value(trained)} trained on, {_value(generated)} generated." if trained and generated else ""
+    return (
+        f"Tokens: {_value(trained)} trained on, {_value(generated)} generated."
+        if trained and generated
+        else ""
+    )
 
 
 def _decision(decision: Mapping[str, Any]) -> list[Block]:
@@ -181,18 +216,34 @@ def _decision(decision: Mapping[str, Any]) -> list[Block]:
             Name(condition_in_words(str(condition.get("name", ""))), str(condition.get("name", ""))),
             Name(title_of(metric), metric, explanation_of(metric)),
         ]
-        numbers = [_number(condition.get("value")), f"{low} to {high}", str(condition.get("n", "")), _number(condition.get("threshold"))]
+        numbers = [
+            _number(condition.get("value")),
+            f"{low} to {high}",
+            str(condition.get("n", "")),
+            _number(condition.get("threshold")),
+        ]
         rows.append([*names, *numbers, "pass" if condition.get("passed") else "fail"])
-    verdict = Text(str(decision.get("reason", "")), badge="Promoted" if promoted else "Not promoted", good=promoted)
+    verdict = Text(
+        str(decision.get("reason", "")), badge="Promoted" if promoted else "Not promoted", good=promoted
+    )
     return [verdict, Table(["condition", "metric", "value", "interval", "n", "needed", "result"], rows)]
 
 
 def _fidelity(data: ReportData) -> list[Block]:
-    """The metrics that say whether the dream may be trusted as a table, and exact next states, split in whatever way they were, as bars."""
-    measured = {name: entry for name, entry in data.metrics.items() if name.startswith("fidelity/") and _measured(entry)}
+    """The metrics that say whether the dream may be trusted as a table, and exact next states, split in
+    whatever way they were, as bars.
+    """
+    measured = {
+        name: entry
+        for name, entry in data.metrics.items()
+        if name.startswith("fidelity/") and _measured(entry)
+    }
     exact = {name: entry for name, entry in measured.items() if "next_state_exact" in name.split("/")}
     bars = [_bar(_split_in_words(name), entry) for name, entry in exact.items()]
-    caption = "Next state exact: the share of predicted states that equal the real one word for word, of all steps and of parts of them."
+    caption = (
+        "Next state exact: the share of predicted states that equal the real one word for word, of "
+        "all steps and of parts of them."
+    )
     rows = _metric_rows(data, f"fidelity/({'|'.join(_TRUST)})(/(cloned|dreamed))?")
     return [*rows, *([Bars(caption, bars)] if bars else [])]
 
@@ -241,7 +292,9 @@ def _stages(stages: Sequence[Mapping[str, Any]]) -> list[Block]:
         return []
     spent = sum(float(stage.get("seconds") or 0) for stage in stages if not stage.get("reused"))
     saved = sum(float(stage.get("seconds") or 0) for stage in stages if stage.get("reused"))
-    words = f"Computed in {_duration(spent)}." + (f" Reusing earlier results saved {_duration(saved)}." if saved else "")
+    words = f"Computed in {_duration(spent)}." + (
+        f" Reusing earlier results saved {_duration(saved)}." if saved else ""
+    )
     return [Text(words), Table(["stage", "wall time", "", "key"], rows)]
 
 
@@ -249,16 +302,27 @@ def _examples(examples: Sequence[Mapping[str, Any]] | None) -> list[Block]:
     if examples is None:
         return []
     if not examples:
-        return [Text("No dreamed episode of the last check ended in success, so there was nothing to play in the real engine.")]
+        return [
+            Text(
+                "No dreamed episode of the last check ended in success, so there was nothing to play in the "
+                "real engine."
+            )
+        ]
     words = (
-        "Dreams that ended in success, played again in the real engine action by action. It is loaded with the world that the dream "
-        "described, so what a dream invents is no error; what it concludes wrongly is. Wrongly granted successes stand first."
+        "Dreams that ended in success, played again in the real engine action by action. It is loaded with "
+        "the world that the dream "
+        "described, so what a dream invents is no error; what it concludes wrongly is. Wrongly granted "
+        "successes stand first."
     )
     return [Text(words), *(episode_of(example) for example in examples)]
 
 
 def _next(data: ReportData, run_directory: Path) -> list[Block]:
-    files = [f"{run_directory / name}   # {words}" for name, words in _FILES.items() if (run_directory / name).exists()]
+    files = [
+        f"{run_directory / name}   # {words}"
+        for name, words in _FILES.items()
+        if (run_directory / name).exists()
+    ]
     lines = [*files, *data.next_steps]
     return [Code("\n".join(lines))] if lines else []
 
@@ -278,7 +342,9 @@ def _interval(data: ReportData) -> str:
 
 
 def _value(entry: Mapping[str, Any]) -> str:
-    """The value; a whole one without uncertainty is a count, one with an interval but no observations was not measured."""
+    """The value; a whole one without uncertainty is a count, one with an interval but no observations was not
+    measured.
+    """
     value, certain = entry.get("value"), entry.get("low") == entry.get("high")
     if value is None or not (_measured(entry) or certain):
         return "not measured"
@@ -308,7 +374,9 @@ def _write(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         next_step = f"Free some space or make {path.parent} writable; the run itself is complete."
-        raise DataError(f"The report {path} cannot be written: {error.strerror or error}.", next_step=next_step) from error
+        raise DataError(
+            f"The report {path} cannot be written: {error.strerror or error}.", next_step=next_step
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

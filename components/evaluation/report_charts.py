@@ -1,4 +1,5 @@
-"""The report's curves as SVG texts without any reference to the outside, and what other figures share with them.
+"""The report's curves as SVG texts without any reference to the outside, and what other figures share with
+them.
 
 Drawn on matplotlib's figure objects, not on pyplot, which keeps global state and is not safe in threads.
 """
@@ -18,13 +19,23 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def curve_svg(name: str, values: Sequence[float], rate: bool = False) -> str:
-    """One series, value against iteration from 1; a `rate` goes from 0 to 1. Fewer than `LEAST_FOR_A_LINE` values are points alone."""
+    """One series, value against iteration from 1; a `rate` goes from 0 to 1. Fewer than `LEAST_FOR_A_LINE`
+    values are points alone.
+    """
     figure = blank_figure(3.5, 1.7)
     axes = figure.add_subplot()
     steps = range(1, len(values) + 1)
     colour = COLOURS["refined"] if name.startswith("sim_to_real") else COLOURS["dreamed"]
     line = "-" if sum(map(math.isfinite, values)) >= LEAST_FOR_A_LINE else "none"
-    axes.plot(steps, list(values), color=colour, linewidth=1.8, linestyle=line, marker="o", markersize=4 if len(values) <= 40 else 0)
+    axes.plot(
+        steps,
+        list(values),
+        color=colour,
+        linewidth=1.8,
+        linestyle=line,
+        marker="o",
+        markersize=4 if len(values) <= 40 else 0,
+    )
     axes.grid(axis="y", color=GRID)
     axes.set_xlim(0.5, len(values) + 0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -42,7 +53,9 @@ def spark(values: Sequence[float], width: int = 40) -> str:
     if not finite:
         return ""
     low, span = min(finite), (max(finite) - min(finite)) or 1.0
-    return "".join(_BLOCKS[round((value - low) / span * 7)] if math.isfinite(value) else " " for value in shown)
+    return "".join(
+        _BLOCKS[round((value - low) / span * 7)] if math.isfinite(value) else " " for value in shown
+    )
 
 
 def blank_figure(width: float, height: float) -> Any:

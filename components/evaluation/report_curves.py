@@ -1,4 +1,6 @@
-"""The curves of a report: one panel a series, grouped by the stage that it belongs to, with its title and meaning in words."""
+"""The curves of a report: one panel a series, grouped by the stage that it belongs to, with its title and
+meaning in words.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ HEALTH = (
     *("success_rate", "policy_entropy", "approx_kl", "zero_variance_groups", "episode_length"),
     *("impossible_actions", "rollout_agreement", "unparsable_episodes"),
 )
-"""Last parts of the names of the curves that tell whether the policy learns, in the order in which one reads them."""
+"""Last parts of the names of the curves that tell whether the policy learns, in the order in which one reads
+them.
+"""
 
 Series = Mapping[str, Sequence[float]]
 
@@ -56,7 +60,10 @@ def _in_text(values: Sequence[float]) -> str:
 
 def _measured(series: Series) -> dict[str, list[float]]:
     """Those that were measured at least once, what is missing as NaN."""
-    found = {name: [math.nan if value is None else float(value) for value in values] for name, values in series.items()}
+    found = {
+        name: [math.nan if value is None else float(value) for value in values]
+        for name, values in series.items()
+    }
     return {name: values for name, values in found.items() if _finite(values)}
 
 

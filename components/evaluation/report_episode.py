@@ -1,4 +1,6 @@
-"""A dreamed episode in a report: at each step both states and both rewards, and where dream and reality part."""
+"""A dreamed episode in a report: at each step both states and both rewards, and where dream and reality
+part.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ SAME, SAME_FACTS, NOT_PLAYED = "the same", "the same facts in other words", "not
 
 @dataclass(frozen=True)
 class Turn:
-    """One action, the dreamed state and reward, and the real ones (None: the real engine did not play the step).
+    """One action, the dreamed state and reward, and the real ones (None: the real engine did not play the
+    step).
 
-    `facts` differ, by the keys of `KINDS`. `why` is the dream's reasoning and `real_why` that of the real transition, where they were kept.
+    `facts` differ, by the keys of `KINDS`. `why` is the dream's reasoning and `real_why` that of the real
+    transition, where they were kept.
     """
 
     number: int
@@ -39,7 +43,9 @@ class Turn:
 
     @property
     def comparison(self) -> str:
-        """What the reader is told of the real state instead of its text; empty if it differs from the dreamed one."""
+        """What the reader is told of the real state instead of its text; empty if it differs from the dreamed
+        one.
+        """
         if self.real is None:
             return NOT_PLAYED
         if self.real == self.dreamed:
@@ -112,12 +118,19 @@ def parting_words(turn: Turn) -> str:
     """What differs at the step where dream and reality part."""
     if turn.real is None:
         return f"Dream and reality part at step {turn.number}: the real episode is over."
-    differing = [] if turn.same_reward else [f"the dream gives reward {turn.reward:g}, the real engine {turn.real_reward:g}"]
+    differing = (
+        []
+        if turn.same_reward
+        else [f"the dream gives reward {turn.reward:g}, the real engine {turn.real_reward:g}"]
+    )
     differing += [f"{words}: {fact}" for kind, words in KINDS.items() for fact in turn.facts.get(kind, ())]
     dreamed, real = _differing_clauses(turn.why, turn.real_why)
     if dreamed and real:
         differing.append(f"the dream concludes '{dreamed}', the real state '{real}'")
-    return f"Dream and reality part at step {turn.number}, '{turn.action}': {'; '.join(differing) or 'the state differs'}."
+    return (
+        f"Dream and reality part at step {turn.number}, '{turn.action}': "
+        f"{'; '.join(differing) or 'the state differs'}."
+    )
 
 
 def _differing_clauses(why: str, real_why: str) -> tuple[str, str]:
@@ -153,10 +166,19 @@ def episode_html(episode: Episode, badge: str, *, shown: bool) -> str:
     head = f"<summary>{escape(episode.task)} {badge}</summary>"
     note = f"<p>{escape(episode.note)}</p>" if episode.note else ""
     parting = f'<div class="parting">{_parting_html(episode.parting)}</div>' if episode.parting else ""
-    columns = '<p class="pair muted heads"><span>the dream</span><span>the real engine, in the world that the dream described</span></p>'
-    start = f'<div class="turn"><p class="act">start</p><p class="both">{escape(episode.start)}</p></div>' if episode.start else ""
+    columns = (
+        '<p class="pair muted heads"><span>the dream</span><span>the real engine, in the world that '
+        "the dream described</span></p>"
+    )
+    start = (
+        f'<div class="turn"><p class="act">start</p><p class="both">{escape(episode.start)}</p></div>'
+        if episode.start
+        else ""
+    )
     turns = "\n".join(_turn_html(turn, turn is episode.parting) for turn in episode.turns)
-    return f'<details class="episode"{" open" if shown else ""}>\n{head}\n{note}{parting}{columns}\n{start}{turns}\n</details>'
+    opened = " open" if shown else ""
+    body = f"{head}\n{note}{parting}{columns}\n{start}{turns}"
+    return f'<details class="episode"{opened}>\n{body}\n</details>'
 
 
 def _parting_html(turn: Turn) -> str:
@@ -164,8 +186,14 @@ def _parting_html(turn: Turn) -> str:
     words = f"<p><strong>{escape(parting_words(turn))}</strong></p>"
     if not (turn.why and turn.real_why):
         return words
-    pair = zip(("The dream's reasoning", "Reasoning from the real state"), marked(turn.why, turn.real_why), strict=True)
-    return words + "".join(f'<p class="why"><span class="muted">{name}:</span> {text}</p>' for name, text in pair)
+    pair = zip(
+        ("The dream's reasoning", "Reasoning from the real state"),
+        marked(turn.why, turn.real_why),
+        strict=True,
+    )
+    return words + "".join(
+        f'<p class="why"><span class="muted">{name}:</span> {text}</p>' for name, text in pair
+    )
 
 
 def _turn_html(turn: Turn, parts_here: bool) -> str:
@@ -188,7 +216,9 @@ def _turn_html(turn: Turn, parts_here: bool) -> str:
 
 
 def _reward_html(reward: float | None, same: bool) -> str:
-    return "" if reward is None else f'<span class="reward{"" if same else " differs"}">reward {reward:g}</span>'
+    return (
+        "" if reward is None else f'<span class="reward{"" if same else " differs"}">reward {reward:g}</span>'
+    )
 
 
 def marked(one: str, other: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """A report's building blocks, and how they look in Markdown and in HTML.
 
-Blocks hold plain text; the two renderers alone escape it, each in one place (`_escape_markdown`, `html.escape`). Pictures are
-embedded as images, whose scripts no browser runs.
+Blocks hold plain text; the two renderers alone escape it, each in one place (`_escape_markdown`,
+`html.escape`). Pictures are embedded as images, whose scripts no browser runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Heading:
 
 @dataclass(frozen=True)
 class Name:
-    """A cell that names something in words: its `name` in files and in MLflow stands below, then what it means."""
+    """A cell that names something in words: its `name` in files and in MLflow stands below, then what it
+    means.
+    """
 
     words: str
     name: str = ""
@@ -61,7 +63,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Bar:
-    """A share between 0 and 1 with its interval and n; `kind` chooses the colour: cloned, dreamed, refined."""
+    """A share between 0 and 1 with its interval and n; `kind` chooses the colour: cloned, dreamed,
+    refined.
+    """
 
     label: str
     value: float
@@ -81,7 +85,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Panel:
-    """One curve: its title in words, its name, what it means, its picture, and its values in a line of text."""
+    """One curve: its title in words, its name, what it means, its picture, and its values in a line of
+    text.
+    """
 
     title: str
     name: str
@@ -99,7 +105,9 @@ class Panels:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture for HTML, and `plain` lines in its place for Markdown (empty: a table nearby says the same)."""
+    """A picture for HTML, and `plain` lines in its place for Markdown (empty: a table nearby says the
+    same).
+    """
 
     svg: str
     caption: str
@@ -158,14 +166,18 @@ def to_html(title: str, head: Sequence[Block], sections: Sequence[Section]) -> s
 def _markdown(block: Block) -> str:
     match block:
         case Text():
-            return (f"**{_escape_markdown(block.badge)}.** " if block.badge else "") + _escape_markdown(block.text)
+            return (f"**{_escape_markdown(block.badge)}.** " if block.badge else "") + _escape_markdown(
+                block.text
+            )
         case Heading():
             return f"### {_escape_markdown(block.text)}"
         case Table():
             ruler = ["---:" if right else "---" for right in _right(block)]
             return "\n".join(_markdown_row(cells) for cells in (block.headers, ruler, *block.rows))
         case Facts():
-            return "\n".join(f"- {_escape_markdown(name)}: {_escape_markdown(text)}" for name, text in block.entries)
+            return "\n".join(
+                f"- {_escape_markdown(name)}: {_escape_markdown(text)}" for name, text in block.entries
+            )
         case Bars():
             return ""
         case Panels():
@@ -177,7 +189,9 @@ def _markdown(block: Block) -> str:
             return _fenced(block.text)
         case Episode():
             head = f"**{_escape_markdown(block.task)}** ({block.verdict})"
-            return "\n\n".join(part for part in (head, _fenced(episode_lines(block)), _escape_markdown(block.note)) if part)
+            return "\n\n".join(
+                part for part in (head, _fenced(episode_lines(block)), _escape_markdown(block.note)) if part
+            )
 
 
 def _markdown_row(cells: Sequence[Cell]) -> str:
@@ -187,7 +201,9 @@ def _markdown_row(cells: Sequence[Cell]) -> str:
 def _markdown_cell(cell: Cell) -> str:
     if isinstance(cell, str):
         return _escape_markdown(cell)
-    return _escape_markdown(f"{cell.words} ({cell.name})" if cell.name and cell.name != cell.words else cell.words)
+    return _escape_markdown(
+        f"{cell.words} ({cell.name})" if cell.name and cell.name != cell.words else cell.words
+    )
 
 
 def _escape_markdown(text: str) -> str:
@@ -197,7 +213,9 @@ def _escape_markdown(text: str) -> str:
 
 
 def _fenced(text: str) -> str:
-    """A code block whose fence is longer than any run of backticks in the text, so that the text cannot end it."""
+    """A code block whose fence is longer than any run of backticks in the text, so that the text cannot end
+    it.
+    """
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"
 
@@ -219,9 +237,17 @@ def _html(block: Block, *, first: bool) -> str:
         case Table():
             return _html_table(block)
         case Facts():
-            return "<dl>" + "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in block.entries) + "</dl>"
+            return (
+                "<dl>"
+                + "".join(
+                    f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
+                    for name, text in block.entries
+                )
+                + "</dl>"
+            )
         case Bars():
-            return f'<figure class="bars"><figcaption>{escape(block.caption)}</figcaption>{"".join(map(_html_bar, block.bars))}</figure>'
+            bars = "".join(map(_html_bar, block.bars))
+            return f'<figure class="bars"><figcaption>{escape(block.caption)}</figcaption>{bars}</figure>'
         case Panels():
             return f'<div class="panels">{"".join(map(_html_panel, block.panels))}</div>'
         case Figure():
@@ -249,14 +275,23 @@ def _html_bar(bar: Bar) -> str:
     interval = f'<span class="interval" style="left:{low:.1%};width:{max(0.0, high - low):.1%}"></span>'
     fill = f'<span class="fill {escape(bar.kind)}" style="width:{min(1.0, max(0.0, bar.value)):.1%}"></span>'
     number = f'<span class="number">{bar.value:.1%} <small>n = {bar.n:,}</small></span>'
-    return f'<div class="bar"><span class="label">{escape(bar.label)}</span><span class="track">{fill}{interval}</span>{number}</div>'
+    return (
+        f'<div class="bar"><span class="label">{escape(bar.label)}</span><span '
+        f'class="track">{fill}{interval}</span>{number}</div>'
+    )
 
 
 def _html_table(table: Table) -> str:
     right = _right(table)
-    head = "".join(f"<th{_align(r)}>{escape(cell)}</th>" for cell, r in zip(table.headers, right, strict=True))
-    rows = "\n".join("<tr>" + "".join(_html_cell(cell, r) for cell, r in zip(row, right, strict=True)) + "</tr>" for row in table.rows)
-    return f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
+    head = "".join(
+        f"<th{_align(r)}>{escape(cell)}</th>" for cell, r in zip(table.headers, right, strict=True)
+    )
+    rows = "\n".join(
+        "<tr>" + "".join(_html_cell(cell, r) for cell, r in zip(row, right, strict=True)) + "</tr>"
+        for row in table.rows
+    )
+    table_html = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    return f'<div class="scroll">{table_html}</div>'
 
 
 def _html_cell(cell: Cell, right: bool) -> str:
@@ -278,10 +313,17 @@ def _align(right: bool) -> str:
 
 
 def _right(table: Table) -> list[bool]:
-    """Columns whose filled cells are numbers or intervals; names and keys may begin with a digit but stand to the left."""
-    return [header not in _NAMES and _numeric([row[column] for row in table.rows]) for column, header in enumerate(table.headers)]
+    """Columns whose filled cells are numbers or intervals; names and keys may begin with a digit but stand to
+    the left.
+    """
+    return [
+        header not in _NAMES and _numeric([row[column] for row in table.rows])
+        for column, header in enumerate(table.headers)
+    ]
 
 
 def _numeric(cells: Sequence[Cell]) -> bool:
     filled = [cell for cell in cells if cell]
-    return bool(filled) and all(isinstance(cell, str) and re.match(r"[-+]?\d|not measured", cell) for cell in filled)
+    return bool(filled) and all(
+        isinstance(cell, str) and re.match(r"[-+]?\d|not measured", cell) for cell in filled
+    )

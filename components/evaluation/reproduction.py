@@ -17,7 +17,8 @@ PLACE_DEPENDENT = {
     "cost/replayed_episodes": "episodes begun again because infrastructure ended them",
     "champion": "games of that place's champion",
 }
-"""Part of a metric's name -> why the metric depends on the place, so that it is left out of the comparison."""
+"""Part of a metric's name -> why the metric depends on the place, so that it is left out of the comparison.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Verdict:
     verdict: str
 
 
-def verdicts(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
+def verdicts(
+    first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]
+) -> list[Verdict]:
     """Of every metric that does not depend on the place."""
     names = [*first, *(name for name in second if name not in first)]
     return [_verdict(name, first.get(name), second.get(name)) for name in names if not _reason(name)]

@@ -14,11 +14,16 @@ QUERIES = 500
 
 def recall_metrics(buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> dict[str, Estimate]:
     """`retrieval/recall` where the index is approximate, nothing where it is exact."""
-    return {"retrieval/recall": recall_estimate(buffer, episodes)} if buffer.config.k and buffer.config.index != "exact" else {}
+    return (
+        {"retrieval/recall": recall_estimate(buffer, episodes)}
+        if buffer.config.k and buffer.config.index != "exact"
+        else {}
+    )
 
 
 def recall_estimate(buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> Estimate:
-    """Of the k steps that exact search finds nearest to steps of `episodes`, the share that the buffer's index finds; n counts them.
+    """Of the k steps that exact search finds nearest to steps of `episodes`, the share that the buffer's
+    index finds; n counts them.
 
     The interval is Wilson's over neighbours, as if those of one query were independent.
     """

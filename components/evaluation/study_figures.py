@@ -1,4 +1,6 @@
-"""The pictures of a study: success against real interactions, learning curves, what a success cost, ablations, transfer."""
+"""The pictures of a study: success against real interactions, learning curves, what a success cost,
+ablations, transfer.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,20 @@ LABELS = {"ppo": -10, "rft": 16, "dpo": -22}
 DASHES = {"ppo": "--", "rft": ":", "dpo": "-."}
 
 
-def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str, directory: Path, suffix: str = ".png") -> list[Path]:
+def draw_study(
+    metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str, directory: Path, suffix: str = ".png"
+) -> list[Path]:
     """All pictures that the methods at hand allow; their paths."""
     done = {name: [cell for cell in found if not cell.crash] for name, found in cells.items()}
     done = {name: found for name, found in done.items() if found}
     plain = [name for name in done if not name.startswith("transfer-") and name not in ABLATED[1:]]
     drawn = {"interactions": _interactions(metrics, plain), "curves": _curves(done, plain)}
-    lives = [cell.curriculum for name in ("dream-grpo", "dream-ppo") for cell in done.get(name, []) if cell.curriculum]
+    lives = [
+        cell.curriculum
+        for name in ("dream-grpo", "dream-ppo")
+        for cell in done.get(name, [])
+        if cell.curriculum
+    ]
     if lives:
         drawn["curriculum"] = draw_curriculum(lives[0])
     if base in done:
@@ -47,7 +56,13 @@ def draw_study(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], base: str,
 
 def _colour(name: str) -> str:
     name = name.removeprefix("transfer-")
-    return COLOURS["dreamed"] if name.startswith("dream") else COLOURS["refined"] if name.startswith("s2r") else COLOURS["cloned"]
+    return (
+        COLOURS["dreamed"]
+        if name.startswith("dream")
+        else COLOURS["refined"]
+        if name.startswith("s2r")
+        else COLOURS["cloned"]
+    )
 
 
 def _dashes(name: str) -> str:
@@ -61,10 +76,17 @@ def _interactions(metrics: Metrics, names: Sequence[str]) -> Any:
     for name in names:
         rate, spent = metrics[name][RATE], metrics[name]["cost/real_interactions"].value
         axes.errorbar(
-            [spent], [rate.value], yerr=[[rate.value - rate.low], [rate.high - rate.value]], marker="o", color=_colour(name), capsize=3
+            [spent],
+            [rate.value],
+            yerr=[[rate.value - rate.low], [rate.high - rate.value]],
+            marker="o",
+            color=_colour(name),
+            capsize=3,
         )
         height = next((height for algorithm, height in LABELS.items() if algorithm in name), 4)
-        axes.annotate(name, (spent, rate.value), textcoords="offset points", xytext=(7, height), fontsize=8.5, color=INK)
+        axes.annotate(
+            name, (spent, rate.value), textcoords="offset points", xytext=(7, height), fontsize=8.5, color=INK
+        )
     axes.set_xscale("symlog", linthresh=1000)
     axes.set_xlim(left=-150)
     axes.set_ylim(0, 1)
@@ -75,7 +97,9 @@ def _interactions(metrics: Metrics, names: Sequence[str]) -> Any:
 
 
 def _curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
-    """Learning curves, a line a seed: of policies on the way on the held-out games, or where none were played, of the rollouts."""
+    """Learning curves, a line a seed: of policies on the way on the held-out games, or where none were
+    played, of the rollouts.
+    """
     if any(cell.held_out for name in names for cell in cells[name]):
         return _held_out_curves(cells, names)
     return _rollout_curves(cells, names)
@@ -85,17 +109,26 @@ def _held_out_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) 
     """Each line begins with the clone: in reality at once, in the dream when its model is trained."""
     figure = blank_figure(9.6, 3.8)
     clones = {cell.seed: cell.success for cell in cells.get("clone", [])}
-    for place, (title, column, unit) in enumerate((("real interactions", 0, 1.0), ("minutes of training", 2, 60.0)), start=1):
+    for place, (title, column, unit) in enumerate(
+        (("real interactions", 0, 1.0), ("minutes of training", 2, 60.0)), start=1
+    ):
         axes = figure.add_subplot(1, 2, place)
         for name in names:
             for number, cell in enumerate(cell for cell in cells[name] if cell.held_out):
                 points = _points(cell, clones)
                 if name.startswith("s2r") and name.replace("s2r", "dream") in names:
-                    points = points[max(1, sum(point[0] == 0 for point in points)) - 1 :]  # the line of the dream is there already
+                    points = points[
+                        max(1, sum(point[0] == 0 for point in points)) - 1 :
+                    ]  # the line of the dream is there already
                 axes.plot(
-                    [point[column] / unit for point in points], [point[3] for point in points], linewidth=LINE, alpha=0.8,
-                    color=_colour(name), linestyle=_dashes(name), label=name if number == 0 else None,
-                )  # fmt: skip
+                    [point[column] / unit for point in points],
+                    [point[3] for point in points],
+                    linewidth=LINE,
+                    alpha=0.8,
+                    color=_colour(name),
+                    linestyle=_dashes(name),
+                    label=name if number == 0 else None,
+                )
         axes.set_xlabel(title, fontsize=9)
         axes.set_ylim(0, 1)
         quiet_axes(axes)
@@ -112,17 +145,27 @@ def _points(cell: Cell, clones: Mapping[int, float]) -> list[list[float]]:
 
 
 def _rollout_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -> Any:
-    """Success of the rollouts against interactions, dreamed and real apart: a dreamed success is not a real one."""
+    """Success of the rollouts against interactions, dreamed and real apart: a dreamed success is not a real
+    one.
+    """
     figure = blank_figure(9.6, 3.6)
     for place, (kind, column) in enumerate((("real", 0), ("dreamed", 1)), start=1):
         axes = figure.add_subplot(1, 2, place)
         for name in names:
             for number, cell in enumerate(cells[name]):
                 earlier = [[0.0] * 4, *cell.curve]
-                points = [point for before, point in zip(earlier, cell.curve, strict=False) if point[column] > before[column]]
+                points = [
+                    point
+                    for before, point in zip(earlier, cell.curve, strict=False)
+                    if point[column] > before[column]
+                ]
                 if points:
                     steps, rates = [point[column] for point in points], [point[3] for point in points]
-                    style = {"color": _colour(name), "linestyle": _dashes(name), "label": name if number == 0 else None}
+                    style = {
+                        "color": _colour(name),
+                        "linestyle": _dashes(name),
+                        "label": name if number == 0 else None,
+                    }
                     axes.plot(steps, rates, linewidth=LINE, alpha=0.8, **style)
         axes.set_title(f"{kind} rollouts", loc="left", fontsize=9.5, color=INK)
         axes.set_xlabel(f"{kind} interactions", fontsize=9)
@@ -134,8 +177,13 @@ def _rollout_curves(cells: Mapping[str, Sequence[Cell]], names: Sequence[str]) -
 
 
 def _cost(cells: Mapping[str, Sequence[Cell]], names: Sequence[str], base: str) -> Any:
-    """Real interactions and wall time of each method's whole training, and of what came to where `base` of the same seed ends."""
-    rows = {name: [(float(c.real_interactions), sum(c.seconds.values()) / 60) for c in cells[name]] for name in names}
+    """Real interactions and wall time of each method's whole training, and of what came to where `base` of
+    the same seed ends.
+    """
+    rows = {
+        name: [(float(c.real_interactions), sum(c.seconds.values()) / 60) for c in cells[name]]
+        for name in names
+    }
     for name in names:
         found = [own for own, _ in reached_by(cells[name], cells[base])]
         came = [(spent, seconds / 60) for spent, seconds in filter(None, found)]
@@ -177,7 +225,9 @@ def _draw_bars(axes: Any, metrics: Metrics, names: Sequence[str], metric: str) -
 
 
 def _transfer(metrics: Metrics, names: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> Any:
-    """Success by family, those that transfer methods learnt from and those that they did not, beside the same methods with all."""
+    """Success by family, those that transfer methods learnt from and those that they did not, beside the same
+    methods with all.
+    """
     families = sorted({family for cell in cells[names[0]] for family in cell.families.values()})
     columns = (len(families) + 1) // 2
     figure = blank_figure(9.6, 2 * (0.7 + 0.3 * len(names)))
@@ -186,6 +236,10 @@ def _transfer(metrics: Metrics, names: Sequence[str], cells: Mapping[str, Sequen
         _draw_bars(axes, metrics, names, f"{RATE}/{family}")
         if place % columns != 1:
             axes.set_yticks(range(len(names)), [""] * len(names))
-        learnt = "learnt from" if any(family in cell.learnt for name in names for cell in cells[name]) else "held back"
+        learnt = (
+            "learnt from"
+            if any(family in cell.learnt for name in names for cell in cells[name])
+            else "held back"
+        )
         axes.set_title(f"{family} ({learnt})", loc="left", fontsize=8.5, color=INK)
     return figure

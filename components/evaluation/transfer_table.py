@@ -1,4 +1,6 @@
-"""What transfer between worlds came to, as Markdown: the games that policies win, the states that experience models tell."""
+"""What transfer between worlds came to, as Markdown: the games that policies win, the states that experience
+models tell.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ Found = Mapping[str, Mapping[str, Estimate]]
 
 
 def transfer_table(found: Found) -> str:
-    """Two tables with a row for each world that is played and a column for each that was trained in; 95 % intervals or as configured."""
+    """Two tables with a row for each world that is played and a column for each that was trained in; 95 %
+    intervals or as configured.
+    """
     policies = _table(found, "held-out games of", "policy trained in", _won)
     models = _table(found, "held-out steps of", "experience model of", _told)
     return f"{policies}\n\n{models}"

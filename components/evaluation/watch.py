@@ -1,10 +1,12 @@
-"""Is the dream being cheated? Every few iterations of RL some dreamed successes are played again in the real engine.
+"""Is the dream being cheated? Every few iterations of RL some dreamed successes are played again in the real
+engine.
 
-A policy that learns to please the dream and not the world wins more and more dreams, and fewer and fewer of them are confirmed. Each
-look replays at most `most` successes of one iteration's rollouts (`components/experience/agreement.py`); its real steps are check
-interactions and train nothing. The stage ends where more dreams are won than in the first iteration and either the whole interval of
-the agreement lies below the floor, or the agreement has fallen: fewer are confirmed than in all looks before, beyond chance (Fisher's
-exact test, one-sided, p < 0.01 as there are several looks).
+A policy that learns to please the dream and not the world wins more and more dreams, and fewer and fewer of
+them are confirmed. Each look replays at most `most` successes of one iteration's rollouts
+(`components/experience/agreement.py`); its real steps are check interactions and train nothing. The stage
+ends where more dreams are won than in the first iteration and either the whole interval of the agreement lies
+below the floor, or the agreement has fallen: fewer are confirmed than in all looks before, beyond chance
+(Fisher's exact test, one-sided, p < 0.01 as there are several looks).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from components.experience.side_by_side import compare_states
 from components.policy.rollout import Rollout
 
 FIGURES = ("rollout_agreement", "watched_success_rate", "hallucination_rate")
-"""Of the dreamed successes that are replayed: the share confirmed, the success they are of, the share of dreamed facts that are denied."""
+"""Of the dreamed successes that are replayed: the share confirmed, the success they are of, the share of
+dreamed facts that are denied.
+"""
 REPLAYED = "replayed_successes"
 """Figure: how many a look replayed, so that later ones know what its agreement weighs."""
 CHECKS = "check_interactions"
@@ -35,8 +39,11 @@ class DreamWatch:
     def __init__(self, adapter: Adapter, *, every: int, most: int, floor: float) -> None:
         self._adapter, self._every, self._most, self._floor = adapter, every, most, floor
 
-    def look(self, iteration: int, rollouts: Sequence[Rollout], series: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        """Figures of this iteration, NaN where it is not looked at; `series` are those of the iterations before, from 0.
+    def look(
+        self, iteration: int, rollouts: Sequence[Rollout], series: Mapping[str, Sequence[float]]
+    ) -> dict[str, float]:
+        """Figures of this iteration, NaN where it is not looked at; `series` are those of the iterations
+        before, from 0.
 
         Raises:
             TrainingError: the policy cheats the dream.
@@ -45,7 +52,9 @@ class DreamWatch:
         won = [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
         if not self._every or (iteration + 1) % self._every or not won:
             return idle
-        replays, spent = replay(self._adapter, random.Random(iteration).sample(won, min(self._most, len(won))))
+        replays, spent = replay(
+            self._adapter, random.Random(iteration).sample(won, min(self._most, len(won)))
+        )
         confirmed, rate = sum(one.confirmed for one in replays), len(won) / len(rollouts)
         found, first = proportion(confirmed, len(replays)), next(iter(series.get("success_rate", [])), rate)
         before, looked = _earlier(series)
@@ -53,18 +62,31 @@ class DreamWatch:
         if rate > first and (found.high < self._floor or fallen):
             was = f"; in the looks before, {before} of {looked}" if looked else ""
             raise TrainingError(
-                f"The policy cheats the dream: of its dreamed successes the real engine confirms {found}{was}, while its dreamed success "
+                "The policy cheats the dream: of its dreamed successes the real engine confirms "
+                f"{found}{was}, while its dreamed success "
                 f"rose from {first:.2f} to {rate:.2f} (iteration {iteration + 1}).",
-                f"Expected an agreement of {self._floor} or more (fidelity.min_rollout_agreement) that does not fall.",
-                "Train the experience model longer or on more near misses (experience_model.epochs, data.near_miss), or stop RL sooner "
+                f"Expected an agreement of {self._floor} or more (fidelity.min_rollout_agreement) that does "
+                "not fall.",
+                "Train the experience model longer or on more near misses (experience_model.epochs, "
+                "data.near_miss), or stop RL sooner "
                 "(synthetic_rl.iterations).",
             )
-        figures = {"rollout_agreement": found.value, "watched_success_rate": rate, "hallucination_rate": self._denied_facts(replays)}
+        figures = {
+            "rollout_agreement": found.value,
+            "watched_success_rate": rate,
+            "hallucination_rate": self._denied_facts(replays),
+        }
         return figures | {REPLAYED: float(len(replays)), CHECKS: float(spent)}
 
     def _denied_facts(self, replays: Sequence[Replay]) -> float:
-        """The share of the facts of the replayed dreams that the real engine's states contradict; NaN where there are none."""
-        compared = [one for found in replays for one in compare_states(self._adapter, found.dreamed, found.real_states)]
+        """The share of the facts of the replayed dreams that the real engine's states contradict; NaN where
+        there are none.
+        """
+        compared = [
+            one
+            for found in replays
+            for one in compare_states(self._adapter, found.dreamed, found.real_states)
+        ]
         denied = sum(len(one.contradicted) for one in compared)
         claims = denied + sum(len(one.agreed) + len(one.unsaid) for one in compared)
         return denied / claims if claims else math.nan

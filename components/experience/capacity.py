@@ -1,9 +1,12 @@
 """Which transitions of the log the index holds: a function of the log alone, however it came to be.
 
-1. Of equal transitions (state, action, next state) two are held, of two tasks, so that a query's own task never hides all of
-   them; more would crowd out others. The first real ones come first, then the first synthetic ones still in reach.
+1. Of equal transitions (state, action, next state) two are held, of two tasks, so that a query's own task
+   never hides all of
+   them; more would crowd out others. The first real ones come first, then the first synthetic ones still in
+   reach.
 2. All of these real ones are held, always, even if they alone are more than the capacity.
-3. The synthetic ones in reach are the newest: the longest end of the log that fits into what capacity the real ones leave.
+3. The synthetic ones in reach are the newest: the longest end of the log that fits into what capacity the
+   real ones leave.
 
 The log itself keeps everything.
 """
@@ -25,7 +28,9 @@ Known = dict[Triple, set[str]]
 def held(log: Sequence[Transition], capacity: int) -> list[int]:
     """Numbers in the log of the transitions that an index of this capacity holds, ascending."""
     real: Known = {}
-    kept = _first_copies(log, [number for number, transition in enumerate(log) if transition.source == REAL], real)
+    kept = _first_copies(
+        log, [number for number, transition in enumerate(log) if transition.source == REAL], real
+    )
     synthetic = [number for number, transition in enumerate(log) if transition.source != REAL]
     reach = _reach(log, synthetic, real, capacity - len(kept))
     return sorted(kept + _first_copies(log, synthetic[reach:], real))

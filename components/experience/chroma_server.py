@@ -10,14 +10,18 @@ from contextlib import contextmanager
 
 from components.errors import ServiceUnreachable
 
-AGAIN = "Then type the same command again: finished stages are reused, and the index is built from the replay log."
+AGAIN = (
+    "Then type the same command again: finished stages are reused, and the index is built from the "
+    "replay log."
+)
 _TRANSPORT = ("httpx", "httpcore")
 """Packages whose errors mean that nothing came back."""
 
 
 @contextmanager
 def reachable(server: str) -> Iterator[None]:
-    """Calls of the server at `server` (host:port) go here; "" is the index in this process, whose errors stay as they are.
+    """Calls of the server at `server` (host:port) go here; "" is the index in this process, whose errors stay
+    as they are.
 
     Raises:
         ServiceUnreachable: it does not answer, or does not have the run's collection any more.
@@ -45,5 +49,10 @@ def silent(server: str, error: Exception) -> ServiceUnreachable:
 
 
 def _emptied(server: str) -> ServiceUnreachable:
-    found = f"The Chroma server {server} does not have this run's collection any more: it was restarted without its data, or emptied."
-    return ServiceUnreachable(found, "Expected one server throughout a run.", f"Let it run with --path DIRECTORY. {AGAIN}")
+    found = (
+        f"The Chroma server {server} does not have this run's collection any more: it was restarted "
+        "without its data, or emptied."
+    )
+    return ServiceUnreachable(
+        found, "Expected one server throughout a run.", f"Let it run with --path DIRECTORY. {AGAIN}"
+    )

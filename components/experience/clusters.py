@@ -1,7 +1,8 @@
 """Tasks in clusters by what they say: with PPO the group whose return variance the curriculum sees (Eq. 7).
 
-GRPO plays a task several times, so its group is the task. PPO plays it once, and the paper clusters the tasks with a semantic encoder
-and takes each cluster as a group; it names neither the encoder nor the method: ours are the retrieval's encoder and k-means.
+GRPO plays a task several times, so its group is the task. PPO plays it once, and the paper clusters the tasks
+with a semantic encoder and takes each cluster as a group; it names neither the encoder nor the method: ours
+are the retrieval's encoder and k-means.
 """
 
 from __future__ import annotations

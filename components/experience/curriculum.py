@@ -1,17 +1,20 @@
 """The curriculum: which tasks are dreamed next, and new ones varied from those at the frontier (Eq. 6, 7).
 
-A task's value is the variance of the returns in its group, V = 1/n sum (r - mean)^2: largest where the policy solves the
-task half of the time, zero where it always or never does. The m tasks of the highest value are varied by the experience
-model, with several candidates each: one that is malformed, infeasible in its room or not new is worth nothing (validity, 0 or 1,
-multiplies the value that it inherits from its parent), and of the others the one whose instruction the archive of all tasks so far
-holds least often is taken. With n returns V has only a few levels and underestimates by (n-1)/n; only its order is used.
+A task's value is the variance of the returns in its group, V = 1/n sum (r - mean)^2: largest where the policy
+solves the task half of the time, zero where it always or never does. The m tasks of the highest value are
+varied by the experience model, with several candidates each: one that is malformed, infeasible in its room or
+not new is worth nothing (validity, 0 or 1, multiplies the value that it inherits from its parent), and of the
+others the one whose instruction the archive of all tasks so far holds least often is taken. With n returns V
+has only a few levels and underestimates by (n-1)/n; only its order is used.
 
-A batch is at most `share` (lambda) generated tasks, a share `explore` of training tasks, those first that were never played, and what is
-left over: training tasks of the highest value. With the defaults, 0.25 and 0.75, nothing is left over once there are generated tasks
+A batch is at most `share` (lambda) generated tasks, a share `explore` of training tasks, those first that
+were never played, and what is left over: training tasks of the highest value. With the defaults, 0.25 and
+0.75, nothing is left over once there are generated tasks
 enough: value then chooses what is varied, not which training task is met again.
 
-Differs from the paper (DreamGym, arXiv 2511.03773, App. C): of the candidates a count of what there was so far chooses, not a second
-prompt that asks the experience model for the best one; a small model has no such judgement. The paper's batch has no such draw.
+Differs from the paper (DreamGym, arXiv 2511.03773, App. C): of the candidates a count of what there was so
+far chooses, not a second prompt that asks the experience model for the best one; a small model has no such
+judgement. The paper's batch has no such draw.
 """
 
 from __future__ import annotations
@@ -71,8 +74,10 @@ class Curriculum:
         self._known = {(task.initial_state, task.instruction) for task in tasks}
         self._archive = Counter(task.instruction for task in tasks)
         self.life: list[dict[str, Any]] = []
-        """One entry an iteration: candidates `proposed`, `accepted` and `refused` (reason -> number), generated tasks in the `pool`,
-        `played` and `solved` (won at least once), and `difficulty` (of DIFFICULTIES, groups of training and of generated tasks)."""
+        """One entry an iteration: candidates `proposed`, `accepted` and `refused` (reason -> number),
+        generated tasks in the `pool`, `played` and `solved` (won at least once), and `difficulty` (of
+        DIFFICULTIES, groups of training and of generated tasks).
+        """
 
     def sample(self, count: int, seed: int) -> list[Task]:
         """`count` different tasks for one iteration."""
@@ -114,18 +119,26 @@ class Curriculum:
 
     def _grow(self, seeds: list[Task], seed: int) -> tuple[int, Counter[str]]:
         """Vary each of `seeds`; how many tasks were accepted, and why the other candidates were not."""
-        parents, refused, accepted = [task for task in seeds for _ in range(self.config.candidates)], Counter[str](), 0
+        parents, refused, accepted = (
+            [task for task in seeds for _ in range(self.config.candidates)],
+            Counter[str](),
+            0,
+        )
         proposals = self._vary(parents, seed)
         for place in range(0, len(parents), self.config.candidates):
             parent = parents[place]
-            candidates = [self._candidate(parent, text) for text in proposals[place : place + self.config.candidates]]
+            candidates = [
+                self._candidate(parent, text) for text in proposals[place : place + self.config.candidates]
+            ]
             flaws = {task.id: self._flaw(task) for task in candidates}
             sound = {task.id: task for task in candidates if not flaws[task.id]}
             refused.update(flaw for task in candidates if (flaw := flaws[task.id]))
             if sound:
                 self._accept(min(sound.values(), key=lambda task: self._archive[task.instruction]), parent)
                 accepted += 1
-                refused.update({UNCHOSEN: len(candidates) - sum(bool(flaws[task.id]) for task in candidates) - 1})
+                refused.update(
+                    {UNCHOSEN: len(candidates) - sum(bool(flaws[task.id]) for task in candidates) - 1}
+                )
         return accepted, +refused
 
     def _accept(self, task: Task, parent: Task) -> None:
@@ -165,7 +178,11 @@ class Curriculum:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.generated = {values["id"]: Task(**values) for values in state["generated"]}
-        self.value, self.life, self._archive = dict(state["value"]), list(state["life"]), Counter(state["archive"])
+        self.value, self.life, self._archive = (
+            dict(state["value"]),
+            list(state["life"]),
+            Counter(state["archive"]),
+        )
         self._known = {(room, instruction) for room, instruction in state["known"]}
 
 
@@ -173,6 +190,13 @@ def _outcomes(returns: dict[str, tuple[Task, list[float]]]) -> dict[str, Any]:
     """What became of an iteration's tasks."""
     generated = [values for task, values in returns.values() if task.generated]
     training = [values for task, values in returns.values() if not task.generated]
-    sorts = {name: Counter(difficulty(values) for values in part) for name, part in (("training", training), ("generated", generated))}
+    sorts = {
+        name: Counter(difficulty(values) for values in part)
+        for name, part in (("training", training), ("generated", generated))
+    }
     counts = {name: [found[level] for level in DIFFICULTIES] for name, found in sorts.items()}
-    return {"played": len(generated), "solved": sum(any(values) for values in generated), "difficulty": counts}
+    return {
+        "played": len(generated),
+        "solved": sum(any(values) for values in generated),
+        "difficulty": counts,
+    }

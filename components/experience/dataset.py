@@ -1,4 +1,6 @@
-"""Training examples of the experience model: whole episodes with their demonstrations, and task variations."""
+"""Training examples of the experience model: whole episodes with their demonstrations, and task
+variations.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ def of_families(episodes: Sequence[Trajectory], families: Sequence[str]) -> list
 
 
 def chosen(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int) -> list[Trajectory]:
-    """The offline episodes that the config lets a model learn from and retrieve: those of `behaviours`, at most `transitions` steps.
+    """The offline episodes that the config lets a model learn from and retrieve: those of `behaviours`, at
+    most `transitions` steps.
 
-    A limit takes whole tasks, with all their episodes, in an order drawn from `seed`: a smaller set is part of every larger one.
+    A limit takes whole tasks, with all their episodes, in an order drawn from `seed`: a smaller set is part
+    of every larger one.
 
     Raises:
         DataError: none is left.
@@ -38,8 +42,13 @@ def chosen(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: 
         random.Random(seed).shuffle(names)
         kept = _up_to(kept, names, config.transitions)
     if not kept:
-        found = f"No offline episode is left of {len(episodes)} with behaviours {config.behaviours} and {config.transitions} transitions."
-        raise DataError(found, "Expected at least one.", "Raise experience_model.transitions or name other behaviours.")
+        found = (
+            f"No offline episode is left of {len(episodes)} with behaviours {config.behaviours} and "
+            f"{config.transitions} transitions."
+        )
+        raise DataError(
+            found, "Expected at least one.", "Raise experience_model.transitions or name other behaviours."
+        )
     return kept
 
 
@@ -58,15 +67,21 @@ def _up_to(episodes: Sequence[Trajectory], tasks: Sequence[str], most: int) -> l
 
 
 def drawn(items: Sequence[Item], passes: float, seed: int) -> list[Item]:
-    """`passes` times as many of `items` as there are, at least one: each as often as every other, or once more; `seed` decides which."""
+    """`passes` times as many of `items` as there are, at least one: each as often as every other, or once
+    more; `seed` decides which.
+    """
     rng, found, count = random.Random(seed), list[Item](), max(1, round(passes * len(items))) if items else 0
     while len(found) < count:
         found += rng.sample(items, min(len(items), count - len(found)))
     return found
 
 
-def drawn_episodes(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int) -> list[Trajectory]:
-    """The episodes of a training run: `epochs` times as many as there are, those of near misses `near_miss_weight` times as often."""
+def drawn_episodes(
+    episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int
+) -> list[Trajectory]:
+    """The episodes of a training run: `epochs` times as many as there are, those of near misses
+    `near_miss_weight` times as often.
+    """
     near = [e for e in episodes if e.steps[0].behaviour == "near_miss"]
     others = [e for e in episodes if e.steps[0].behaviour != "near_miss"]
     passes = config.epochs * len(episodes) / (config.near_miss_weight * len(near) + len(others))
@@ -81,14 +96,21 @@ def transition_examples(
     *,
     own: Callable[[str], str] = str,
 ) -> list[Example]:
-    """One example an episode; each step's demonstrations come from other tasks in `buffer` than `own(the step's task)`."""
+    """One example an episode; each step's demonstrations come from other tasks in `buffer` than `own(the
+    step's task)`.
+    """
     examples = []
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
         demonstrations = buffer.retrieve(queries, [own(step.task_id) for step in trajectory.steps])
         examples.append(
             render_trajectory(
-                vocabulary, trajectory, demonstrations, history=config.history, recalled=config.recall, reasoning=config.reasoning
+                vocabulary,
+                trajectory,
+                demonstrations,
+                history=config.history,
+                recalled=config.recall,
+                reasoning=config.reasoning,
             )
         )
     return examples
@@ -97,7 +119,8 @@ def transition_examples(
 def with_premises(
     episodes: Sequence[Trajectory], adapter: Adapter, seed: int, *, share: float = 0.5, taught: bool = True
 ) -> list[Trajectory]:
-    """A `share` of the episodes told as dreams are: with the premise that they turned out to have, and the reasoning that follows from it.
+    """A `share` of the episodes told as dreams are: with the premise that they turned out to have, and the
+    reasoning that follows from it.
 
     Args: taught: the adapter's reasoning is learnt; False keeps the one recorded.
     """
@@ -106,22 +129,39 @@ def with_premises(
         premise = adapter.premise(episode) if rng.random() < share else ""
         assumed = replace(episode, premise=premise)
         if premise and taught:
-            reasons = [adapter.reason(assumed.up_to(step.step), step.action, step.next_state, step.reward) for step in episode.steps]
-            assumed = replace(assumed, steps=tuple(replace(s, reasoning=reason) for s, reason in zip(episode.steps, reasons, strict=True)))
+            reasons = [
+                adapter.reason(assumed.up_to(step.step), step.action, step.next_state, step.reward)
+                for step in episode.steps
+            ]
+            assumed = replace(
+                assumed,
+                steps=tuple(
+                    replace(s, reasoning=reason) for s, reason in zip(episode.steps, reasons, strict=True)
+                ),
+            )
         told.append(assumed)
     return told
 
 
-def premise_examples(vocabulary: Vocabulary, episodes: Sequence[Trajectory], adapter: Adapter) -> list[Example]:
+def premise_examples(
+    vocabulary: Vocabulary, episodes: Sequence[Trajectory], adapter: Adapter
+) -> list[Example]:
     """What a dream begins with: one example an episode that has shown its premise."""
     premises = [(episode.task, adapter.premise(episode)) for episode in episodes]
     return [render_premise(vocabulary, task, premise) for task, premise in premises if premise]
 
 
 def variation_examples(
-    vocabulary: Vocabulary, tasks: Sequence[Task], feasible: Callable[[Task], str], seed: int, *, count: int = 2
+    vocabulary: Vocabulary,
+    tasks: Sequence[Task],
+    feasible: Callable[[Task], str],
+    seed: int,
+    *,
+    count: int = 2,
 ) -> list[Example]:
-    """For each task, up to `count` instructions of other tasks that would make sense in its room, as `feasible` judges."""
+    """For each task, up to `count` instructions of other tasks that would make sense in its room, as
+    `feasible` judges.
+    """
     rng = random.Random(seed)
     instructions = sorted({task.instruction for task in tasks})
     examples = []
@@ -129,7 +169,11 @@ def variation_examples(
         fitting: list[str] = []
         for _ in range(40):
             other = rng.choice(instructions)
-            if other != task.instruction and other not in fitting and not feasible(replace(task, instruction=other)):
+            if (
+                other != task.instruction
+                and other not in fitting
+                and not feasible(replace(task, instruction=other))
+            ):
                 fitting.append(other)
             if len(fitting) == count:
                 break

@@ -1,7 +1,8 @@
 """Embeddings on the disk, by encoder and text: a slow encoder embeds a text once, whichever run asks for it.
 
-A SQLite file that several processes may use at once. Nothing depends on it but the time a run takes: a damaged file is set
-aside and begun anew, and one that cannot be read or written is done without. Both are said in the log.
+A SQLite file that several processes may use at once. Nothing depends on it but the time a run takes: a
+damaged file is set aside and begun anew, and one that cannot be read or written is done without. Both are
+said in the log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import numpy as np
 _LOG = logging.getLogger(__name__)
 _WAIT_SECONDS = 60.0
 _AT_ONCE = 500
-_TABLE = "CREATE TABLE IF NOT EXISTS embeddings (encoder TEXT, text BLOB, vector BLOB, PRIMARY KEY (encoder, text)) WITHOUT ROWID"
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS embeddings (encoder TEXT, text BLOB, vector BLOB, PRIMARY KEY "
+    "(encoder, text)) WITHOUT ROWID"
+)
 
 
 class EmbeddingCache:
@@ -42,21 +46,32 @@ class EmbeddingCache:
                 return found
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys)[start : start + _AT_ONCE]
-                query = f"SELECT text, vector FROM embeddings WHERE encoder = ? AND text IN ({','.join('?' * len(part))})"
+                query = (
+                    "SELECT text, vector FROM embeddings WHERE encoder = ? AND text IN "
+                    f"({','.join('?' * len(part))})"
+                )
                 rows = database.execute(query, [self._encoder, *part])
-                found |= {keys[key]: np.frombuffer(blob, "<f4") for key, blob in rows if len(blob) == 4 * self._dimensions}
+                found |= {
+                    keys[key]: np.frombuffer(blob, "<f4")
+                    for key, blob in rows
+                    if len(blob) == 4 * self._dimensions
+                }
         return found
 
     def write(self, vectors: Mapping[str, np.ndarray]) -> None:
         """Keep vectors by their text; those of another process that was first stay."""
-        rows = [(self._encoder, _key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()]
+        rows = [
+            (self._encoder, _key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()
+        ]
         with self._open() as database:
             if database:
                 database.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?)", rows)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection for one use, so that it belongs to this thread and process; None if the file is done without."""
+        """A connection for one use, so that it belongs to this thread and process; None if the file is done
+        without.
+        """
         if not self._usable:
             yield None
             return
@@ -77,11 +92,20 @@ class EmbeddingCache:
             self._path.replace(aside)
             for journal in self._path.parent.glob(f"{self._path.name}-*"):
                 journal.unlink()
-            _LOG.warning("The cache of embeddings %s is damaged (%s): set aside as %s and begun anew.", self._path, error, aside.name)
+            _LOG.warning(
+                "The cache of embeddings %s is damaged (%s): set aside as %s and begun anew.",
+                self._path,
+                error,
+                aside.name,
+            )
             _create(self._path)
 
     def _do_without(self, error: Exception) -> None:
-        _LOG.warning("The cache of embeddings %s cannot be used (%s): texts are embedded anew in every run.", self._path, error)
+        _LOG.warning(
+            "The cache of embeddings %s cannot be used (%s): texts are embedded anew in every run.",
+            self._path,
+            error,
+        )
         self._usable = False
 
 

@@ -1,4 +1,5 @@
-"""Encoders phi(state, action) for retrieval (section 4.1.1 leaves the choice open: "an arbitrary semantic encoder").
+"""Encoders phi(state, action) for retrieval (section 4.1.1 leaves the choice open: "an arbitrary semantic
+encoder").
 
 Hashed n-grams are here and the default; models are in `components/experience/sentence_encoder.py`.
 """
@@ -14,16 +15,25 @@ from typing import Protocol
 import numpy as np
 
 from components.config import RetrievalConfig
-from components.experience.sentence_encoder import SentenceEncoder, identity_of, minilm_folder, require_encoder
+from components.experience.sentence_encoder import (
+    SentenceEncoder,
+    identity_of,
+    minilm_folder,
+    require_encoder,
+)
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _DIGIT = re.compile(r"\d")
 NUMBER_WEIGHT = 0.5
-"""What a gram with a digit counts: that a fridge takes no pen is known from any pen and any fridge, whatever their numbers."""
+"""What a gram with a digit counts: that a fridge takes no pen is known from any pen and any fridge, whatever
+their numbers.
+"""
 
 
 class Encoder(Protocol):
-    """Texts to unit vectors. `identity` names what they depend on: an index or a cache made with another is of no use."""
+    """Texts to unit vectors. `identity` names what they depend on: an index or a cache made with another is
+    of no use.
+    """
 
     name: str
     identity: str
@@ -37,8 +47,9 @@ class Encoder(Protocol):
 def encode_steps(encoder: Encoder, steps: Sequence[tuple[str, str]], action_weight: float) -> np.ndarray:
     """phi(s, a) of (state, action) pairs: unit vectors [n, 2 * dimensions], float32.
 
-    State and action are encoded apart and set side by side, so that the cosine of two steps is the weighted mean of the cosines
-    of their actions and of their states. As one text, the long state would drown the few words that decide what happens.
+    State and action are encoded apart and set side by side, so that the cosine of two steps is the weighted
+    mean of the cosines of their actions and of their states. As one text, the long state would drown the few
+    words that decide what happens.
     """
     actions = encoder([action for _, action in steps]) * np.float32(np.sqrt(action_weight))
     states = encoder([state for state, _ in steps]) * np.float32(np.sqrt(1 - action_weight))
@@ -46,7 +57,9 @@ def encode_steps(encoder: Encoder, steps: Sequence[tuple[str, str]], action_weig
 
 
 class HashingEncoder:
-    """Hashed word uni- and bigrams with signs, those with a digit at half weight, to length one: needs no model, same on every machine."""
+    """Hashed word uni- and bigrams with signs, those with a digit at half weight, to length one: needs no
+    model, same on every machine.
+    """
 
     def __init__(self, dimensions: int = 256) -> None:
         self.dimensions = dimensions
@@ -57,7 +70,11 @@ class HashingEncoder:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """See `Encoder`; vectors are cached by text."""
-        return np.stack([self._vector(text) for text in texts]) if texts else np.zeros((0, self.dimensions), np.float32)
+        return (
+            np.stack([self._vector(text) for text in texts])
+            if texts
+            else np.zeros((0, self.dimensions), np.float32)
+        )
 
     def _vector(self, text: str) -> np.ndarray:
         if text not in self._vectors:
@@ -80,10 +97,12 @@ class HashingEncoder:
 
 
 def make_encoder(config: RetrievalConfig, embeddings: Path | None = None) -> Encoder:
-    """The encoder that the config names; `embeddings` is the directory where the slow ones keep theirs from run to run.
+    """The encoder that the config names; `embeddings` is the directory where the slow ones keep theirs from
+    run to run.
 
     Raises:
-        ExperienceModelError: it is not installed, or the directory that `encoder_path` names holds no encoder.
+        ExperienceModelError: it is not installed, or the directory that `encoder_path` names holds no
+            encoder.
     """
     if config.encoder == "hashing":
         return HashingEncoder(config.dimensions)
@@ -91,7 +110,9 @@ def make_encoder(config: RetrievalConfig, embeddings: Path | None = None) -> Enc
 
 
 def encoder_identity(config: RetrievalConfig) -> str:
-    """What the vectors depend on: the name and, of a model, its weights; equal identities give equal vectors. Raises as `make_encoder`."""
+    """What the vectors depend on: the name and, of a model, its weights; equal identities give equal vectors.
+    Raises as `make_encoder`.
+    """
     if config.encoder == "hashing":
         return HashingEncoder(config.dimensions).identity
     return identity_of(config.encoder, encoder_folder(config))

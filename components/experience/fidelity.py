@@ -1,8 +1,8 @@
 """How well the experience model agrees with the real environment: single steps on real histories.
 
-Each real transition is predicted from its real history, with demonstrations from the buffer, and held against what the
-real environment answered: the text, the facts it asserts, the reward. Nothing here trains the model or enters the buffer.
-`components/evaluation/fidelity.py` turns the judgements into metrics.
+Each real transition is predicted from its real history, with demonstrations from the buffer, and held against
+what the real environment answered: the text, the facts it asserts, the reward. Nothing here trains the model
+or enters the buffer. `components/evaluation/fidelity.py` turns the judgements into metrics.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from components.records import Trajectory, Transition
 class Judgement:
     """One predicted transition beside the real one.
 
-    `claims` are the facts that the prediction asserts, `right` those that the real state asserts too, `truths` those of the
-    real state, `contradicted` the claims that it denies; `incoherent` says that the prediction contradicts its own history.
-    `changed` counts the facts that the real step changed; `revealing` says that the history could not determine the outcome.
-    `unseen` says that no training task plays in its world, `refused` that the real world did not carry the action out, `malformed`
-    that it is no command at all. Rewards are 0 or 1.
+    `claims` are the facts that the prediction asserts, `right` those that the real state asserts too,
+    `truths` those of the real state, `contradicted` the claims that it denies; `incoherent` says that the
+    prediction contradicts its own history. `changed` counts the facts that the real step changed; `revealing`
+    says that the history could not determine the outcome. `unseen` says that no training task plays in its
+    world, `refused` that the real world did not carry the action out, `malformed` that it is no command at
+    all. Rewards are 0 or 1.
 
-    For the axes (`components/evaluation/axes.py`): `predicted_changed` counts the facts that the prediction changed, `same_event` says
-    that both report the same kind of event (a failure, something taken), and `contradicted_sure` counts the contradicted claims about
-    what every state tells in one word (the place, the hand), which no step has to reveal.
+    For the axes (`components/evaluation/axes.py`): `predicted_changed` counts the facts that the prediction
+    changed, `same_event` says that both report the same kind of event (a failure, something taken), and
+    `contradicted_sure` counts the contradicted claims about what every state tells in one word (the place,
+    the hand), which no step has to reveal.
     """
 
     transition: Transition
@@ -55,7 +57,12 @@ class Judgement:
 
 
 def measure(
-    model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory], *, rows: int = 64
+    model: ExperienceModel,
+    buffer: ReplayBuffer,
+    adapter: Adapter,
+    episodes: Sequence[Trajectory],
+    *,
+    rows: int = 64,
 ) -> list[Judgement]:
     """Judgements of every transition of `episodes`, in order of the batches they were predicted in."""
     judgements: list[Judgement] = []
@@ -64,14 +71,23 @@ def measure(
     return judgements
 
 
-def _measure_batch(model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]) -> list[Judgement]:
+def _measure_batch(
+    model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]
+) -> list[Judgement]:
     foresight = model.begin([episode.task for episode in episodes])
     judgements = []
     for step in range(max(len(episode.steps) for episode in episodes)):
         rows = [row for row, episode in enumerate(episodes) if step < len(episode.steps)]
         real = {row: episodes[row].steps[step] for row in rows}
-        demos = buffer.retrieve([(real[row].state, real[row].action) for row in rows], [real[row].task_id for row in rows])
-        answers = foresight.predict({row: Query(real[row].state, real[row].action, found) for row, found in zip(rows, demos, strict=True)})
+        demos = buffer.retrieve(
+            [(real[row].state, real[row].action) for row in rows], [real[row].task_id for row in rows]
+        )
+        answers = foresight.predict(
+            {
+                row: Query(real[row].state, real[row].action, found)
+                for row, found in zip(rows, demos, strict=True)
+            }
+        )
         judgements += [judge(adapter, episodes[row].up_to(step), real[row], answers[row]) for row in rows]
         foresight.advance({row: (real[row].action, real[row].next_state) for row in rows})
         foresight.finish([row for row in rows if step + 1 == len(episodes[row].steps)])
@@ -83,7 +99,11 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
     truth = adapter.facts(Trajectory(history.task, (*history.steps, real)))
     before = adapter.facts(history)
     predicted = answer.state if answer else ""
-    claims = adapter.facts(Trajectory(history.task, (*history.steps, _with_state(real, predicted)))) if answer else set()
+    claims = (
+        adapter.facts(Trajectory(history.task, (*history.steps, _with_state(real, predicted))))
+        if answer
+        else set()
+    )
     sure = _told(before) & _told(truth)
     return Judgement(
         transition=real,

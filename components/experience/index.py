@@ -1,10 +1,10 @@
 """The vector index of the replay buffer: derived from the log, and rebuilt from it at any time.
 
-Two kinds behind one interface. `ExactIndex` compares with every vector: the same answer on every machine and in every run,
-and at tens of thousands of vectors as fast as any. `ChromaIndex` is for larger buffers: an approximate graph whose shape
-differs from build to build even on one thread, so that about 2 retrievals in 1,000 differ between two builds of one log,
-and a run that uses it comes back closely but not to the bit. `recall` says how closely. Its files on the disk are the matter of
-`components/experience/stored_index.py`.
+Two kinds behind one interface. `ExactIndex` compares with every vector: the same answer on every machine and
+in every run, and at tens of thousands of vectors as fast as any. `ChromaIndex` is for larger buffers: an
+approximate graph whose shape differs from build to build even on one thread, so that about 2 retrievals in
+1,000 differ between two builds of one log, and a run that uses it comes back closely but not to the bit.
+`recall` says how closely. Its files on the disk are the matter of `components/experience/stored_index.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from components.experience.chroma_server import reachable, silent
 _BATCH = 5000
 """Chroma takes at most 5,461 vectors a call."""
 _DECIMALS = 5
-"""Similarities are compared to this precision, ties are broken by the order of the log: sums of floats differ in the last bits."""
+"""Similarities are compared to this precision, ties are broken by the order of the log: sums of floats differ
+in the last bits.
+"""
 
 
 class VectorIndex(Protocol):
@@ -82,7 +84,9 @@ class ExactIndex:
         return [self._ranked(row, scores[place]) for place, row in enumerate(part)]
 
     def _ranked(self, row: np.ndarray, scores: np.ndarray) -> list[int]:
-        """The best numbers in order; those tied with the worst of them are looked at again, so that the order of the log decides."""
+        """The best numbers in order; those tied with the worst of them are looked at again, so that the order
+        of the log decides.
+        """
         worst = scores[row].min()
         tied = np.flatnonzero(scores == worst)
         better = row[scores[row] > worst]
@@ -104,10 +108,13 @@ class ExactIndex:
 
 
 class ChromaIndex:
-    """One Chroma collection with our own vectors (nothing is downloaded): in memory, in a directory, or on a server."""
+    """One Chroma collection with our own vectors (nothing is downloaded): in memory, in a directory, or on a
+    server.
+    """
 
     def __init__(self, directory: Path | None = None, server: str = "") -> None:
-        """Opens what `directory` holds, or makes it; on the `server` (host:port) it is a new collection, gone when it is closed.
+        """Opens what `directory` holds, or makes it; on the `server` (host:port) it is a new collection, gone
+        when it is closed.
 
         Raises:
             chromadb.errors.ChromaError: the files there are damaged.
@@ -117,17 +124,29 @@ class ChromaIndex:
         import chromadb
         from chromadb.config import Settings
 
-        settings, self._lasting, self._server = Settings(anonymized_telemetry=False), directory is not None, server
+        settings, self._lasting, self._server = (
+            Settings(anonymized_telemetry=False),
+            directory is not None,
+            server,
+        )
         if server:
             opened: Any = _connected(server, settings)
         else:
-            opened = chromadb.PersistentClient(str(directory), settings) if directory else chromadb.EphemeralClient(settings)
+            opened = (
+                chromadb.PersistentClient(str(directory), settings)
+                if directory
+                else chromadb.EphemeralClient(settings)
+            )
         self._client = cast(Any, opened)
         self._name = "steps" if directory else f"replay-{uuid.uuid4().hex[:12]}"
-        graph: Any = {"hnsw": {"space": "cosine", "ef_search": 200, "ef_construction": 200, "max_neighbors": 32}}
+        graph: Any = {
+            "hnsw": {"space": "cosine", "ef_search": 200, "ef_construction": 200, "max_neighbors": 32}
+        }
         try:
             with reachable(server):
-                self._collection = self._client.get_or_create_collection(self._name, embedding_function=None, configuration=graph)
+                self._collection = self._client.get_or_create_collection(
+                    self._name, embedding_function=None, configuration=graph
+                )
                 self._ids = list(range(self._collection.count()))
         except BaseException:
             self._client.close()
@@ -154,9 +173,19 @@ class ChromaIndex:
         if not self.size or not len(vectors):
             return [[] for _ in vectors]
         with reachable(self._server):
-            found: Any = self._collection.query(query_embeddings=vectors, n_results=min(count, self.size), include=["distances"])
+            found: Any = self._collection.query(
+                query_embeddings=vectors, n_results=min(count, self.size), include=["distances"]
+            )
         pairs = zip(found["ids"], found["distances"], strict=True)
-        return [[n for _, n in sorted((round(d, _DECIMALS), self._number[int(i)]) for i, d in zip(*row, strict=True))] for row in pairs]
+        return [
+            [
+                n
+                for _, n in sorted(
+                    (round(d, _DECIMALS), self._number[int(i)]) for i, d in zip(*row, strict=True)
+                )
+            ]
+            for row in pairs
+        ]
 
     def keep(self, numbers: Sequence[int]) -> None:
         """See `VectorIndex`."""
@@ -168,7 +197,9 @@ class ChromaIndex:
         self._renumber(kept)
 
     def close(self) -> None:
-        """Give the memory back; a directory stays as it is. A server that is gone has nothing to give back."""
+        """Give the memory back; a directory stays as it is. A server that is gone has nothing to give
+        back.
+        """
         if not self._lasting:
             with suppress(ServiceUnreachable), reachable(self._server):
                 self._client.delete_collection(self._name)
@@ -194,13 +225,18 @@ def chroma_version() -> str:
     return importlib.metadata.version("chromadb")
 
 
-def neighbours_found(index: VectorIndex, exact: ExactIndex, queries: np.ndarray, count: int) -> tuple[int, int]:
+def neighbours_found(
+    index: VectorIndex, exact: ExactIndex, queries: np.ndarray, count: int
+) -> tuple[int, int]:
     """(found, asked): of the exact `count` nearest neighbours of each query, how many `index` finds too.
 
-    A neighbour that is exactly as near as the last true one counts as it: which of equals is named first says nothing.
+    A neighbour that is exactly as near as the last true one counts as it: which of equals is named first says
+    nothing.
     """
     found = asked = 0
-    for query, near, true in zip(queries, index.nearest(queries, count), exact.nearest(queries, count), strict=True):
+    for query, near, true in zip(
+        queries, index.nearest(queries, count), exact.nearest(queries, count), strict=True
+    ):
         asked += len(true)
         if near and true:
             farthest = exact.similarities(query, true).min()

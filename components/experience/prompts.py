@@ -1,20 +1,21 @@
 """The one renderer of transitions for the experience model, in training and in inference alike.
 
-The stable part comes first and only ever grows (the trunk: task, states, actions); the volatile part comes last and is
-rewound after each step (the branch: demonstrations, then the turn with its answer). So the cache of the trunk is kept over
-a whole episode. The turn repeats the task, the initial state (what the world consists of), the earlier states that speak of
-what the action names (`recall.py`) and the current one: a small model concludes well over a short distance and copies badly
-over a long one.
+The stable part comes first and only ever grows (the trunk: task, states, actions); the volatile part comes
+last and is rewound after each step (the branch: demonstrations, then the turn with its answer). So the cache
+of the trunk is kept over a whole episode. The turn repeats the task, the initial state (what the world
+consists of), the earlier states that speak of what the action names (`recall.py`) and the current one: a
+small model concludes well over a short distance and copies badly over a long one.
 
     trunk    <task> instruction <state> s0 [<think> premise] <action> a0 <state> s1 <action> a1 <state> s2 ...
-    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 [<think> premise] <recall> s_i ... <state> s_t <action> a_t
+    branch   <demo> s a <state> s' ... <turn> instruction <state> s0 [<think> premise] <recall> s_i ...
+    <state> s_t <action> a_t
              <think> R <state> s_t+1 <continue>
 
-Where the backbone has a chat template all before the answer is one user message under way and the answer the reply to it: the
-template opens before <task>, and closes the one and opens the other before <think>.
+Where the backbone has a chat template all before the answer is one user message under way and the answer the
+reply to it: the template opens before <task>, and closes the one and opens the other before <think>.
 
-The answer ends with the outcome: <continue>, <success> (reward 1, done) or <failure> (reward 0, done). Differs from the
-paper's prompt (App. C) in being terse: ours is read by models of a million parameters.
+The answer ends with the outcome: <continue>, <success> (reward 1, done) or <failure> (reward 0, done).
+Differs from the paper's prompt (App. C) in being terse: ours is read by models of a million parameters.
 """
 
 from __future__ import annotations
@@ -75,9 +76,16 @@ def growth(action: str, state: str) -> list[str]:
 
 
 def turn(
-    task: Task, state: str, action: str, demonstrations: Sequence[Transition], recalled: Sequence[str] = (), premise: str = ""
+    task: Task,
+    state: str,
+    action: str,
+    demonstrations: Sequence[Transition],
+    recalled: Sequence[str] = (),
+    premise: str = "",
 ) -> list[str]:
-    """The branch up to where the answer begins; the least similar demonstration comes first, the oldest of the recalled states too."""
+    """The branch up to where the answer begins; the least similar demonstration comes first, the oldest of
+    the recalled states too.
+    """
     pieces: list[str] = []
     for demo in reversed(demonstrations):
         pieces += [DEMO, demo.state, ACTION, demo.action, STATE, demo.next_state]
@@ -97,7 +105,12 @@ def parse_answer(pieces: Sequence[str], *, reasoning: bool) -> Answer | None:
     """Read the markers and texts of a generated answer; None if it does not follow the form exactly."""
     thought = ""
     if reasoning:
-        if len(pieces) < 2 or pieces[0] != THINK or not isinstance(pieces[0], Marker) or isinstance(pieces[1], Marker):
+        if (
+            len(pieces) < 2
+            or pieces[0] != THINK
+            or not isinstance(pieces[0], Marker)
+            or isinstance(pieces[1], Marker)
+        ):
             return None
         thought, pieces = pieces[1], pieces[2:]
     if len(pieces) != 3 or pieces[0] != STATE or isinstance(pieces[1], Marker) or pieces[2] not in OUTCOMES:
@@ -116,7 +129,8 @@ def render_trajectory(
     recalled: int = 0,
     reasoning: bool = True,
 ) -> Example:
-    """A whole episode as one training example, loss on the answers only (Eq. 5: -log P(R|...) - log P(s', r|R, ...)).
+    """A whole episode as one training example, loss on the answers only (Eq. 5: -log P(R|...) - log P(s',
+    r|R, ...)).
 
     Args:
         demonstrations: for each step, the transitions retrieved for it (may be empty).
@@ -136,17 +150,31 @@ def render_trajectory(
 
 
 def render_variation(vocabulary: Vocabulary, task: Task, instruction: str) -> Example:
-    """A training example of the task generator (Eq. 6): from a task and its room to another task of such a room."""
+    """A training example of the task generator (Eq. 6): from a task and its room to another task of such a
+    room.
+    """
     trunk = vocabulary.encode(opening(task))
     target = vocabulary.encode([instruction, END])
     prompt = vocabulary.encode(VARIATION)
-    return Example([_segment(trunk, False), Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True)])
+    return Example(
+        [
+            _segment(trunk, False),
+            Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True),
+        ]
+    )
 
 
 def render_premise(vocabulary: Vocabulary, task: Task, premise: str) -> Example:
-    """A training example of the beginning of a dream: from a task and its room to where the things lie that decide it."""
+    """A training example of the beginning of a dream: from a task and its room to where the things lie that
+    decide it.
+    """
     trunk, prompt, target = (vocabulary.encode(pieces) for pieces in (opening(task), PREMISE, [premise, END]))
-    return Example([_segment(trunk, False), Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True)])
+    return Example(
+        [
+            _segment(trunk, False),
+            Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True),
+        ]
+    )
 
 
 def _segment(tokens: list[int], loss: bool) -> Segment:

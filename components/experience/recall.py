@@ -1,8 +1,9 @@
 """Episodic recall: the earlier states of an episode that speak of what an action names.
 
-A small model concludes well between phrases that stand side by side and copies badly over hundreds of tokens; so what the
-episode has told about the things in question is shown again next to the question. It knows nothing of any environment:
-states are ranked by the pairs of words that they share with the action ("cabinet 3"), ties by recency.
+A small model concludes well between phrases that stand side by side and copies badly over hundreds of tokens;
+so what the episode has told about the things in question is shown again next to the question. It knows
+nothing of any environment: states are ranked by the pairs of words that they share with the action ("cabinet
+3"), ties by recency.
 """
 
 from __future__ import annotations
@@ -11,13 +12,35 @@ import re
 from collections.abc import Sequence
 
 _WORD = re.compile(r"\w+")
-_GLUE = frozenset(["a", "an", "and", "at", "for", "from", "in", "into", "is", "of", "on", "or", "some", "the", "to", "under", "with"])
+_GLUE = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "at",
+        "for",
+        "from",
+        "in",
+        "into",
+        "is",
+        "of",
+        "on",
+        "or",
+        "some",
+        "the",
+        "to",
+        "under",
+        "with",
+    ]
+)
 
 
 def recall(states: Sequence[str], action: str, k: int) -> list[str]:
-    """At most `k` of `states`, which are in order of time, the last of them the current one; the oldest comes first.
+    """At most `k` of `states`, which are in order of time, the last of them the current one; the oldest comes
+    first.
 
-    The first and the current state are left out, since every turn shows them anyway; of equal texts only the latest counts.
+    The first and the current state are left out, since every turn shows them anyway; of equal texts only the
+    latest counts.
     """
     wanted = _pairs(action)
     if k == 0 or not wanted or len(states) < 3:

@@ -1,8 +1,10 @@
-"""Recorded real episodes dreamed once more, in two ways that ask the very same questions: for `dreamgym bench dream`.
+"""Recorded real episodes dreamed once more, in two ways that ask the very same questions: for `dreamgym bench
+dream`.
 
-Each step's question is what the real episode's history, state and action make it, so both ways write behind the same
-prompts, whatever they answered before. Greedy, and an answer that cannot be read is not asked for again. Both retrieve the
-demonstrations, build the prompt, write, and read the answer: all that a dream does for a step.
+Each step's question is what the real episode's history, state and action make it, so both ways write behind
+the same prompts, whatever they answered before. Greedy, and an answer that cannot be read is not asked for
+again. Both retrieve the demonstrations, build the prompt, write, and read the answer: all that a dream does
+for a step.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def once_greedily(config: ExperienceModelConfig) -> ExperienceModelConfig:
 
 
 class KeptDreamer:
-    """Our way: the trunk of each episode stays in the cache, the branch of a step is rewound, finished rows are dropped."""
+    """Our way: the trunk of each episode stays in the cache, the branch of a step is rewound, finished rows
+    are dropped.
+    """
 
     def __init__(self, model: ExperienceModel, buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> None:
         self._buffer, self._episodes = buffer, episodes
@@ -57,7 +61,9 @@ class KeptDreamer:
 
 
 class PlainDreamer:
-    """The common way: every step's prompt, trunk and branch, is built and computed anew by transformers' `generate`."""
+    """The common way: every step's prompt, trunk and branch, is built and computed anew by transformers'
+    `generate`.
+    """
 
     def __init__(self, model: ExperienceModel, buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> None:
         self._model, self._buffer, self._episodes = model, buffer, episodes
@@ -69,14 +75,23 @@ class PlainDreamer:
         return self._answer(number, under_way(self._episodes, number))
 
     def one(self, number: int, turn_taken: int) -> Written:
-        """The same for a single one of the episodes that have a step `number`: one call of `generate` for one step."""
+        """The same for a single one of the episodes that have a step `number`: one call of `generate` for one
+        step.
+        """
         asked = list(under_way(self._episodes, number).items())
         return self._answer(number, dict([asked[turn_taken % len(asked)]]))
 
     def _answer(self, number: int, asked: dict[int, Transition]) -> Written:
-        self.prompts = {row: self._prompt(row, number, query) for row, query in _queries(self._buffer, asked).items()}
+        self.prompts = {
+            row: self._prompt(row, number, query) for row, query in _queries(self._buffer, asked).items()
+        }
         model: Any = self._model.model
-        written = plain_generate(model, list(self.prompts.values()), stop=self._stop, max_new_tokens=self._model.config.max_new_tokens)
+        written = plain_generate(
+            model,
+            list(self.prompts.values()),
+            stop=self._stop,
+            max_new_tokens=self._model.config.max_new_tokens,
+        )
         for tokens in written:
             parse_answer(self._model.vocabulary.pieces(tokens), reasoning=self._model.config.reasoning)
         return dict(zip(asked, written, strict=True))
@@ -99,15 +114,23 @@ def differing(model: ExperienceModel, prompts: Written, ours: Written, plain: Wr
     """
     rows = [row for row in plain if ours[row] != plain[row]]
     for row in rows:
-        place = next((at for at, pair in enumerate(zip(ours[row], plain[row], strict=False)) if pair[0] != pair[1]), -1)
+        place = next(
+            (at for at, pair in enumerate(zip(ours[row], plain[row], strict=False)) if pair[0] != pair[1]), -1
+        )
         inner: Any = model.model
-        gap = math.inf if place < 0 else choice_gap(inner, prompts[row] + plain[row][:place], plain[row][place], ours[row][place])
+        gap = (
+            math.inf
+            if place < 0
+            else choice_gap(inner, prompts[row] + plain[row][:place], plain[row][place], ours[row][place])
+        )
         if gap > NEAR_TIE:
             text = model.vocabulary.decode(plain[row]), model.vocabulary.decode(ours[row])
             raise ExperienceModelError(
-                f"Row {row}: plain generate writes {text[0]!r}, the kept cache {text[1]!r}, {gap:.2g} nats apart at token {place}.",
+                f"Row {row}: plain generate writes {text[0]!r}, the kept cache {text[1]!r}, {gap:.2g} nats "
+                f"apart at token {place}.",
                 f"Expected the same tokens, but for near ties within {NEAR_TIE} nats.",
-                f"Report the backbone's architecture ({inner.config.model_type}) and its config.json: the two ways of computing it differ.",
+                f"Report the backbone's architecture ({inner.config.model_type}) and its config.json: the "
+                "two ways of computing it differ.",
             )
     return len(rows)
 
@@ -120,4 +143,7 @@ def under_way(episodes: Sequence[Trajectory], number: int) -> dict[int, Transiti
 def _queries(buffer: ReplayBuffer, asked: Mapping[int, Transition]) -> dict[int, Query]:
     steps = list(asked.values())
     found = buffer.retrieve([(step.state, step.action) for step in steps], [step.task_id for step in steps])
-    return {row: Query(step.state, step.action, demos) for (row, step), demos in zip(asked.items(), found, strict=True)}
+    return {
+        row: Query(step.state, step.action, demos)
+        for (row, step), demos in zip(asked.items(), found, strict=True)
+    }

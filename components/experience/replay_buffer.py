@@ -2,16 +2,18 @@
 
 Top-k retrieval by the cosine of phi(state, action) (section 4.1.1). Never retrieved:
 
-1. Anything of the query's own task: other episodes of it end in the same room with the same answer. A model that learns from such
-   demonstrations learns to copy their verdicts, and finds none like them where tasks are held out; in a dream it would hear its own
-   inventions again.
-2. Unparsable answers, which are never added, and held-out tasks (the caller never adds them; `hidden` guards against it).
+1. Anything of the query's own task: other episodes of it end in the same room with the same answer. A model
+   that learns from such
+   demonstrations learns to copy their verdicts, and finds none like them where tasks are held out; in a dream
+   it would hear its own inventions again.
+2. Unparsable answers, which are never added, and held-out tasks (the caller never adds them; `hidden` guards
+   against it).
 
-What the index holds is a function of the log alone (`components/experience/capacity.py`): the same log gives the same answers, in
-however many parts it was added.
+What the index holds is a function of the log alone (`components/experience/capacity.py`): the same log gives
+the same answers, in however many parts it was added.
 
-What a buffer is opened with may have its index stored on the disk (`components/experience/stored_index.py`); what is added
-later, such as what a run dreams, never gets there.
+What a buffer is opened with may have its index stored on the disk (`components/experience/stored_index.py`);
+what is added later, such as what a run dreams, never gets there.
 """
 
 from __future__ import annotations
@@ -32,12 +34,16 @@ from components.records import REAL, Transition, origin
 
 _LOG = logging.getLogger(__name__)
 _SPARE, _MORE = 24, 8
-"""How many neighbours more than k are asked for, since those of the own task are left out; how many times as many if k do not remain."""
+"""How many neighbours more than k are asked for, since those of the own task are left out; how many times as
+many if k do not remain.
+"""
 Step = tuple[str, str]
 
 
 class ReplayBuffer:
-    """Transitions to retrieve demonstrations from. `opened` says what was done to open the stored index, if there is one."""
+    """Transitions to retrieve demonstrations from. `opened` says what was done to open the stored index, if
+    there is one.
+    """
 
     def __init__(
         self,
@@ -52,7 +58,8 @@ class ReplayBuffer:
         """Args:
             log: the transitions it is opened with.
             hidden: ids of held-out tasks, which are refused.
-            stored: directory of the stored index of `log`, with `index: chroma`; None: its vectors are kept in memory.
+            stored: directory of the stored index of `log`, with `index: chroma`; None: its vectors are kept
+            in memory.
             embeddings: directory of the embeddings that slow encoders keep.
             rebuild: build the stored index anew, whatever is there.
 
@@ -89,8 +96,8 @@ class ReplayBuffer:
     def add(self, transitions: Sequence[Transition]) -> None:
         """Append to the log and to the index.
 
-        The index holds each (state, action) once, with every next state that was seen to follow it: equal demonstrations
-        would crowd out others.
+        The index holds each (state, action) once, with every next state that was seen to follow it: equal
+        demonstrations would crowd out others.
 
         Raises:
             ExperienceModelError: a transition belongs to a held-out task.
@@ -106,7 +113,8 @@ class ReplayBuffer:
             self._arrange()
 
     def retrieve(self, queries: Sequence[Step], tasks: Sequence[str]) -> list[list[Transition]]:
-        """For each (state, action), its k demonstrations, the most similar first; `tasks` names each query's own task.
+        """For each (state, action), its k demonstrations, the most similar first; `tasks` names each query's
+        own task.
 
         Fewer than k come back where the log has no more of other tasks.
         """
@@ -117,16 +125,22 @@ class ReplayBuffer:
         while asked:
             for place, row in zip(asked, self._index.nearest(vectors[asked], count), strict=True):
                 found[place] = self._others(row, origin(tasks[place]))
-            asked = [place for place in asked if len(found[place]) < self.config.k and count < self._index.size]
+            asked = [
+                place for place in asked if len(found[place]) < self.config.k and count < self._index.size
+            ]
             count *= _MORE
         return found
 
     def vectors(self) -> np.ndarray:
-        """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index from."""
+        """The indexed vectors [n, d] in the order of their numbers, encoded anew: to build another index
+        from.
+        """
         return self._encode(list(self._number_of))
 
     def neighbours_found(self, queries: Sequence[Step]) -> tuple[int, int]:
-        """(found, asked): of the exact k nearest steps of each query, how many the index finds; the rest is its approximation."""
+        """(found, asked): of the exact k nearest steps of each query, how many the index finds; the rest is
+        its approximation.
+        """
         if self._index is None or not queries:
             return 0, 0
         exact = ExactIndex(2 * self.encoder.dimensions)
@@ -162,7 +176,9 @@ class ReplayBuffer:
         self._dreamed = False
 
     def _is_plain(self, start: int) -> bool:
-        """True if no real transition comes after a synthetic one: then the first copies of each are those to hold."""
+        """True if no real transition comes after a synthetic one: then the first copies of each are those to
+        hold.
+        """
         for transition in self.transitions[start:]:
             if transition.source != REAL:
                 self._dreamed = True
@@ -171,7 +187,9 @@ class ReplayBuffer:
         return True
 
     def _append(self, numbers: Iterable[int]) -> None:
-        """Index new transitions of a log that fits as a whole: what `_arrange` would do, without looking at the old ones."""
+        """Index new transitions of a log that fits as a whole: what `_arrange` would do, without looking at
+        the old ones.
+        """
         index, fresh = self._index or self._new_index(), []
         for number in numbers:
             transition = self.transitions[number]
@@ -192,7 +210,9 @@ class ReplayBuffer:
         self._dreamed = any(transition.source != REAL for transition in self.transitions)
         followers: dict[Step, list[int]] = {}
         for number in numbers:
-            followers.setdefault((self.transitions[number].state, self.transitions[number].action), []).append(number)
+            followers.setdefault(
+                (self.transitions[number].state, self.transitions[number].action), []
+            ).append(number)
         if self._index is None and stored:
             card = IndexCard.of(self.encoder, self.config.action_weight, list(followers))
             self._index, self.opened = open_stored(stored, card, list(followers), self._encode, rebuild)
@@ -225,5 +245,8 @@ class ReplayBuffer:
         real = sum(self.transitions[number].source == REAL for number in numbers)
         if real > self.config.capacity and not self._said_full:
             self._said_full = True
-            told = "The buffer holds %d real transitions, more than retrieval.capacity=%d: they all stay, and no synthetic one is held."
+            told = (
+                "The buffer holds %d real transitions, more than retrieval.capacity=%d: they all stay, "
+                "and no synthetic one is held."
+            )
             _LOG.warning(told, real, self.config.capacity)

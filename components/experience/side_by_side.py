@@ -1,10 +1,12 @@
-"""A person's episode in the dream and, if wanted, the same actions in the real world beside it; what in the two states disagrees.
+"""A person's episode in the dream and, if wanted, the same actions in the real world beside it; what in the
+two states disagrees.
 
-A dream may invent what no one has seen yet, so a difference is an error only where the episode so far determined the
-outcome. Where both worlds reveal something, the differing facts that did not stand in the state before count as `revealed`. From
-the first difference on the two are different worlds, and differences between them say little. The fair question is then the one of
-`Witness`: whether the real engine, in the world that the dream described, answers the same actions with the same states. What a
-fact is, and what denies it, the adapter alone knows.
+A dream may invent what no one has seen yet, so a difference is an error only where the episode so far
+determined the outcome. Where both worlds reveal something, the differing facts that did not stand in the
+state before count as `revealed`. From the first difference on the two are different worlds, and differences
+between them say little. The fair question is then the one of
+`Witness`: whether the real engine, in the world that the dream described, answers the same actions with the
+same states. What a fact is, and what denies it, the adapter alone knows.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ class End(StrEnum):
 class Comparison:
     """The facts of a dreamed state held against those of the real one after the same actions.
 
-    `contradicted` are the dream's that the real state denies, `unsaid` those on which it is silent, `missing` those that it
-    alone asserts. Of these, `revealed` are those that no one could know before this step.
+    `contradicted` are the dream's that the real state denies, `unsaid` those on which it is silent, `missing`
+    those that it alone asserts. Of these, `revealed` are those that no one could know before this step.
     """
 
     same_text: bool
@@ -60,20 +62,32 @@ class Comparison:
 
 
 def compare(adapter: Adapter, dreamed: Trajectory, real: Trajectory) -> Comparison:
-    """The last state of `dreamed` beside the last one of `real`; both hold at least one step, the last actions are the same."""
+    """The last state of `dreamed` beside the last one of `real`; both hold at least one step, the last
+    actions are the same.
+    """
     claims, truth = adapter.facts(dreamed), adapter.facts(real)
     denied = frozenset(claim for claim in claims if adapter.contradicts(claim, truth))
     unsaid, missing = frozenset(claims - truth - denied), frozenset(truth - claims)
     revealed: frozenset[Fact] = frozenset()
     before, last = _split(dreamed)
-    if _reveals(adapter, dreamed) and _reveals(adapter, real) and not adapter.contradiction(before, last.next_state):
+    if (
+        _reveals(adapter, dreamed)
+        and _reveals(adapter, real)
+        and not adapter.contradiction(before, last.next_state)
+    ):
         revealed = ((denied | unsaid) - adapter.facts(before)) | (missing - adapter.facts(_split(real)[0]))
-    return Comparison(last.next_state == real.states[-1], frozenset(claims & truth), denied, unsaid, missing, revealed)
+    return Comparison(
+        last.next_state == real.states[-1], frozenset(claims & truth), denied, unsaid, missing, revealed
+    )
 
 
 def compare_states(adapter: Adapter, dreamed: Trajectory, real_states: Sequence[str]) -> list[Comparison]:
-    """Each step of `dreamed` beside what the real engine answered to the same actions, as far as it played them."""
-    steps = tuple(replace(step, next_state=state) for step, state in zip(dreamed.steps, real_states, strict=False))
+    """Each step of `dreamed` beside what the real engine answered to the same actions, as far as it played
+    them.
+    """
+    steps = tuple(
+        replace(step, next_state=state) for step, state in zip(dreamed.steps, real_states, strict=False)
+    )
     real = Trajectory(dreamed.task, steps)
     return [compare(adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
 
@@ -89,7 +103,9 @@ def _split(trajectory: Trajectory) -> tuple[Trajectory, Transition]:
 
 @dataclass(frozen=True)
 class Turn:
-    """One action and what followed; `number` counts from 1. `real` and `comparison` are None where there is nothing to hold against."""
+    """One action and what followed; `number` counts from 1. `real` and `comparison` are None where there is
+    nothing to hold against.
+    """
 
     number: int
     action: str
@@ -105,18 +121,32 @@ class Turn:
     @property
     def same_outcome(self) -> bool:
         """True if both worlds gave the same reward and both went on or both ended."""
-        return self.real is None or (self.dreamed.reward, self.dreamed.done) == (self.real.reward, self.real.done)
+        return self.real is None or (self.dreamed.reward, self.dreamed.done) == (
+            self.real.reward,
+            self.real.done,
+        )
 
     @property
     def agrees(self) -> bool:
-        """True if facts, reward and end are the same in both worlds; False as well where there is nothing to compare."""
+        """True if facts, reward and end are the same in both worlds; False as well where there is nothing to
+        compare.
+        """
         return self.comparison is not None and self.comparison.same_facts and self.same_outcome
 
 
 class Playthrough:
-    """One episode of `task` in the dream, and in the real world if one is given; both are worlds of one row."""
+    """One episode of `task` in the dream, and in the real world if one is given; both are worlds of one
+    row.
+    """
 
-    def __init__(self, adapter: Adapter, dream: Environment, task: Task, max_steps: int, real: Environment | None = None) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        dream: Environment,
+        task: Task,
+        max_steps: int,
+        real: Environment | None = None,
+    ) -> None:
         self.adapter, self.task, self.max_steps = adapter, task, max_steps
         self._dream, self._real = dream, real
         self.restart()
@@ -141,7 +171,9 @@ class Playthrough:
             self.real_over = real.done
             self.real = self.real if real.info.get("failed") else _grown(self.real, action, real)
         comparable = real is not None and not real.info.get("failed") and not dreamed.info.get("unparsable")
-        found = compare(self.adapter, self.dreamed, self.real) if comparable and self.real is not None else None
+        found = (
+            compare(self.adapter, self.dreamed, self.real) if comparable and self.real is not None else None
+        )
         self.turns.append(Turn(len(self.turns) + 1, action, dreamed, real, found))
         return self.turns[-1]
 
@@ -176,7 +208,14 @@ def _answered(world: Environment, action: str) -> Step:
 
 def _grown(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
     transition = Transition(
-        trajectory.task.id, "", len(trajectory.steps), trajectory.states[-1], action, step.state, step.reward, step.done
+        trajectory.task.id,
+        "",
+        len(trajectory.steps),
+        trajectory.states[-1],
+        action,
+        step.state,
+        step.reward,
+        step.done,
     )
     return replace(trajectory, steps=(*trajectory.steps, transition))
 
@@ -185,9 +224,9 @@ def _grown(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
 class Confirmation:
     """A dreamed episode in the real world that it described.
 
-    `comparisons` holds one for each step that the real engine played, none if no such world can be built. `agrees`: a dreamed
-    success is rewarded there at the same step (as the fidelity gate asks), any other episode is not rewarded there either.
-    `reason` says why not. `interactions` are the real steps spent.
+    `comparisons` holds one for each step that the real engine played, none if no such world can be built.
+    `agrees`: a dreamed success is rewarded there at the same step (as the fidelity gate asks), any other
+    episode is not rewarded there either. `reason` says why not. `interactions` are the real steps spent.
     """
 
     dreamed: Trajectory
@@ -198,7 +237,9 @@ class Confirmation:
 
 
 class Witness:
-    """The real engine, asked about the worlds that dreams described. It stays open: its start takes far longer than an episode."""
+    """The real engine, asked about the worlds that dreams described. It stays open: its start takes far
+    longer than an episode.
+    """
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
@@ -214,7 +255,9 @@ class Witness:
         before = self._engine.interactions
         found = replay_in(self._engine, {0: dreamed}, {0: world})[0]
         comparisons = compare_states(self._adapter, dreamed, found.real_states)
-        return Confirmation(dreamed, comparisons, found.confirmed, found.reason, self._engine.interactions - before)
+        return Confirmation(
+            dreamed, comparisons, found.confirmed, found.reason, self._engine.interactions - before
+        )
 
     def close(self) -> None:
         """End the engine."""

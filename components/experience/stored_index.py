@@ -1,12 +1,14 @@
 """The index on the disk: opened, completed or built anew from the log, and never trusted without its card.
 
-`<directory>/stored/` holds Chroma's files, the hashes of the steps in their order, and card.json, which says what they were
-made with. It is only ever replaced as a whole, built beside and renamed, under a lock; a run works on a private copy, so
-that neither another process nor what the run adds can touch it. Rules of opening, each stated in the message:
+`<directory>/stored/` holds Chroma's files, the hashes of the steps in their order, and card.json, which says
+what they were made with. It is only ever replaced as a whole, built beside and renamed, under a lock; a run
+works on a private copy, so that neither another process nor what the run adds can touch it. Rules of opening,
+each stated in the message:
 
 1. None there: built.
 2. Its steps are the first of the log's: the rest is added.
-3. The log's steps are the first of its own (a run that opens the training part alone): used without the others.
+3. The log's steps are the first of its own (a run that opens the training part alone): used without the
+   others.
 4. A damaged card or file, another encoder, action weight or version of Chroma, another log: built anew.
 
 Nothing is ever lost with it: the log is the truth. `dreamgym index --rebuild` makes it again.
@@ -53,7 +55,14 @@ class IndexCard:
     @classmethod
     def of(cls, encoder: Encoder, action_weight: float, steps: Sequence[Step]) -> IndexCard:
         """The card that an index of `steps` would have."""
-        return cls(encoder.identity, action_weight, 2 * encoder.dimensions, chroma_version(), len(steps), _fingerprint(_hashes(steps)))
+        return cls(
+            encoder.identity,
+            action_weight,
+            2 * encoder.dimensions,
+            chroma_version(),
+            len(steps),
+            _fingerprint(_hashes(steps)),
+        )
 
 
 class PrivateIndex(ChromaIndex):
@@ -70,7 +79,9 @@ class PrivateIndex(ChromaIndex):
         self._folder.cleanup()
 
 
-def open_stored(directory: Path, card: IndexCard, steps: Sequence[Step], encode: Encode, rebuild: bool = False) -> tuple[ChromaIndex, str]:
+def open_stored(
+    directory: Path, card: IndexCard, steps: Sequence[Step], encode: Encode, rebuild: bool = False
+) -> tuple[ChromaIndex, str]:
     """A private index of exactly `steps`, in their order, and a sentence on what was done to the stored one.
 
     Args:
@@ -106,7 +117,12 @@ def _what(there: int, reason: str, steps: int) -> str:
 
 
 _NONE = "there was none"
-_MUST_AGREE = {"encoder": "encoder", "action_weight": "action weight", "dimensions": "number of dimensions", "chroma": "Chroma"}
+_MUST_AGREE = {
+    "encoder": "encoder",
+    "action_weight": "action weight",
+    "dimensions": "number of dimensions",
+    "chroma": "Chroma",
+}
 
 
 def _usable(stored: Path, card: IndexCard, hashes: np.ndarray) -> tuple[int, str]:
@@ -124,7 +140,10 @@ def _usable(stored: Path, card: IndexCard, hashes: np.ndarray) -> tuple[int, str
         return 0, f"its files are not those that its card names ({damaged[0] if damaged else 'steps.npy'})"
     for name, word in _MUST_AGREE.items():
         if getattr(found, name) != getattr(card, name):
-            return 0, f"it was made with the {word} {getattr(found, name)}, this run has {getattr(card, name)}"
+            return (
+                0,
+                f"it was made with the {word} {getattr(found, name)}, this run has {getattr(card, name)}",
+            )
     common = min(len(known), len(hashes))
     if not np.array_equal(known[:common], hashes[:common]):
         first = int(np.flatnonzero(known[:common] != hashes[:common])[0])
@@ -181,12 +200,18 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _file_hashes(stored: Path) -> dict[str, str]:
     files = sorted(path for path in stored.rglob("*") if path.is_file() and path.name != "card.json")
-    return {path.relative_to(stored).as_posix(): hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in files}
+    return {
+        path.relative_to(stored).as_posix(): hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+        for path in files
+    }
 
 
 def _hashes(steps: Sequence[Step]) -> np.ndarray:
     """One number a step, uint64 [n]."""
-    digests = [hashlib.blake2b(f"{len(state)}:{state}{action}".encode("utf-8", "surrogatepass"), digest_size=8) for state, action in steps]
+    digests = [
+        hashlib.blake2b(f"{len(state)}:{state}{action}".encode("utf-8", "surrogatepass"), digest_size=8)
+        for state, action in steps
+    ]
     return np.frombuffer(b"".join(digest.digest() for digest in digests), "<u8")
 
 

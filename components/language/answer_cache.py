@@ -1,9 +1,11 @@
-"""Answers of a language-model endpoint on disk: what was asked once is not paid for again, by no run and after no crash.
+"""Answers of a language-model endpoint on disk: what was asked once is not paid for again, by no run and
+after no crash.
 
     <root>/<first two digits>/<sha256 of the question>.json
 
-The file's name is the hash of all that decides the answer (model, version of the prompt, messages, sampling settings), so that a
-question that changes in any of them is a new one. The address and the key of the endpoint are in neither name nor file.
+The file's name is the hash of all that decides the answer (model, version of the prompt, messages, sampling
+settings), so that a question that changes in any of them is a new one. The address and the key of the
+endpoint are in neither name nor file.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def fingerprint(question: Mapping[str, Any]) -> str:
 
 
 class AnswerCache:
-    """Texts of answers below `root`; each is written in one step, so that processes and threads may share it."""
+    """Texts of answers below `root`; each is written in one step, so that processes and threads may share
+    it.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -51,8 +55,14 @@ class AnswerCache:
                 os.fsync(file.fileno())
             temporary.replace(path)
         except OSError as error:
-            found = f"The answer {path} cannot be written: {error.strerror or error}. Those written before are kept."
-            next_step = "Free some space or mend the rights, then type the same again: kept answers are not asked for again."
+            found = (
+                f"The answer {path} cannot be written: {error.strerror or error}. Those written before "
+                "are kept."
+            )
+            next_step = (
+                "Free some space or mend the rights, then type the same again: kept answers are not "
+                "asked for again."
+            )
             raise DataError(found, next_step=next_step) from error
         finally:
             with contextlib.suppress(OSError):

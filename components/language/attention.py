@@ -1,4 +1,5 @@
-"""The attention function of generation over a kept cache, registered with transformers: it reads the cache where it lies.
+"""The attention function of generation over a kept cache, registered with transformers: it reads the cache
+where it lies.
 
 Stock attention repeats the keys and values for every query head, a copy of the whole cache at each token.
 """
@@ -26,7 +27,8 @@ def kept_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an additive mask [B, 1, L, n].
+    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an
+    additive mask [B, 1, L, n].
 
     Raises:
         ValueError: the architecture changes the scores (a cap on them, or a sink), which is not done here.
@@ -37,11 +39,14 @@ def kept_attention(
     rows, heads, length, width = query.shape
     groups = key.shape[1]
     if length == 1:
-        # One new token: the query heads of a group stand side by side as if they were tokens, against the keys they share.
+        # One new token: the query heads of a group stand side by side as if they were tokens, against the
+        # keys they share.
         packed = query.reshape(rows, groups, heads // groups, width)
         mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
         return mixed.reshape(rows, 1, heads, value.shape[-1]), None
-    mixed = scaled_dot_product_attention(query, shared(key, heads), shared(value, heads), attn_mask=attention_mask, scale=scaling)
+    mixed = scaled_dot_product_attention(
+        query, shared(key, heads), shared(value, heads), attn_mask=attention_mask, scale=scaling
+    )
     return mixed.transpose(1, 2).contiguous(), None
 
 
@@ -66,7 +71,9 @@ def attention_of(model: PreTrainedModel, name: str) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Evaluation mode without gradients within the block; training mode is put back if the model was in it."""
+    """Evaluation mode without gradients within the block; training mode is put back if the model was in
+    it.
+    """
     training = model.training
     if training:
         model.eval()

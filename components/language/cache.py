@@ -1,7 +1,7 @@
 """A key-value cache that is never copied: rows of their own lengths in one preallocated block a layer.
 
-Stock caches concatenate, that is copy, everything at each token. Here new keys and values are written in place at each row's own
-end. Positions at or behind a row's end may hold anything finite: the mask hides them.
+Stock caches concatenate, that is copy, everything at each token. Here new keys and values are written in
+place at each row's own end. Positions at or behind a row's end may hold anything finite: the mask hides them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class KeptLayer(CacheLayerMixin):
-    """Keys and values of one layer: [rows, key-value heads, capacity, head width], of which a window is in use."""
+    """Keys and values of one layer: [rows, key-value heads, capacity, head width], of which a window is in
+    use.
+    """
 
     def __init__(self, cache: KeptCache) -> None:
         super().__init__()
-        self.cache = proxy(cache)  # no cycle: a session's memory goes with it, without waiting for the garbage collector
+        self.cache = proxy(
+            cache
+        )  # no cycle: a session's memory goes with it, without waiting for the garbage collector
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate, once the widths are known. Zeros: what lies behind the mask must be finite."""
@@ -29,7 +33,9 @@ class KeptLayer(CacheLayerMixin):
         self.values = value_states.new_zeros(*shape, value_states.shape[-1])
         self.is_initialized = True
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         """Write the new states in place and return views of the rows and positions in use."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -51,7 +57,9 @@ class KeptLayer(CacheLayerMixin):
     def window(self) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows and positions in use, as views."""
         assert self.keys is not None and self.values is not None
-        return self.keys[: self.cache.count, :, : self.cache.reach], self.values[: self.cache.count, :, : self.cache.reach]
+        return self.keys[: self.cache.count, :, : self.cache.reach], self.values[
+            : self.cache.count, :, : self.cache.reach
+        ]
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` positions a row."""
@@ -60,7 +68,9 @@ class KeptLayer(CacheLayerMixin):
             self.keys, self.values = _widened(self.keys, capacity), _widened(self.values, capacity)
 
     def move(self, source: Tensor, target: Tensor, length: int) -> None:
-        """Copy the first `length` positions of rows `source` to rows `target` (which may be a permutation of them)."""
+        """Copy the first `length` positions of rows `source` to rows `target` (which may be a permutation of
+        them).
+        """
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
             for kept in (self.keys, self.values):
@@ -98,12 +108,16 @@ class KeptCache(Cache):
         super().__init__(layers=[*self.kept])
 
     def aim(self, positions: Tensor) -> None:
-        """Say where the next forward pass writes: the first B rows, at `positions` int64 [B, L]; grows the cache to fit."""
+        """Say where the next forward pass writes: the first B rows, at `positions` int64 [B, L]; grows the
+        cache to fit.
+        """
         self._reach(positions)
         self._positions, self._places = positions, {}
 
     def aim_at(self, slots: Tensor, positions: Tensor, rows: int) -> None:
-        """Say where the next `KeptLayer.write` writes tokens of `rows` rows: places int64 [T] each; grows the cache to fit."""
+        """Say where the next `KeptLayer.write` writes tokens of `rows` rows: places int64 [T] each; grows the
+        cache to fit.
+        """
         self._reach(positions)
         self.count = rows
         self.aimed = (slots, positions)
@@ -116,12 +130,16 @@ class KeptCache(Cache):
                 layer.grow(self.capacity)
 
     def places(self, heads: int) -> Tensor:
-        """Flat indices into [rows * heads * capacity] of the states [rows of the pass, heads, L]; the same for every layer."""
+        """Flat indices into [rows * heads * capacity] of the states [rows of the pass, heads, L]; the same
+        for every layer.
+        """
         if heads not in self._places:
             device = self._positions.device
             rows = torch.arange(self.count, device=device)[:, None, None]
             head = torch.arange(heads, device=device)[None, :, None]
-            self._places[heads] = ((rows * heads + head) * self.capacity + self._positions[:, None, :]).reshape(-1)
+            self._places[heads] = (
+                (rows * heads + head) * self.capacity + self._positions[:, None, :]
+            ).reshape(-1)
         return self._places[heads]
 
     def move(self, source: list[int], target: list[int], length: int) -> None:

@@ -1,10 +1,12 @@
-"""One call of a language model over OpenAI's chat-completions protocol: tried again where that may help, counted, and silent of its key.
+"""One call of a language model over OpenAI's chat-completions protocol: tried again where that may help,
+counted, and silent of its key.
 
-Transport errors, timeouts, HTTP 408, 429 and 5xx are tried again with exponential backoff, jitter and the endpoint's own Retry-After.
-Every other refusal (a wrong key, no such model) would meet the next question too, and so is no matter of one question.
+Transport errors, timeouts, HTTP 408, 429 and 5xx are tried again with exponential backoff, jitter and the
+endpoint's own Retry-After. Every other refusal (a wrong key, no such model) would meet the next question too,
+and so is no matter of one question.
 
-The key is read from the environment when a call is really made, goes into one header, and is taken out of whatever the endpoint
-says back before that is kept, shown or logged.
+The key is read from the environment when a call is really made, goes into one header, and is taken out of
+whatever the endpoint says back before that is kept, shown or logged.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ class Unanswered(EndpointError):
 
 @dataclass
 class Usage:
-    """What an endpoint was paid for: tokens as it counts them, those of answers that could not be used included.
+    """What an endpoint was paid for: tokens as it counts them, those of answers that could not be used
+    included.
 
-    `unmetered` counts answers that came without a count, `rejected` those that could not be used, `retried` the further tries.
+    `unmetered` counts answers that came without a count, `rejected` those that could not be used, `retried`
+    the further tries.
     """
 
     calls: int = 0
@@ -67,7 +71,9 @@ class Reply:
 
 
 class Chat:
-    """A language model behind an endpoint; `usage` counts what it was paid for. May be used from several threads."""
+    """A language model behind an endpoint; `usage` counts what it was paid for. May be used from several
+    threads.
+    """
 
     def __init__(self, config: EndpointConfig) -> None:
         self.config, self.usage = config, Usage()
@@ -110,20 +116,27 @@ class Chat:
                     break
         raise Unanswered(
             f"{self.place} gave no answer in {attempt + 1} tries: {problem}.",
-            next_step="See that the endpoint runs and answers there (endpoint.url), or be more patient with it: endpoint.timeout_seconds, "
+            next_step="See that the endpoint runs and answers there (endpoint.url), or be more patient with "
+            "it: endpoint.timeout_seconds, "
             "endpoint.retries, or a lower endpoint.concurrency.",
         )
 
     def _post(self, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
-        """One try. httpx limits the wait for each part of a reply; here the whole of it has one limit, as a proxy may drip."""
+        """One try. httpx limits the wait for each part of a reply; here the whole of it has one limit, as a
+        proxy may drip.
+        """
         until = time.monotonic() + self.config.timeout_seconds
-        with self._client.stream("POST", f"{self.config.url.rstrip('/')}/chat/completions", json=body, headers=headers) as response:
+        with self._client.stream(
+            "POST", f"{self.config.url.rstrip('/')}/chat/completions", json=body, headers=headers
+        ) as response:
             parts = []
             for part in response.iter_bytes():
                 parts.append(part)
                 if time.monotonic() > until:
                     raise httpx.ReadTimeout("the reply drips")
-            kept = {"Retry-After": response.headers["Retry-After"]} if "Retry-After" in response.headers else {}
+            kept = (
+                {"Retry-After": response.headers["Retry-After"]} if "Retry-After" in response.headers else {}
+            )
             return httpx.Response(response.status_code, headers=kept, content=b"".join(parts))
 
     def _metered(self, response: httpx.Response, text: str) -> Reply:
@@ -136,7 +149,10 @@ class Chat:
             self.count(calls=1, unmetered=1)
             return Reply(text, "it is no chat completion")
         usage = body.get("usage")
-        counts = [usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")]
+        counts = [
+            usage.get(name) if isinstance(usage, dict) else None
+            for name in ("prompt_tokens", "completion_tokens")
+        ]
         prompt, completion = (count if isinstance(count, int) and count >= 0 else 0 for count in counts)
         self.count(calls=1, prompt_tokens=prompt, completion_tokens=completion, unmetered=int(None in counts))
         if not isinstance(content, str):
@@ -151,11 +167,13 @@ class Chat:
             raise EndpointError(
                 f"The environment variable {name} (endpoint.key_variable) is not set.",
                 f"Expected the API key of {self.config.url} in it.",
-                f"Type `export {name}=...` with your key, or leave endpoint.key_variable empty if the endpoint wants none.",
+                f"Type `export {name}=...` with your key, or leave endpoint.key_variable empty if the "
+                "endpoint wants none.",
             )
         if not re.fullmatch(r"[\x21-\x7e]*", secret):
             raise EndpointError(
-                f"The environment variable {name} (endpoint.key_variable) holds no key: {len(secret)} characters with a blank or a letter "
+                f"The environment variable {name} (endpoint.key_variable) holds no key: {len(secret)} "
+                "characters with a blank or a letter "
                 "outside ASCII among them.",
                 next_step=f"Type `export {name}=...` with your key alone.",
             )
@@ -167,24 +185,39 @@ class Chat:
         return f"{self.config.model} at {self.config.url}"
 
     def _body(self, messages: Messages) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.config.model, "messages": list(messages), "temperature": self.config.temperature}
+        body: dict[str, Any] = {
+            "model": self.config.model,
+            "messages": list(messages),
+            "temperature": self.config.temperature,
+        }
         body[self.config.limit_field] = self.config.max_tokens
         return body | ({"response_format": {"type": "json_object"}} if self.config.json_mode else {})
 
     def _refused(self, status: int, problem: str) -> EndpointError:
-        """Of one question where the request itself may be at fault (too long, say), else of the whole endpoint."""
+        """Of one question where the request itself may be at fault (too long, say), else of the whole
+        endpoint.
+        """
         kind = Unanswered if status in (400, 413, 422) else EndpointError
-        named = f"the variable {self.config.key_variable}" if self.config.key_variable else "no key, as endpoint.key_variable is empty"
+        named = (
+            f"the variable {self.config.key_variable}"
+            if self.config.key_variable
+            else "no key, as endpoint.key_variable is empty"
+        )
         cures = {
             401: f"Check the key ({named}).",
             403: f"Check the key and its rights ({named}).",
             404: "Check endpoint.url (it often ends in /v1) and endpoint.model.",
         }
-        other = "Read what it says; endpoint.model, max_tokens, limit_field, temperature and json_mode may be what it does not take."
+        other = (
+            "Read what it says; endpoint.model, max_tokens, limit_field, temperature and json_mode may "
+            "be what it does not take."
+        )
         return kind(f"{self.place} refuses. {problem}.", next_step=cures.get(status, other))
 
     def _delay(self, attempt: int, after: str) -> float:
-        """Seconds to wait: half to one and a half times the doubled backoff, or what the endpoint asks for if that is longer."""
+        """Seconds to wait: half to one and a half times the doubled backoff, or what the endpoint asks for if
+        that is longer.
+        """
         own = min(LONGEST_WAIT_SECONDS, self.config.backoff_seconds * 2**attempt) * random.uniform(0.5, 1.5)
         asked = float(after) if re.fullmatch(r"\d+(\.\d+)?", after) else 0.0
         return max(own, min(asked, LONGEST_WAIT_SECONDS))

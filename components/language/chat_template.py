@@ -1,12 +1,14 @@
-"""Chat templates: what a backbone's template writes between the messages of a conversation, as tokens that a prompt is built from.
+"""Chat templates: what a backbone's template writes between the messages of a conversation, as tokens that a
+prompt is built from.
 
-A template renders a finished conversation; ours grows, and its beginning must stay as it is, or the cache of it would be worth
-nothing. So a conversation of known messages is rendered once and taken apart: what stands before the first user message, between
-it and the assistant's, and between that and the next user message. A prompt names these places (`Frame`), and without a template
-nothing stands there, but for the token that a tokenizer puts before every text.
+A template renders a finished conversation; ours grows, and its beginning must stay as it is, or the cache of
+it would be worth nothing. So a conversation of known messages is rendered once and taken apart: what stands
+before the first user message, between it and the assistant's, and between that and the next user message. A
+prompt names these places (`Frame`), and without a template nothing stands there, but for the token that a
+tokenizer puts before every text.
 
-Differs from the template on purpose: the template's own system prompt is kept if it has one and none is added, dates are fixed, and
-nothing is written behind the last reply (our stop markers end it).
+Differs from the template on purpose: the template's own system prompt is kept if it has one and none is
+added, dates are fixed, and nothing is written behind the last reply (our stop markers end it).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from components.errors import ConfigError
 from components.language.markers import ANSWER, FRAMES, OPENING, RESUME, Frame
 
 DATE = "01 Jan 2025"
-FIXED_DATE = "{%- macro strftime_now(form) -%}" + DATE + "{%- endmacro -%}"  # today's date would give other tokens tomorrow
+FIXED_DATE = (
+    "{%- macro strftime_now(form) -%}" + DATE + "{%- endmacro -%}"
+)  # today's date would give other tokens tomorrow
 MESSAGES = ("first-question", "first-reply", "second-question")
 
 
@@ -45,7 +49,9 @@ def _rendered(tokenizer: Any) -> str:
     messages = [{"role": role, "content": content} for role, content in zip(roles, MESSAGES, strict=True)]
     try:
         template = FIXED_DATE + tokenizer.get_chat_template()
-        return str(tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, date_string=DATE))
+        return str(
+            tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, date_string=DATE)
+        )
     except Exception as error:  # a template is a program of its own, and raises what it likes
         raise _refused(f"it fails with {type(error).__name__}: {error}") from error
 

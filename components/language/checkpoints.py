@@ -1,4 +1,6 @@
-"""Checkpoints of training: written beside and renamed, read as data alone, and never used if a byte of them has changed."""
+"""Checkpoints of training: written beside and renamed, read as data alone, and never used if a byte of them
+has changed.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,17 @@ from components.atomic import cannot_write
 from components.errors import TrainingError
 
 TIMES_MODEL = 8
-"""How often a checkpoint may hold its model: weights, two averages of the optimiser, with DPO two further copies, and room."""
+"""How often a checkpoint may hold its model: weights, two averages of the optimiser, with DPO two further
+copies, and room.
+"""
 LEAST_LIMIT = 256 * 2**20
 """Bytes for what hangs on no model: the curriculum, curves, and the episodes that RFT keeps."""
 
 
 def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
-    """Replace `path` by `state` (plain values and tensors) in one step. Raises DataError if the disk refuses; the old one then stays."""
+    """Replace `path` by `state` (plain values and tensors) in one step. Raises DataError if the disk refuses;
+    the old one then stays.
+    """
     beside = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +79,10 @@ def read_checkpoint(path: Path, limit: int) -> dict[str, Any]:
 def _refuse_large(path: Path, size: int, limit: int) -> None:
     if size > limit:
         found = f"The checkpoint {path} has {size:,} bytes."
-        expected = f"Expected at most {limit:,}: {TIMES_MODEL} times the weights of its model and {LEAST_LIMIT:,} more."
+        expected = (
+            f"Expected at most {limit:,}: {TIMES_MODEL} times the weights of its model and "
+            f"{LEAST_LIMIT:,} more."
+        )
         raise TrainingError(found, expected, _anew(path))
 
 
@@ -85,8 +94,12 @@ def check_key(path: Path, state: Mapping[str, Any], key: str) -> None:
 
 
 def check_weights(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Raise TrainingError, which names the first difference, if `found` are not weights of a model whose own are `expected`."""
-    shapes = [{name: tuple(weight.shape) for name, weight in weights.items()} for weights in (found, expected)]
+    """Raise TrainingError, which names the first difference, if `found` are not weights of a model whose own
+    are `expected`.
+    """
+    shapes = [
+        {name: tuple(weight.shape) for name, weight in weights.items()} for weights in (found, expected)
+    ]
     for name in sorted({*found, *expected}):
         there, wanted = (known.get(name, "nothing") for known in shapes)
         if there != wanted:

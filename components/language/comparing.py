@@ -1,9 +1,11 @@
-"""Random lists and the question whether a word is among them: the exercise from which a small transformer learns to compare.
+"""Random lists and the question whether a word is among them: the exercise from which a small transformer
+learns to compare.
 
-What a dream must refuse is what is not there: no such place in the room, no such thing in the listing, another thing than the
-one wanted. The programmatic teacher writes both sides down, `cup 1 pan 2 want mug 1: no`, and yet a model of a million parameters
-that had read 22 million tokens of trajectories answered such questions no better than by chance, and went by what is usual. Single
-words first, the circuit forms within half a million tokens of this exercise; lists take two million more (docs/experiments.md).
+What a dream must refuse is what is not there: no such place in the room, no such thing in the listing,
+another thing than the one wanted. The programmatic teacher writes both sides down, `cup 1 pan 2 want mug 1:
+no`, and yet a model of a million parameters that had read 22 million tokens of trajectories answered such
+questions no better than by chance, and went by what is usual. Single words first, the circuit forms within
+half a million tokens of this exercise; lists take two million more (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ ROUNDS = 24
 
 
 def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all: rounds of `<list> want <word>: yes,` with lists of 1 to `longest` random words.
+    """Examples of about `tokens` tokens in all: rounds of `<list> want <word>: yes,` with lists of 1 to
+    `longest` random words.
 
     Half of the answers are no. The loss is on each answer's first token alone: what follows it is no news.
     """
     rng = random.Random(f"comparing/{longest}/{seed}")
-    asks, answers = vocabulary.behind(" want"), {truth: vocabulary.behind(f": {'yes' if truth else 'no'},") for truth in (True, False)}
+    asks, answers = (
+        vocabulary.behind(" want"),
+        {truth: vocabulary.behind(f": {'yes' if truth else 'no'},") for truth in (True, False)},
+    )
     examples: list[Example] = []
     made = 0
     for pool in pools(vocabulary, rng):

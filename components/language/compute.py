@@ -1,8 +1,10 @@
-"""Where models compute and how precisely: the device, bf16 where the hardware has it, and memory traded for time in training.
+"""Where models compute and how precisely: the device, bf16 where the hardware has it, and memory traded for
+time in training.
 
-In bf16 the weights that are trained stay fp32: only the matrix products of a training pass are rounded (autocast), and what
-decodes is a copy with its weights in bf16. Buffers keep their precision: rotary frequencies in bf16 would be wrong by whole
-turns some hundred tokens on. fp32 on a CPU is the default, and comes back to the bit.
+In bf16 the weights that are trained stay fp32: only the matrix products of a training pass are rounded
+(autocast), and what decodes is a copy with its weights in bf16. Buffers keep their precision: rotary
+frequencies in bf16 would be wrong by whole turns some hundred tokens on. fp32 on a CPU is the default, and
+comes back to the bit.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Compute:
 
     def forward(self) -> AbstractContextManager[Any]:
         """Entered around the forward pass of training."""
-        return torch.autocast(self.device, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        return (
+            torch.autocast(self.device, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        )
 
     def for_decoding(self, model: Any) -> Any:
         """`model` itself in fp32, in bf16 a copy of it as it is now, its adapters merged."""
@@ -66,13 +70,15 @@ def compute_of(config: Config) -> Compute:
         raise ConfigError(
             f"device is cuda, and torch {torch.__version__} finds no CUDA device here.",
             "Expected an NVIDIA GPU, its driver, and a torch that was built for CUDA.",
-            "Set device=auto or device=cpu; on a machine with a GPU install such a torch (`nvidia-smi` and pytorch.org tell which).",
+            "Set device=auto or device=cpu; on a machine with a GPU install such a torch (`nvidia-smi` and "
+            "pytorch.org tell which).",
         )
     device = "cuda" if found and config.device != "cpu" else "cpu"
     if config.precision == "bf16" and not has_bf16(device):
         raise ConfigError(
             f"precision is bf16, and this machine's {device} does not multiply bf16 matrices in hardware.",
-            "Expected a GPU of compute capability 8.0 or later, or a CPU with AMX or AVX512-BF16: elsewhere it is slower than fp32.",
+            "Expected a GPU of compute capability 8.0 or later, or a CPU with AMX or AVX512-BF16: elsewhere "
+            "it is slower than fp32.",
             "Set precision=fp32.",
         )
     return Compute(device, config.precision, config.backbone.gradient_checkpointing)
@@ -83,7 +89,9 @@ def has_bf16(device: str) -> bool:
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     found = torch.cpu.get_capabilities()
-    return bool(found.get("amx_bf16") or found.get("avx512_bf16") or found.get("sve_bf16") or found.get("bf16"))
+    return bool(
+        found.get("amx_bf16") or found.get("avx512_bf16") or found.get("sve_bf16") or found.get("bf16")
+    )
 
 
 def describe(compute: Compute) -> str:
@@ -103,7 +111,9 @@ def in_bf16(model: Any) -> Any:
 
 @contextmanager
 def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
-    """Each block keeps its input alone and is computed again in the backward pass, with the attention function it had."""
+    """Each block keeps its input alone and is computed again in the backward pass, with the attention
+    function it had.
+    """
     settings: dict[str, Any] = {"use_reentrant": False, "context_fn": partial(_same_attention, model)}
     try:
         model._set_gradient_checkpointing(True, partial(checkpoint, **settings))
@@ -117,6 +127,10 @@ def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
         model._set_gradient_checkpointing(False)
 
 
-def _same_attention(model: PreTrainedModel) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """What a block is computed in at first, and again: by the backward pass `attention_of` has long been left."""
+def _same_attention(
+    model: PreTrainedModel,
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """What a block is computed in at first, and again: by the backward pass `attention_of` has long been
+    left.
+    """
     return nullcontext(), attention_of(model, model.config._attn_implementation)

@@ -1,13 +1,17 @@
-"""The one client of language models behind OpenAI's chat-completions protocol (vLLM, Ollama, hosted ones): strict JSON in, cached.
+"""The one client of language models behind OpenAI's chat-completions protocol (vLLM, Ollama, hosted ones):
+strict JSON in, cached.
 
     endpoint = Endpoint(config.endpoint, Path(".dreamgym/answers"))
-    answers = endpoint.ask_all(questions)          # one entry a question: its answer, or Unanswered with the reason
-    endpoint.usage.costs()
+    answers = endpoint.ask_all(questions)          # one entry a question: its answer, or Unanswered with the
+    reason endpoint.usage.costs()
 
-- **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. One that is not, or that the
+- **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. One
+  that is not, or that the
   question's own check refuses, is asked for again with what is wrong with it, `corrections` times.
-- **Patient**: what may pass by itself is tried again (`chat.py`); what would meet the next question too ends all at once.
-- **Cached**: an answer that can be used is on disk before the next is asked (`answer_cache.py`). So a second run, or one that goes on
+- **Patient**: what may pass by itself is tried again (`chat.py`); what would meet the next question too ends
+  all at once.
+- **Cached**: an answer that can be used is on disk before the next is asked (`answer_cache.py`). So a second
+  run, or one that goes on
   after a crash, pays only for what is new; with all answers there it needs neither key nor network.
 """
 
@@ -44,8 +48,8 @@ T = TypeVar("T", bound=StrictAnswer)
 class Question(Generic[T]):
     """What is asked and what counts as an answer.
 
-    `system` and `user` are the two messages; `version` names the prompt's wording and is part of the cache's key; `check` says
-    what is wrong with an answer of the right shape, "" if nothing.
+    `system` and `user` are the two messages; `version` names the prompt's wording and is part of the cache's
+    key; `check` says what is wrong with an answer of the right shape, "" if nothing.
     """
 
     system: str
@@ -61,7 +65,9 @@ class Question(Generic[T]):
 
 
 class Endpoint:
-    """A language model behind an endpoint. May be used from several threads; close it, or use it in a `with`."""
+    """A language model behind an endpoint. May be used from several threads; close it, or use it in a
+    `with`.
+    """
 
     def __init__(self, config: EndpointConfig, cache: Path) -> None:
         self.config, self._chat, self._cache = config, Chat(config), AnswerCache(cache)
@@ -74,28 +80,37 @@ class Endpoint:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
         """Give the connections back."""
         self._chat.close()
 
-    def ask_all(self, questions: Sequence[Question[T]], *, most_unanswered: int | None = None) -> list[T | Unanswered]:
-        """For each question its answer or why there is none, `concurrency` at a time; equal questions are asked once.
+    def ask_all(
+        self, questions: Sequence[Question[T]], *, most_unanswered: int | None = None
+    ) -> list[T | Unanswered]:
+        """For each question its answer or why there is none, `concurrency` at a time; equal questions are
+        asked once.
 
         Args:
             most_unanswered: stop as soon as more questions than this stay without an answer (None: never).
 
         Raises:
-            EndpointError: no key, a refusal that would meet every question, or more than `most_unanswered`; answers so far are kept.
+            EndpointError: no key, a refusal that would meet every question, or more than `most_unanswered`;
+                answers so far are kept.
             DataError: the cache cannot be written.
         """
         keys = [self._key_of(question) for question in questions]
         settled: dict[str, T | Unanswered] = {}
         pool = ThreadPoolExecutor(self.config.concurrency, thread_name_prefix="endpoint")
         try:
-            running = {pool.submit(self._settle, question): key for key, question in dict(zip(keys, questions, strict=True)).items()}
+            running = {
+                pool.submit(self._settle, question): key
+                for key, question in dict(zip(keys, questions, strict=True)).items()
+            }
             for done in as_completed(running):
                 settled[running[done]] = result = done.result()
                 if isinstance(result, Unanswered) and most_unanswered is not None:
@@ -148,13 +163,31 @@ class Endpoint:
             )
 
     def _key_of(self, question: Question[T]) -> str:
-        sampling = {"temperature": self.config.temperature, "max_tokens": self.config.max_tokens, "json_mode": self.config.json_mode}
-        return fingerprint({"model": self.config.model, "version": question.version, "messages": question.messages, **sampling})
+        sampling = {
+            "temperature": self.config.temperature,
+            "max_tokens": self.config.max_tokens,
+            "json_mode": self.config.json_mode,
+        }
+        return fingerprint(
+            {
+                "model": self.config.model,
+                "version": question.version,
+                "messages": question.messages,
+                **sampling,
+            }
+        )
 
     def _unusable(self, reply: Reply, problem: str) -> Unanswered:
         tries = self.config.corrections + 1
-        found = f"{self._chat.place} gave {tries} answers that cannot be used; the last: {problem}. It begins: {excerpt(reply.text)}"
-        cure = "Raise endpoint.max_tokens." if reply.cut else "Ask a more able model (endpoint.model), or raise endpoint.corrections."
+        found = (
+            f"{self._chat.place} gave {tries} answers that cannot be used; the last: {problem}. It "
+            f"begins: {excerpt(reply.text)}"
+        )
+        cure = (
+            "Raise endpoint.max_tokens."
+            if reply.cut
+            else "Ask a more able model (endpoint.model), or raise endpoint.corrections."
+        )
         return Unanswered(found, "Expected one JSON object of the form that the prompt describes.", cure)
 
 
@@ -179,5 +212,12 @@ def _corrected(question: Question[T], reply: Reply, problem: str) -> list[dict[s
     """The question again; with the answer and what is wrong with it, if there was one."""
     if not reply.text or reply.problem:
         return question.messages
-    wrong = f"This answer cannot be used: {problem}. Answer again, with the JSON object alone, in exactly the form described."
-    return [*question.messages, {"role": "assistant", "content": reply.text}, {"role": "user", "content": wrong}]
+    wrong = (
+        f"This answer cannot be used: {problem}. Answer again, with the JSON object alone, in exactly "
+        "the form described."
+    )
+    return [
+        *question.messages,
+        {"role": "assistant", "content": reply.text},
+        {"role": "user", "content": wrong},
+    ]

@@ -1,8 +1,8 @@
 """Batched generation in this process, with a cache that is kept from step to step of an episode.
 
-A row is one conversation: a growing prefix in the cache. What was computed once is not computed again; a volatile part
-(demonstrations, an answer) is generated behind the prefix and dropped by `rewind`, at no cost. Rows have lengths of their own
-and no holes; rows that have stopped leave the batch while the others go on.
+A row is one conversation: a growing prefix in the cache. What was computed once is not computed again; a
+volatile part (demonstrations, an answer) is generated behind the prefix and dropped by `rewind`, at no cost.
+Rows have lengths of their own and no holes; rows that have stopped leave the batch while the others go on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from transformers import PreTrainedModel
 
 from components.errors import ConfigError, DataError
 from components.language.attention import KEPT, attention_of, evaluating
-from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, shorter_or_longer, without_adapters
+from components.language.backbone import (
+    PROBE_TOLERANCE,
+    has_plain_head,
+    longest_sequence,
+    shorter_or_longer,
+    without_adapters,
+)
 from components.language.cache import KeptCache
 from components.language.fused import PASS_TOKENS, FusedDecoder, Span, can_fuse
 from components.language.known_ids import last_known_id, without_unknown
@@ -36,8 +42,8 @@ PROBE_TOLERANCE_BF16 = 0.1
 class Generation:
     """Tokens that one row generated, the stop token included.
 
-    `logprobs` are in nats under the distribution sampled from (softmax at the temperature; at temperature 0 the plain softmax).
-    `stopped` is False if `max_new_tokens` or the model's longest sequence came first.
+    `logprobs` are in nats under the distribution sampled from (softmax at the temperature; at temperature 0
+    the plain softmax). `stopped` is False if `max_new_tokens` or the model's longest sequence came first.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -46,7 +52,8 @@ class Generation:
 
 
 class KeptCacheEngine:
-    """Opens sessions of batched generation on `model`, whose weights may go on changing between sessions (not within one).
+    """Opens sessions of batched generation on `model`, whose weights may go on changing between sessions (not
+    within one).
 
     Raises:
         ConfigError: the model's architecture gives other numbers with a kept cache than without.
@@ -61,7 +68,9 @@ class KeptCacheEngine:
             probe_kept_cache(self.model)
 
     def open(self, rows: int, capacity: int = 1024) -> Session:
-        """A session of `rows` empty rows; `capacity` tokens a row are allocated at first. Each session has its own random stream."""
+        """A session of `rows` empty rows; `capacity` tokens a row are allocated at first. Each session has
+        its own random stream.
+        """
         self._opened += 1
         return Session(self.model, rows, capacity, seed=self.seed * 1_000_003 + self._opened)
 
@@ -69,8 +78,9 @@ class KeptCacheEngine:
 class Session:
     """Rows 0 to `rows - 1`, each a growing sequence of tokens.
 
-    `rows` counts them; `lengths[row]` counts the row's tokens. The last generated token of a row is counted but computed only with
-    the next ones (`_pending`). Inside, a row lives in a slot of the cache; slots are swapped so that the rows at work are neighbours.
+    `rows` counts them; `lengths[row]` counts the row's tokens. The last generated token of a row is counted
+    but computed only with the next ones (`_pending`). Inside, a row lives in a slot of the cache; slots are
+    swapped so that the rows at work are neighbours.
     """
 
     def __init__(self, model: PreTrainedModel, rows: int, capacity: int, seed: int) -> None:
@@ -119,10 +129,11 @@ class Session:
         temperature: float,
         force: Mapping[int, list[int]] | None = None,
     ) -> dict[int, Generation]:
-        """Append the prompts, then let each row write until a token of `stop` or `max_new_tokens`; temperature 0 is greedy.
+        """Append the prompts, then let each row write until a token of `stop` or `max_new_tokens`;
+        temperature 0 is greedy.
 
-        `force[row]` are tokens that the row must write first; they count, and their log-probabilities are recorded as well.
-        Prompt and generated tokens, the stop token included, are behind the row afterwards.
+        `force[row]` are tokens that the row must write first; they count, and their log-probabilities are
+        recorded as well. Prompt and generated tokens, the stop token included, are behind the row afterwards.
 
         Raises:
             DataError: a prompt does not fit behind its row.
@@ -132,7 +143,10 @@ class Session:
             return {}
         empty = [row for row, prompt in prompts.items() if not prompt and not self._pending[row]]
         if empty:
-            raise ValueError(f"rows {empty} have an empty prompt and nothing pending; expected at least one token to go on from")
+            raise ValueError(
+                f"rows {empty} have an empty prompt and nothing pending; expected at least one token to go "
+                "on from"
+            )
         self._check(prompts, beyond=1)
         with evaluating(self.model), attention_of(self.model, KEPT):
             return _Decoding(self, stop, max_new_tokens, temperature, force or {}).run(prompts)
@@ -151,7 +165,8 @@ class Session:
             self._cached[row] = min(self._cached[row], length)
 
     def copy(self, sources: Mapping[int, int]) -> None:
-        """Make each row named the same as another: `sources[row]` is the row whose tokens it takes in place of its own.
+        """Make each row named the same as another: `sources[row]` is the row whose tokens it takes in place
+        of its own.
 
         Raises:
             ValueError: a row was dropped, or is both taken from and given to.
@@ -159,11 +174,18 @@ class Session:
         both = set(sources) & set(sources.values())
         gone = (set(sources) | set(sources.values())) - self._active
         if both or gone:
-            raise ValueError(f"rows {sorted(both | gone)} cannot be copied: dropped, never opened, or both source and target")
+            raise ValueError(
+                f"rows {sorted(both | gone)} cannot be copied: dropped, never opened, or both source and "
+                "target"
+            )
         if sources:
             longest = max(self._cached[source] for source in sources.values())
             with torch.inference_mode():
-                self._cache.move([self._slot[source] for source in sources.values()], [self._slot[row] for row in sources], longest)
+                self._cache.move(
+                    [self._slot[source] for source in sources.values()],
+                    [self._slot[row] for row in sources],
+                    longest,
+                )
         for row, source in sources.items():
             self._cached[row], self._pending[row] = self._cached[source], list(self._pending[source])
 
@@ -191,7 +213,9 @@ class Session:
                 )
 
     def _feed(self, tokens: Mapping[int, list[int]]) -> Tensor:
-        """Compute pending and new tokens of the rows; returns the logits [rows in that order, V] behind each row's last token."""
+        """Compute pending and new tokens of the rows; returns the logits [rows in that order, V] behind each
+        row's last token.
+        """
         new = {row: self._pending[row] + list(given) for row, given in tokens.items()}
         if self._fused is not None:
             return self._feed_fused(self._fused, new)
@@ -201,18 +225,27 @@ class Session:
         done = 0
         while order:
             left = [len(new[row]) - done for row in order]
-            # Longest first, the rows still at it are a prefix: stop where the shortest ends and go on without it.
-            width = min(max(left), max(MIN_PREFILL, PREFILL_TOKENS // len(order)), max(MIN_PREFILL, min(left)) if is_sorted else max(left))
+            # Longest first, the rows still at it are a prefix: stop where the shortest ends and go on without
+            # it.
+            width = min(
+                max(left),
+                max(MIN_PREFILL, PREFILL_TOKENS // len(order)),
+                max(MIN_PREFILL, min(left)) if is_sorted else max(left),
+            )
             logits = self._forward(order, [new[row][done : done + width] for row in order])
             last |= {row: logits[place] for place, row in enumerate(order) if 0 < left[place] <= width}
             done += width
-            order = [row for row in order if len(new[row]) > done] if is_sorted or max(left) <= width else order
+            order = (
+                [row for row in order if len(new[row]) > done] if is_sorted or max(left) <= width else order
+            )
         for row in new:
             self._pending[row] = []
         return torch.stack([last[row] for row in tokens])
 
     def _feed_fused(self, fused: FusedDecoder, new: Mapping[int, list[int]]) -> Tensor:
-        """`_feed` without padding: passes of `PASS_TOKENS` tokens, in which a row may begin or end anywhere."""
+        """`_feed` without padding: passes of `PASS_TOKENS` tokens, in which a row may begin or end
+        anywhere.
+        """
         last: dict[int, Tensor] = {}
         places = ((row, start) for row, tokens in new.items() for start in range(0, len(tokens), PASS_TOKENS))
         left = [(row, start, new[row][start : start + PASS_TOKENS]) for row, start in places]
@@ -222,7 +255,9 @@ class Session:
                 count += 1
             now, left = left[:count], left[count:]
             spans = [Span(self._slot[row], self._cached[row] + start, len(part)) for row, start, part in now]
-            logits = fused.logits(torch.tensor([token for _, _, part in now for token in part]), spans, self._cache)
+            logits = fused.logits(
+                torch.tensor([token for _, _, part in now for token in part]), spans, self._cache
+            )
             last |= {row: logits[place] for place, (row, _, _) in enumerate(now)}
         for row, tokens in new.items():
             self._cached[row] += len(tokens)
@@ -230,7 +265,9 @@ class Session:
         return torch.stack([last[row] for row in new])
 
     def _prefill_order(self, new: Mapping[int, list[int]]) -> tuple[list[int], bool]:
-        """Rows in slot order, or longest first (and True) where the padding that it saves outweighs moving the rows."""
+        """Rows in slot order, or longest first (and True) where the padding that it saves outweighs moving
+        the rows.
+        """
         counts = [len(tokens) for tokens in new.values()]
         padding = max(counts) * len(counts) - sum(counts)
         if padding * MOVES_PER_TOKEN > sum(self._cached[row] for row in new):
@@ -238,12 +275,19 @@ class Session:
         return self._close_ranks(list(new)), False
 
     def _forward(self, order: list[int], chunks: list[list[int]]) -> Tensor:
-        """One pass over rows in the slots 0, 1, ...; returns the logits [rows, V] behind the last token of each chunk."""
+        """One pass over rows in the slots 0, 1, ...; returns the logits [rows, V] behind the last token of
+        each chunk.
+        """
         if self._fused is not None:
-            spans = [Span(slot, self._cached[row], len(chunk)) for slot, (row, chunk) in enumerate(zip(order, chunks, strict=True))]
+            spans = [
+                Span(slot, self._cached[row], len(chunk))
+                for slot, (row, chunk) in enumerate(zip(order, chunks, strict=True))
+            ]
             for row, chunk in zip(order, chunks, strict=True):
                 self._cached[row] += len(chunk)
-            return self._fused.logits(torch.tensor([token for chunk in chunks for token in chunk]), spans, self._cache)
+            return self._fused.logits(
+                torch.tensor([token for chunk in chunks for token in chunk]), spans, self._cache
+            )
         width = max(len(chunk) for chunk in chunks)
         ids = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=self.device)
         starts = torch.tensor([self._cached[row] for row in order], device=self.device)
@@ -254,11 +298,17 @@ class Session:
         return logits
 
     def _logits(self, ids: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-        """Tokens ids [B, L] behind the first `starts` [B] tokens of slots 0 to B - 1; fp32 logits [B, V] at column `ends` [B]."""
+        """Tokens ids [B, L] behind the first `starts` [B] tokens of slots 0 to B - 1; fp32 logits [B, V] at
+        column `ends` [B].
+        """
         positions = starts[:, None] + torch.arange(ids.shape[1], device=self.device)
         self._cache.aim(positions)
-        hidden_from = torch.arange(self._cache.reach, device=self.device)[None, None, :] > positions[:, :, None]
-        mask = torch.zeros(hidden_from.shape, dtype=self.model.dtype, device=self.device).masked_fill_(hidden_from, float("-inf"))
+        hidden_from = (
+            torch.arange(self._cache.reach, device=self.device)[None, None, :] > positions[:, :, None]
+        )
+        mask = torch.zeros(hidden_from.shape, dtype=self.model.dtype, device=self.device).masked_fill_(
+            hidden_from, float("-inf")
+        )
         inputs: dict[str, Any] = {
             "input_ids": ids,
             "position_ids": positions.clamp(max=self.longest - 1),
@@ -295,8 +345,16 @@ class Session:
 class _Decoding:
     """One call of `Session.generate`: which rows still write, and what they have written."""
 
-    def __init__(self, session: Session, stop: set[int], limit: int, temperature: float, force: Mapping[int, list[int]]) -> None:
-        self.session, self.stop, self.limit, self.temperature, self.force = session, stop, limit, temperature, force
+    def __init__(
+        self, session: Session, stop: set[int], limit: int, temperature: float, force: Mapping[int, list[int]]
+    ) -> None:
+        self.session, self.stop, self.limit, self.temperature, self.force = (
+            session,
+            stop,
+            limit,
+            temperature,
+            force,
+        )
         self.out: dict[int, Generation] = {}
 
     def run(self, prompts: Mapping[int, list[int]]) -> dict[int, Generation]:
@@ -349,14 +407,18 @@ class _Decoding:
         return tokens[:, 0].tolist(), distribution.gather(1, tokens)[:, 0].tolist()
 
     def _sample(self, distribution: Tensor) -> Tensor:
-        """One token of each row's log-probabilities [B, V], by inversion: several times faster than torch.multinomial on a CPU."""
+        """One token of each row's log-probabilities [B, V], by inversion: several times faster than
+        torch.multinomial on a CPU.
+        """
         cumulated = distribution.exp().cumsum(-1)
         drawn = torch.rand(len(distribution), 1, generator=self.session._random, device=distribution.device)
         tokens = torch.searchsorted(cumulated, drawn * cumulated[:, -1:], right=True)
         return tokens.clamp(max=last_known_id(self.session.model, distribution.shape[1]))
 
     def _advance(self, rows: list[int], writing: set[int]) -> Tensor:
-        """Compute the token just written of every row; rows that have ended ride along and keep theirs pending."""
+        """Compute the token just written of every row; rows that have ended ride along and keep theirs
+        pending.
+        """
         session = self.session
         logits = session._forward(rows, [session._pending[row] for row in rows])
         for row in rows:
@@ -381,14 +443,19 @@ def probe_kept_cache(model: PreTrainedModel) -> None:
         session = Session(model, 2, 16, seed=0)
         session.append({0: texts[0][:2]})
         kept = session.generate({0: texts[0][2:], 1: texts[1]}, stop=set(), max_new_tokens=1, temperature=0.0)
-        # The plainest attention there is: where it says something else, ours leaves out what the architecture adds to attention.
+        # The plainest attention there is: where it says something else, ours leaves out what the architecture
+        # adds to attention.
         with torch.inference_mode(), attention_of(model, "eager"):
             for row, tokens in texts.items():
                 plain = model(input_ids=torch.tensor([tokens], device=model.device)).logits[0, -1].float()
                 plain = without_unknown(model, plain).log_softmax(-1)
                 gap = abs(float(plain[kept[row].tokens[0]]) - kept[row].logprobs[0])
                 if not gap < tolerance:
-                    raise ConfigError(f"With a kept cache {name} is off by {gap:.2g} nats.", "Expected the same numbers as without.", cure)
+                    raise ConfigError(
+                        f"With a kept cache {name} is off by {gap:.2g} nats.",
+                        "Expected the same numbers as without.",
+                        cure,
+                    )
     except (TypeError, AttributeError, RuntimeError, IndexError, KeyError, ValueError) as error:
         found = f"The architecture {name} cannot use the kept cache: {str(error).rstrip('.')}."
         raise ConfigError(found, "Expected attention that the kept cache computes alike.", cure) from error

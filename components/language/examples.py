@@ -1,8 +1,10 @@
-"""Training examples as a trunk with branches: an episode whose every step has a part that later steps do not see.
+"""Training examples as a trunk with branches: an episode whose every step has a part that later steps do not
+see.
 
-The trunk is one append-only causal sequence (task, states, actions). A branch (demonstrations, reasoning, answer) sees the
-trunk before it and itself, and nothing sees it afterwards. So an episode is one sequence with each token computed once, and the
-model is trained on just what the engine computes when it rewinds a branch (`components/language/engine.py`).
+The trunk is one append-only causal sequence (task, states, actions). A branch (demonstrations, reasoning,
+answer) sees the trunk before it and itself, and nothing sees it afterwards. So an episode is one sequence
+with each token computed once, and the model is trained on just what the engine computes when it rewinds a
+branch (`components/language/engine.py`).
 """
 
 from __future__ import annotations
@@ -60,9 +62,10 @@ class Example:
 class Batch:
     """Examples padded on the right to L tokens, B rows.
 
-    `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B, L].
-    Token i of row b is predicted at `predecessor[b, i]`. `segments` int64 [B, L] tells the branches apart (-1: trunk). `tree` is
-    None when no example has branches: then plain causal attention is right, since nothing looks at the padding behind it.
+    `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B,
+    L]. Token i of row b is predicted at `predecessor[b, i]`. `segments` int64 [B, L] tells the branches apart
+    (-1: trunk). `tree` is None when no example has branches: then plain causal attention is right, since
+    nothing looks at the padding behind it.
     """
 
     input_ids: Tensor
@@ -87,8 +90,9 @@ class Batch:
 
     @property
     def attention(self) -> Tensor | None:
-        """`tree` as an additive fp32 mask [B, 1, L, L], for architectures without `tree_attention`: see what is earlier and trunk
-        or the own branch."""
+        """`tree` as an additive fp32 mask [B, 1, L, L], for architectures without `tree_attention`: see what
+        is earlier and trunk or the own branch.
+        """
         if self.tree is None:
             return None
         length, device = self.segments.shape[1], self.segments.device
@@ -117,7 +121,9 @@ def _lay_out(example: Example) -> _Layout:
         if not count:
             continue
         if segment.loss[0] and trunk_last < 0:
-            raise ValueError("the first token of an example has loss, but nothing stands before it to predict it from")
+            raise ValueError(
+                "the first token of an example has loss, but nothing stands before it to predict it from"
+            )
         out.tokens += segment.tokens
         out.loss += segment.loss
         out.positions += range(trunk_length, trunk_length + count)
@@ -157,7 +163,8 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:
     """One pass over `examples` in batches of similar length, in an order drawn from `seed`.
 
-    Padded, a batch has at most `batch_tokens` tokens (longest example times rows); a longer example comes alone.
+    Padded, a batch has at most `batch_tokens` tokens (longest example times rows); a longer example comes
+    alone.
     """
     rng = random.Random(seed)
     keyed = sorted(range(len(examples)), key=lambda index: (len(examples[index]), rng.random()))

@@ -1,7 +1,9 @@
-"""Which tokens an exercise takes for words: random ones, or ones that are easily confused, `cup 1` and `cup 2`.
+"""Which tokens an exercise takes for words: random ones, or ones that are easily confused, `cup 1` and `cup
+2`.
 
-Where a vocabulary has tokens for a thing with its number, those of one thing stand in the same places and come to resemble each
-other, so a model takes `apple 2` for `apple 1` that would never confuse two random words (docs/experiments.md).
+Where a vocabulary has tokens for a thing with its number, those of one thing stand in the same places and
+come to resemble each other, so a model takes `apple 2` for `apple 1` that would never confuse two random
+words (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ ALIKE = 4
 """Words of one thing in a pool, at most."""
 
 
-def pools(vocabulary: Vocabulary, rng: random.Random, *, taken: frozenset[int] = frozenset()) -> Iterator[list[int]]:
+def pools(
+    vocabulary: Vocabulary, rng: random.Random, *, taken: frozenset[int] = frozenset()
+) -> Iterator[list[int]]:
     """Endless pools of `POOL` tokens (fewer of a tiny vocabulary), no marker and none `taken`.
 
     Every second pool is of words alike, where the vocabulary has enough of them.
@@ -30,7 +34,11 @@ def pools(vocabulary: Vocabulary, rng: random.Random, *, taken: frozenset[int] =
     while True:
         yield rng.sample(words, min(POOL, len(words)))
         if sum(min(ALIKE, len(thing)) for thing in things) >= POOL:
-            chosen = [token for thing in rng.sample(things, len(things)) for token in rng.sample(thing, min(ALIKE, len(thing)))]
+            chosen = [
+                token
+                for thing in rng.sample(things, len(things))
+                for token in rng.sample(thing, min(ALIKE, len(thing)))
+            ]
             yield chosen[:POOL]
 
 

@@ -1,9 +1,11 @@
-"""A Llama-shaped decoder over a kept cache with its small operations taken together: the same numbers, in half the time on a CPU.
+"""A Llama-shaped decoder over a kept cache with its small operations taken together: the same numbers, in
+half the time on a CPU.
 
-At a million parameters most of a pass is not arithmetic. Three things are done differently from transformers: queries, keys and
-values are one product, and so are the two halves of the SwiGLU; the tokens of a pass stand one after the other without padding,
-and each row attends to what its own cache holds; a long prompt goes through in passes that fit into the processor's cache.
-What does not look exactly like such a decoder (adapters, another architecture, another device) is left to transformers.
+At a million parameters most of a pass is not arithmetic. Three things are done differently from transformers:
+queries, keys and values are one product, and so are the two halves of the SwiGLU; the tokens of a pass stand
+one after the other without padding, and each row attends to what its own cache holds; a long prompt goes
+through in passes that fit into the processor's cache. What does not look exactly like such a decoder
+(adapters, another architecture, another device) is left to transformers.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ PASS_TOKENS = 1024
 
 
 class Span(NamedTuple):
-    """Consecutive tokens of one row in a pass: the row's slot of the cache, the position of the first token, and how many."""
+    """Consecutive tokens of one row in a pass: the row's slot of the cache, the position of the first token,
+    and how many.
+    """
 
     slot: int
     start: int
@@ -48,7 +52,9 @@ class _Block:
 
 
 class FusedDecoder:
-    """The weights of `model` as they are now, joined; made anew for each session, since training changes them in between."""
+    """The weights of `model` as they are now, joined; made anew for each session, since training changes them
+    in between.
+    """
 
     def __init__(self, model: PreTrainedModel) -> None:
         decoder: Any = model.get_decoder()
@@ -65,9 +71,14 @@ class FusedDecoder:
         self._turns = self._sines = self._hidden = torch.zeros(0, 0)
 
     def logits(self, ids: Tensor, spans: Sequence[Span], cache: KeptCache) -> Tensor:
-        """Compute the tokens of `spans`, `ids` int64 [T] one after the other, into the cache; fp32 logits [spans, V] behind each span."""
+        """Compute the tokens of `spans`, `ids` int64 [T] one after the other, into the cache; fp32 logits
+        [spans, V] behind each span.
+        """
         single = all(span.length == 1 and span.slot == place for place, span in enumerate(spans))
-        starts, lengths = torch.tensor([span.start for span in spans]), torch.tensor([span.length for span in spans])
+        starts, lengths = (
+            torch.tensor([span.start for span in spans]),
+            torch.tensor([span.length for span in spans]),
+        )
         slots = torch.tensor([span.slot for span in spans])
         positions = starts
         if not single:
@@ -80,35 +91,55 @@ class FusedDecoder:
         mask = self._hidden[positions, None, None, : cache.reach] if single else None
         states = embedding(ids, self.tokens)
         for block, layer in zip(self._blocks, cache.kept, strict=True):
-            joined = linear(rms_norm(states, states.shape[1:], block.before_attention, self.epsilon), block.joined, block.joined_bias)
+            joined = linear(
+                rms_norm(states, states.shape[1:], block.before_attention, self.epsilon),
+                block.joined,
+                block.joined_bias,
+            )
             queries, keys, values = self._turned(block, joined, turns, sines)
             layer.write(keys, values)
-            mixed = self._batched(queries, layer, mask) if mask is not None else self._by_row(queries, layer, spans)
+            mixed = (
+                self._batched(queries, layer, mask)
+                if mask is not None
+                else self._by_row(queries, layer, spans)
+            )
             states = torch.addmm(states, mixed, block.out)
-            gate, up = linear(rms_norm(states, states.shape[1:], block.before_mlp, self.epsilon), block.gate_up).chunk(2, dim=1)
+            gate, up = linear(
+                rms_norm(states, states.shape[1:], block.before_mlp, self.epsilon), block.gate_up
+            ).chunk(2, dim=1)
             states = torch.addmm(states, silu(gate, inplace=True).mul_(up), block.down)
         if not single:
             states = states[ends - 1]
         return linear(rms_norm(states, states.shape[1:], self.norm, self.epsilon), self.head, self.head_bias)
 
-    def _turned(self, block: _Block, joined: Tensor, turns: Tensor, sines: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of joined [T, (H + 2 K) d] the queries [T, H, d] and keys [T, K, d], turned by their positions, and the values [T, K, d]."""
+    def _turned(
+        self, block: _Block, joined: Tensor, turns: Tensor, sines: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of joined [T, (H + 2 K) d] the queries [T, H, d] and keys [T, K, d], turned by their positions, and
+        the values [T, K, d].
+        """
         heads = joined.view(len(joined), -1, self.width)
         turned, values = heads[:, : -self.key_heads], heads[:, -self.key_heads :]
         if block.query_norm is not None and block.key_norm is not None:
             shape = (self.width,)
             asked = rms_norm(turned[:, : self.heads], shape, block.query_norm, self.epsilon)
-            turned = torch.cat((asked, rms_norm(turned[:, self.heads :], shape, block.key_norm, self.epsilon)), dim=1)
+            turned = torch.cat(
+                (asked, rms_norm(turned[:, self.heads :], shape, block.key_norm, self.epsilon)), dim=1
+            )
         first, second = turned.chunk(2, dim=2)
         turned = torch.addcmul(turned * turns, torch.cat((second, first), dim=2), sines)
         return turned[:, : self.heads], turned[:, self.heads :], values
 
     def _batched(self, queries: Tensor, layer: Any, mask: Tensor) -> Tensor:
-        """One new token of each of the first rows: the query heads of a group stand side by side as if they were tokens."""
+        """One new token of each of the first rows: the query heads of a group stand side by side as if they
+        were tokens.
+        """
         rows = len(queries)
         keys, values = layer.window()
         packed = queries.reshape(rows, self.key_heads, -1, self.width)
-        return scaled_dot_product_attention(packed, keys, values, attn_mask=mask, scale=self.scale).reshape(rows, -1)
+        return scaled_dot_product_attention(packed, keys, values, attn_mask=mask, scale=self.scale).reshape(
+            rows, -1
+        )
 
     def _by_row(self, queries: Tensor, layer: Any, spans: Sequence[Span]) -> Tensor:
         """Each span against what its row holds, no position more."""
@@ -119,18 +150,25 @@ class FusedDecoder:
             keys, values = layer.keys[None, span.slot, :, :reach], layer.values[None, span.slot, :, :reach]
             mask = self._hidden[span.start : reach, :reach]
             grouped = self.heads != self.key_heads
-            seen = scaled_dot_product_attention(asked, keys, values, attn_mask=mask, scale=self.scale, enable_gqa=grouped)
+            seen = scaled_dot_product_attention(
+                asked, keys, values, attn_mask=mask, scale=self.scale, enable_gqa=grouped
+            )
             mixed[done:end] = seen[0].transpose(0, 1)
             done = end
         return mixed.flatten(1)
 
     def _reach(self, reach: int) -> None:
-        """Tables up to position `reach`: cosines, sines with the sign of the half they are for, and the causal mask."""
+        """Tables up to position `reach`: cosines, sines with the sign of the half they are for, and the
+        causal mask.
+        """
         if reach <= len(self._hidden):
             return
         size = max(256, 1 << (reach - 1).bit_length())
         cosines, sines = self._rotary(self.tokens, torch.arange(size)[None])
-        self._turns, self._sines = cosines[0], torch.cat((-sines[0, :, : self.width // 2], sines[0, :, self.width // 2 :]), dim=1)
+        self._turns, self._sines = (
+            cosines[0],
+            torch.cat((-sines[0, :, : self.width // 2], sines[0, :, self.width // 2 :]), dim=1),
+        )
         self._hidden = _causal(size)
 
 
@@ -141,15 +179,29 @@ def _causal(size: int) -> Tensor:
 
 
 def can_fuse(model: PreTrainedModel) -> bool:
-    """True if `FusedDecoder` computes what `model` does: plain layers of a known architecture, fp32, on a CPU, and small."""
+    """True if `FusedDecoder` computes what `model` does: plain layers of a known architecture, fp32, on a
+    CPU, and small.
+    """
     config: Any = model.config
-    if config.model_type not in FAMILIES or config.hidden_act != "silu" or model.device.type != "cpu" or model.dtype != torch.float32:
+    if (
+        config.model_type not in FAMILIES
+        or config.hidden_act != "silu"
+        or model.device.type != "cpu"
+        or model.dtype != torch.float32
+    ):
         return False
-    if (config.rope_parameters or {}).get("rope_type", "default") not in ROTARY or model.num_parameters() > MOST_WEIGHTS:
+    if (config.rope_parameters or {}).get(
+        "rope_type", "default"
+    ) not in ROTARY or model.num_parameters() > MOST_WEIGHTS:
         return False
     decoder: Any = model.get_decoder()
     linears = [part for layer in decoder.layers for part in (*_projections(layer), layer.self_attn.o_proj)]
-    biased = [part for layer in decoder.layers for part in (*_projections(layer)[3:], layer.self_attn.o_proj) if part.bias is not None]
+    biased = [
+        part
+        for layer in decoder.layers
+        for part in (*_projections(layer)[3:], layer.self_attn.o_proj)
+        if part.bias is not None
+    ]
     return all(type(part) is nn.Linear for part in [*linears, model.get_output_embeddings()]) and not biased
 
 

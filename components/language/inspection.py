@@ -1,7 +1,8 @@
 """What would stop a model later, found in seconds and before anything is trained.
 
-A model of up to `LOADED_SIZE` bytes is loaded as every stage loads it. Of a larger one the headers, the config and the tokenizer are
-read, and its architecture is tried on a small model of the same kind with random weights.
+A model of up to `LOADED_SIZE` bytes is loaded as every stage loads it. Of a larger one the headers, the
+config and the tokenizer are read, and its architecture is tried on a small model of the same kind with random
+weights.
 """
 
 from __future__ import annotations
@@ -77,8 +78,10 @@ def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Insp
     """The model in `directory`, looked at for everything that would stop a stage.
 
     Raises:
-        DataError: files that are missing, damaged or of two models, a tokenizer that does not fit, or too little memory.
-        ConfigError: an architecture that the kept cache or the training on branches does not compute, or an unusable chat template.
+        DataError: files that are missing, damaged or of two models, a tokenizer that does not fit, or too
+            little memory.
+        ConfigError: an architecture that the kept cache or the training on branches does not compute, or an
+            unusable chat template.
     """
     stored = stored_weights(directory)
     if stored.size <= LOADED_SIZE:
@@ -105,18 +108,24 @@ def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Insp
 
 def _found(directory: Path, weights: int, config: Any, vocabulary: Vocabulary) -> Inspection:
     untied = not getattr(config, "tie_word_embeddings", False)
-    return Inspection(directory, weights, longest_sequence(config), limit_in_words(config), vocabulary, untied)
+    return Inspection(
+        directory, weights, longest_sequence(config), limit_in_words(config), vocabulary, untied
+    )
 
 
 def probe_architecture(model: Any) -> None:
-    """Raise ConfigError if `model` computes other numbers with a kept cache, or in training on branches, than it does plainly."""
+    """Raise ConfigError if `model` computes other numbers with a kept cache, or in training on branches, than
+    it does plainly.
+    """
     with evaluating(model):
         probe_kept_cache(model)
     probe_branches(model)
 
 
 def miniature(directory: Path, config: Any) -> Any:
-    """A model of the architecture of `config` with the same attention, few and narrow layers, and random weights."""
+    """A model of the architecture of `config` with the same attention, few and narrow layers, and random
+    weights.
+    """
     small = copy.deepcopy(config)
     text = small.get_text_config()
     for name, value in SMALL.items():
@@ -136,18 +145,28 @@ def miniature(directory: Path, config: Any) -> Any:
                     weight.data.normal_(std=weight.shape[-1] ** -0.5)
     except Exception as error:  # whatever a config makes transformers raise
         found = f"The model in {directory} cannot be built: {type(error).__name__}: {error}"
-        raise DataError(found, "Expected the config.json of a causal language model.", "Check backbone.path.") from error
+        raise DataError(
+            found, "Expected the config.json of a causal language model.", "Check backbone.path."
+        ) from error
     return model
 
 
 def _refuse_missing(directory: Path, empty: Any, shapes: dict[str, tuple[int, ...]]) -> None:
     """Of the plain architectures, whose files name the weights as the model does."""
     tied = getattr(empty.config, "tie_word_embeddings", False)
-    wanted = {name: tuple(weight.shape) for name, weight in empty.named_parameters() if not (tied and name.startswith("lm_head."))}
+    wanted = {
+        name: tuple(weight.shape)
+        for name, weight in empty.named_parameters()
+        if not (tied and name.startswith("lm_head."))
+    }
     known = shapes | {f"model.{name}": shape for name, shape in shapes.items()}
-    refuse_left_out(directory, [name for name in shapes if name not in wanted and f"model.{name}" not in wanted], wanted)
+    refuse_left_out(
+        directory, [name for name in shapes if name not in wanted and f"model.{name}" not in wanted], wanted
+    )
     lacking = sorted(name for name, shape in wanted.items() if known.get(name) != shape)
     if lacking:
         shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
         found = f"The files in {directory} lack weights of the model that its config.json describes: {shown}."
-        raise DataError(found, "Expected config.json and weights of one model.", "Load both from the same place again.")
+        raise DataError(
+            found, "Expected config.json and weights of one model.", "Load both from the same place again."
+        )

@@ -1,7 +1,9 @@
-"""Token ids that a model has rows for and its tokenizer does not know: never sampled, and no part of any normalisation.
+"""Token ids that a model has rows for and its tokenizer does not know: never sampled, and no part of any
+normalisation.
 
-Checkpoints pad their embeddings (to a multiple of 64, say), and some tokenizers have holes. The text of such an id is empty. A model
-carries these ids as a buffer, so that the sampler, the learner and the yardstick normalise over the same ids.
+Checkpoints pad their embeddings (to a multiple of 64, say), and some tokenizers have holes. The text of such
+an id is empty. A model carries these ids as a buffer, so that the sampler, the learner and the yardstick
+normalise over the same ids.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def unknown_ids(model: Any) -> Tensor | None:
 
 
 def without_unknown(model: Any, logits: Tensor) -> Tensor:
-    """`logits` [..., V] with -inf at the ids that the tokenizer does not know; the very same tensor where there are none."""
+    """`logits` [..., V] with -inf at the ids that the tokenizer does not know; the very same tensor where
+    there are none.
+    """
     ids = unknown_ids(model)
     return logits if ids is None else logits.index_fill(-1, ids.to(logits.device), float("-inf"))
 

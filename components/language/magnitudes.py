@@ -1,7 +1,8 @@
-"""Pairs of numbers and the question which is lower: the exercise from which a small transformer learns their order.
+"""Pairs of numbers and the question which is lower: the exercise from which a small transformer learns their
+order.
 
-The shop's dream granted purchases that cost more than was wanted, `for 112 want lower than 90: yes`: to a vocabulary a number is a
-word like any other, and the trajectories compare few of them (docs/experiments.md).
+The shop's dream granted purchases that cost more than was wanted, `for 112 want lower than 90: yes`: to a
+vocabulary a number is a word like any other, and the trajectories compare few of them (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ LARGEST, NEAR = 300, 20
 
 
 def magnitude_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all: rounds of `for <number> want lower than <number>: yes,`, yes if it is not higher.
+    """Examples of about `tokens` tokens in all: rounds of `for <number> want lower than <number>: yes,`, yes
+    if it is not higher.
 
     The loss is on each answer's first token alone.
     """

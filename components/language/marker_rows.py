@@ -1,8 +1,9 @@
 """Rows of the embeddings and of the output for the markers that a model from elsewhere has never seen.
 
-Such a model has no row for a marker, or a spare one that was never trained: often zeros, the same for all markers, which no prompt could
-tell apart then. Each marker gets a row of its own: the mean of the model's rows and noise as wide as their spread. The noise hangs on the
-marker alone, so that every load gives the same rows.
+Such a model has no row for a marker, or a spare one that was never trained: often zeros, the same for all
+markers, which no prompt could tell apart then. Each marker gets a row of its own: the mean of the model's
+rows and noise as wide as their spread. The noise hangs on the marker alone, so that every load gives the same
+rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ LEAST_SPREAD = 1e-3
 
 
 def fit_rows(model: Any, vocabulary: Vocabulary, path: object) -> None:
-    """Grow the embeddings of `model`, read from `path`, to the ids of `vocabulary`, and give markers without a row of their own one.
+    """Grow the embeddings of `model`, read from `path`, to the ids of `vocabulary`, and give markers without
+    a row of their own one.
 
     Raises:
         DataError: the tokenizer had more ids than the model has embeddings before any marker was added.

@@ -1,9 +1,11 @@
 """Reserved markers: special tokens that structure a prompt and can never come from an environment's text.
 
-A piece of a prompt is either a `Marker` or a plain `str`. `Vocabulary.encode` gives a marker its special id and encodes plain
-text as plain text, even where it spells a marker: a page that says "<success>" forges nothing.
+A piece of a prompt is either a `Marker` or a plain `str`. `Vocabulary.encode` gives a marker its special id
+and encodes plain text as plain text, even where it spells a marker: a page that says "<success>" forges
+nothing.
 
-A `Frame` is a place where the chat template of a backbone speaks (`chat.py`); without one nothing stands there.
+A `Frame` is a place where the chat template of a backbone speaks (`chat.py`); without one nothing stands
+there.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ CONTINUE = Marker("<continue>")
 SUCCESS = Marker("<success>")
 FAILURE = Marker("<failure>")
 
+
 class Frame(str):
-    """A piece of a prompt that stands for what a chat template writes between two messages: some tokens, or none."""
+    """A piece of a prompt that stands for what a chat template writes between two messages: some tokens, or
+    none.
+    """
 
     __slots__ = ()
 

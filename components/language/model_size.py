@@ -1,4 +1,5 @@
-"""How large a model is by its config: against its files, against its checkpoints, and against the memory that is free.
+"""How large a model is by its config: against its files, against its checkpoints, and against the memory that
+is free.
 
 Nothing is read whole before its size is compared with what the config implies.
 """
@@ -19,14 +20,17 @@ from components.language.weight_files import StoredWeights
 BYTES = 4
 """Of a weight in fp32, as which every model is loaded."""
 MOST_TIMES = 2.0
-"""Numbers in the files for each weight of the model: tied heads, towers for images and further heads are stored beside what is used."""
+"""Numbers in the files for each weight of the model: tied heads, towers for images and further heads are
+stored beside what is used.
+"""
 ALWAYS_FITS = 200 * 2**20
 """Bytes of a model for which the free memory is not asked."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def count_weights(path: Path | str, config: Any) -> int:
-    """The weights of the causal language model that `config` describes, by building it without memory for them.
+    """The weights of the causal language model that `config` describes, by building it without memory for
+    them.
 
     Raises:
         DataError: transformers has no such causal language model, or the config contradicts itself.
@@ -35,13 +39,17 @@ def count_weights(path: Path | str, config: Any) -> int:
 
 
 def empty_model(path: Path | str, config: Any) -> Any:
-    """The model that `config`, read from `path`, describes, with shapes and without values. Raises as `count_weights`."""
+    """The model that `config`, read from `path`, describes, with shapes and without values. Raises as
+    `count_weights`.
+    """
     try:
         with torch.device("meta"):
             return AutoModelForCausalLM.from_config(copy.deepcopy(config))
     except Exception as error:  # whatever a config of a stranger makes transformers raise
         found = f"The model in {path} cannot be loaded: {type(error).__name__}: {error}"
-        expected = "Expected the config.json of a causal language model that this version of transformers knows."
+        expected = (
+            "Expected the config.json of a causal language model that this version of transformers knows."
+        )
         raise DataError(found, expected, "Check backbone.path, or load the model again.") from error
 
 
@@ -53,12 +61,19 @@ def plausible_size(directory: Path, config: Any, stored: StoredWeights) -> int:
     """
     blocks = int(getattr(config.get_text_config(), "num_hidden_layers", 0) or 0)
     if blocks > len(stored.shapes):
-        found = f"{directory}/config.json describes {blocks:,} blocks; the files lack weights of them: they hold"
+        found = (
+            f"{directory}/config.json describes {blocks:,} blocks; the files lack weights of them: they hold"
+        )
         found += f" {len(stored.shapes)} tensors."
-        raise DataError(found, "Expected config.json and weights of one model.", "Load both from the same place again.")
+        raise DataError(
+            found, "Expected config.json and weights of one model.", "Load both from the same place again."
+        )
     weights = count_weights(directory, config)
     if stored.count > MOST_TIMES * weights:
-        found = f"The files in {directory} hold {stored.count:,} numbers ({gigabytes(stored.size)}); its config.json describes {weights:,}."
+        found = (
+            f"The files in {directory} hold {stored.count:,} numbers ({gigabytes(stored.size)}); its "
+            f"config.json describes {weights:,}."
+        )
         expected = f"Expected at most {MOST_TIMES:g} times as many as the model has weights."
         raise DataError(found, expected, "Load config.json and weights from the same place again.")
     return weights
@@ -73,7 +88,9 @@ def require_memory(directory: Path, weights: int) -> None:
     if needed > free:
         found = f"The model in {directory} has {weights:,} weights and takes {gigabytes(needed)} in fp32;"
         found += f" {gigabytes(free)} of memory are free."
-        next_step = "Take a smaller model (backbone.path), close what else runs, or use a machine with more memory."
+        next_step = (
+            "Take a smaller model (backbone.path), close what else runs, or use a machine with more memory."
+        )
         raise DataError(found, "Expected a model that fits into the free memory.", next_step)
 
 

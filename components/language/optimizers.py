@@ -1,7 +1,10 @@
-"""Optimisers of supervised training: AdamW for everything, or Muon for the matrices inside the blocks and AdamW for the rest.
+"""Optimisers of supervised training: AdamW for everything, or Muon for the matrices inside the blocks and
+AdamW for the rest.
 
-Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix; scaled as in "Muon is Scalable for LLM Training" (arXiv
-2502.16982) it takes AdamW's learning rate. A small model learns to copy in fewer updates with it (docs/experiments.md).
+Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix; scaled as in "Muon is Scalable for LLM
+Training" (arXiv
+2502.16982) it takes AdamW's learning rate. A small model learns to copy in fewer updates with it
+(docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -55,7 +58,10 @@ class Optimizers:
             for number, moments in state["state"].items():
                 for name, value in moments.items():
                     if name != "step" and value.shape != weights[number].shape:
-                        raise _misfit(f"{name} of {tuple(value.shape)} for weight {number}", f"{tuple(weights[number].shape)}")
+                        raise _misfit(
+                            f"{name} of {tuple(value.shape)} for weight {number}",
+                            f"{tuple(weights[number].shape)}",
+                        )
 
     def load_state_dict(self, states: Sequence[dict[str, Any]]) -> None:
         """Go on from `states`. Raises TrainingError as `check` does."""
@@ -72,13 +78,19 @@ def _outline(groups: Sequence[dict[str, Any]]) -> str:
 
 def _misfit(found: str, wanted: str) -> TrainingError:
     return TrainingError(
-        f"The checkpoint does not fit the optimiser: it holds {found}.", f"Expected {wanted}.",
+        f"The checkpoint does not fit the optimiser: it holds {found}.",
+        f"Expected {wanted}.",
         "Delete the stage's .partial directory under .dreamgym/stages to train from the start.",
-    )  # fmt: skip
+    )
 
 
 def make_optimizers(
-    model: Module, name: OptimizerName, learning_rate: float, *, betas: tuple[float, float] = BETAS, weight_decay: float | None = None
+    model: Module,
+    name: OptimizerName,
+    learning_rate: float,
+    *,
+    betas: tuple[float, float] = BETAS,
+    weight_decay: float | None = None,
 ) -> Optimizers:
     """Optimisers of the trainable weights of `model`; with "muon" the 2-D weights of its blocks go to Muon.
 
@@ -91,9 +103,15 @@ def make_optimizers(
     matrices = [weight for key, weight in trained if weight.ndim == 2 and ".layers." in f".{key}"]
     chosen = {id(weight) for weight in matrices}
     rest = [weight for _, weight in trained if id(weight) not in chosen]
-    muon = [Muon(matrices, lr=learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")] if matrices else []
+    muon = (
+        [Muon(matrices, lr=learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")]
+        if matrices
+        else []
+    )
     return Optimizers([*muon, *([_adamw(rest, learning_rate, betas, decay)] if rest else [])])
 
 
-def _adamw(weights: Iterable[Parameter], learning_rate: float, betas: tuple[float, float], decay: float) -> torch.optim.Optimizer:
+def _adamw(
+    weights: Iterable[Parameter], learning_rate: float, betas: tuple[float, float], decay: float
+) -> torch.optim.Optimizer:
     return AdamW(list(weights), lr=learning_rate, betas=betas, weight_decay=decay, fused=True)

@@ -1,11 +1,14 @@
-"""Training in the processes of one launch: each takes a part of every batch, and their gradients are summed (data parallel).
+"""Training in the processes of one launch: each takes a part of every batch, and their gradients are summed
+(data parallel).
 
     accelerate launch --multi_gpu --num_processes 2 -m flows.cli retrain     # GPUs
-    torchrun --nproc_per_node 2 -m flows.cli retrain                         # the CPUs of one or several machines
+    torchrun --nproc_per_node 2 -m flows.cli retrain                         # the CPUs of one or several
+    machines
 
-The first process runs the command. The others, its helpers, wait in `serve` for jobs: a function and its arguments, which every process
-calls with what it holds itself. What is random or decided within a job is so by values that all processes share, so that they stay alike.
-In a single process, which is the usual case, a job is a plain call.
+The first process runs the command. The others, its helpers, wait in `serve` for jobs: a function and its
+arguments, which every process calls with what it holds itself. What is random or decided within a job is so
+by values that all processes share, so that they stay alike. In a single process, which is the usual case, a
+job is a plain call.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ def share(items: Sequence[Item]) -> list[Item]:
 
 
 def together(function: Callable[..., Answer], *given: Any, own: Sequence[Any] = ()) -> Answer:
-    """Call `function(*given)` in every process; the first adds its `own` arguments, and its answer is the answer.
+    """Call `function(*given)` in every process; the first adds its `own` arguments, and its answer is the
+    answer.
 
     Args: given: pickled for the helpers; function: one of a module, not a local one.
 
@@ -84,7 +88,9 @@ def sums(values: Sequence[float]) -> list[float]:
     import torch
 
     accelerator = _accelerator()
-    found: list[float] = accelerator.reduce(torch.tensor(values, dtype=torch.float64, device=accelerator.device), "sum").tolist()
+    found: list[float] = accelerator.reduce(
+        torch.tensor(values, dtype=torch.float64, device=accelerator.device), "sum"
+    ).tolist()
     return found
 
 
@@ -120,5 +126,9 @@ def _accelerator() -> Any:
     accelerator = Accelerator()
     if accelerator.distributed_type not in (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
         found = f"The launch asks for {accelerator.distributed_type.value}."
-        raise ConfigError(found, "Expected MULTI_GPU or MULTI_CPU.", "Launch with `accelerate launch --multi_gpu` or, on CPUs, `torchrun`.")
+        raise ConfigError(
+            found,
+            "Expected MULTI_GPU or MULTI_CPU.",
+            "Launch with `accelerate launch --multi_gpu` or, on CPUs, `torchrun`.",
+        )
     return accelerator

@@ -1,6 +1,8 @@
-"""Generation the common way: transformers' own `generate` on full prompts, padded on the left, with the cache of that one call.
+"""Generation the common way: transformers' own `generate` on full prompts, padded on the left, with the cache
+of that one call.
 
-The yardstick of the kept cache (`engine.py`): `dreamgym bench dream` holds both against each other, in speed and token for token.
+The yardstick of the kept cache (`engine.py`): `dreamgym bench dream` holds both against each other, in speed
+and token for token.
 """
 
 from __future__ import annotations
@@ -25,20 +27,26 @@ def plain_generate(
 ) -> list[list[int]]:
     """For each prompt the tokens written behind it, greedily, the stop token included; one batch.
 
-    Every setting of generation is set here: what the checkpoint's generation_config.json or config.json says (a penalty, beams, forced
-    or suppressed tokens) would make it another distribution than the engine's.
+    Every setting of generation is set here: what the checkpoint's generation_config.json or config.json says
+    (a penalty, beams, forced or suppressed tokens) would make it another distribution than the engine's.
     """
     generating: Any = without_adapters(model)
     pad, longest = MARKERS.index(PAD), max(map(len, prompts))
-    ids = torch.tensor([[pad] * (longest - len(prompt)) + prompt for prompt in prompts], device=generating.device)
-    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=generating.device)
+    ids = torch.tensor(
+        [[pad] * (longest - len(prompt)) + prompt for prompt in prompts], device=generating.device
+    )
+    mask = torch.tensor(
+        [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=generating.device
+    )
     settings = _greedy_settings(unknown_ids(generating), stop, pad, max_new_tokens)
     with evaluating(generating), _no_defaults(generating):
         out = generating.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
     return [_until_stop(written, stop) for written in out[:, longest:].tolist()]
 
 
-def _greedy_settings(unknown: Tensor | None, stop: set[int], pad: int, max_new_tokens: int) -> GenerationConfig:
+def _greedy_settings(
+    unknown: Tensor | None, stop: set[int], pad: int, max_new_tokens: int
+) -> GenerationConfig:
     return GenerationConfig(
         max_new_tokens=max_new_tokens,
         do_sample=False,
@@ -50,7 +58,9 @@ def _greedy_settings(unknown: Tensor | None, stop: set[int], pad: int, max_new_t
 
 @contextmanager
 def _no_defaults(model: Any) -> Iterator[None]:
-    """Within the block `model` has no generation settings of its own: transformers fills up with them whatever a caller leaves out."""
+    """Within the block `model` has no generation settings of its own: transformers fills up with them
+    whatever a caller leaves out.
+    """
     before = model.generation_config
     model.generation_config = GenerationConfig()
     try:

@@ -1,9 +1,11 @@
-"""What was wanted and what is there, both far behind, said side by side: the exercise against taking one for the other.
+"""What was wanted and what is there, both far behind, said side by side: the exercise against taking one for
+the other.
 
-A verdict reads `deneen want tuj5: no`: what the page holds beside what the task asks for. Where most that is got is what was wanted, a
-small model learns to say the first word again, `deneen want deneen: yes`, and grants whatever a policy does; asked for an element that is
-not there, it adds it to the listing, `12 14 42 want 42: yes` (docs/experiments.md). Here both sides must be fetched from where they
-stand, and half of them differ.
+A verdict reads `deneen want tuj5: no`: what the page holds beside what the task asks for. Where most that is
+got is what was wanted, a small model learns to say the first word again, `deneen want deneen: yes`, and
+grants whatever a policy does; asked for an element that is not there, it adds it to the listing, `12 14 42
+want 42: yes` (docs/experiments.md). Here both sides must be fetched from where they stand, and half of them
+differ.
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ Word = tuple[int, ...]
 def recall_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
     """Examples of about `tokens` tokens in all; every second one of wishes, the others of listings.
 
-    Wishes: rounds of `<lead> <wish>, <lead> <wish>, on <there>, <there>. works. <lead> <wish>, <there> want <wish>: yes, <lead> <wish>,
-    <there> want <wish>: no,`, up to the first no. Listings: rounds of `<list>, on <word>. works. <list> want <word>: yes,`. The loss is
-    on what follows `works.`, the answers included; each round has lists and wishes of its own, so nothing is copied from the one before.
+    Wishes: rounds of `<lead> <wish>, <lead> <wish>, on <there>, <there>. works. <lead> <wish>, <there> want
+    <wish>: yes, <lead> <wish>, <there> want <wish>: no,`, up to the first no. Listings: rounds of `<list>, on
+    <word>. works. <list> want <word>: yes,`. The loss is on what follows `works.`, the answers included; each
+    round has lists and wishes of its own, so nothing is copied from the one before.
     """
     rng = random.Random(f"recalling/{seed}")
     signs = {text: vocabulary.behind(text) for text in (",", ". works.", " want", ", on", ": yes,", ": no,")}
     turn, examples, made = vocabulary.marker_id(TURN), list[Example](), 0
-    for number, pool in enumerate(pools(vocabulary, rng, taken=frozenset(chain.from_iterable(signs.values())))):
+    for number, pool in enumerate(
+        pools(vocabulary, rng, taken=frozenset(chain.from_iterable(signs.values())))
+    ):
         sequence, loss = [turn], [False]
         words = [_word(rng, pool) for _ in range(len(pool))]
         for _ in range(ROUNDS):
@@ -53,8 +58,12 @@ def _word(rng: random.Random, pool: list[int]) -> Word:
     return tuple(rng.choices(pool, k=1 if rng.random() < WHOLE else rng.randint(2, LONGEST_WORD)))
 
 
-def _verdicts(rng: random.Random, pool: list[int], words: list[Word], signs: dict[str, list[int]]) -> tuple[list[int], list[int]]:
-    """(wishes and what is there, what is said of them) as tokens; what is there is what is wanted three times in four."""
+def _verdicts(
+    rng: random.Random, pool: list[int], words: list[Word], signs: dict[str, list[int]]
+) -> tuple[list[int], list[int]]:
+    """(wishes and what is there, what is said of them) as tokens; what is there is what is wanted three times
+    in four.
+    """
     count = rng.randint(1, min(MOST_WANTED, len(words)))
     leads, wishes = rng.sample(pool, count), rng.sample(words, count)
     there = [wish if rng.random() < 0.75 else rng.choice(words) for wish in wishes]
@@ -62,14 +71,26 @@ def _verdicts(rng: random.Random, pool: list[int], words: list[Word], signs: dic
     shown = [token for word in there for token in (*word, *signs[","])]
     said: list[int] = []
     for lead, wish, word in zip(leads, wishes, there, strict=True):
-        said += [lead, *wish, *signs[","], *word, *signs[" want"], *wish, *signs[": yes," if word == wish else ": no,"]]
+        said += [
+            lead,
+            *wish,
+            *signs[","],
+            *word,
+            *signs[" want"],
+            *wish,
+            *signs[": yes," if word == wish else ": no,"],
+        ]
         if word != wish:
             break
     return [*asked, *signs[", on"], *shown, *signs[". works."]], said
 
 
-def _listing(rng: random.Random, words: list[Word], signs: dict[str, list[int]]) -> tuple[list[int], list[int]]:
-    """(a list and the word that is asked about, what is said of it) as tokens; the word is missing every second time."""
+def _listing(
+    rng: random.Random, words: list[Word], signs: dict[str, list[int]]
+) -> tuple[list[int], list[int]]:
+    """(a list and the word that is asked about, what is said of it) as tokens; the word is missing every
+    second time.
+    """
     listed = rng.sample(words, rng.randint(1, min(LONGEST_LIST, len(words) - 1)))
     missing = [word for word in words if word not in listed]
     word = rng.choice(missing) if missing and rng.random() < 0.5 else rng.choice(listed)

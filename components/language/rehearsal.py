@@ -19,11 +19,20 @@ REPEATS = 0.5
 
 
 def rehearsal_examples(
-    vocabulary: Vocabulary, lists: int, copied: int, recalled: int, seed: int, *, repeats: float = REPEATS, numbers: bool = True
+    vocabulary: Vocabulary,
+    lists: int,
+    copied: int,
+    recalled: int,
+    seed: int,
+    *,
+    repeats: float = REPEATS,
+    numbers: bool = True,
 ) -> list[Example]:
-    """About `lists` tokens of comparing, as many of editing, `copied` of copying, `recalled` of recalling; numbers too, if `numbers`.
+    """About `lists` tokens of comparing, as many of editing, `copied` of copying, `recalled` of recalling;
+    numbers too, if `numbers`.
 
-    Args: repeats: the share of copying that `copy_examples` takes; seed: the same seed gives the same examples.
+    Args: repeats: the share of copying that `copy_examples` takes; seed: the same seed gives the same
+    examples.
     """
     found: list[Example] = []
     if lists:

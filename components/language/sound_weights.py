@@ -1,6 +1,8 @@
-"""Weights that would make wrong numbers without an error: NaN and infinite values, tensors that no layer reads, quantised files.
+"""Weights that would make wrong numbers without an error: NaN and infinite values, tensors that no layer
+reads, quantised files.
 
-transformers loads all of these. A model with one NaN answers NaN, and a model with fewer blocks than its files is another model.
+transformers loads all of these. A model with one NaN answers NaN, and a model with fewer blocks than its
+files is another model.
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ _ADAPTER = re.compile(r"\.(?:lora_[A-Za-z_]+|base_layer|modules_to_save)\.")
 
 
 def refuse_quantised(path: Path | str, config: Any) -> None:
-    """Raise DataError if `config` says that the weights in `path` are quantised: both models are trained, in fp32."""
+    """Raise DataError if `config` says that the weights in `path` are quantised: both models are trained, in
+    fp32.
+    """
     settings = getattr(config, "quantization_config", None)
     if settings is None:
         return
-    method = settings.get("quant_method", "") if isinstance(settings, dict) else getattr(settings, "quant_method", "")
+    method = (
+        settings.get("quant_method", "")
+        if isinstance(settings, dict)
+        else getattr(settings, "quant_method", "")
+    )
     raise quantised(path, f"its config.json has quantization_config ({method or 'no method named'})")
 
 
@@ -38,17 +46,23 @@ def quantised(path: Path | str, why: str) -> DataError:
 
 
 def refuse_other_head(path: Path | str, config: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise DataError if the output head in the files has another shape than the embeddings that `config` ties it to."""
+    """Raise DataError if the output head in the files has another shape than the embeddings that `config`
+    ties it to.
+    """
     embeddings = next((shape for name, shape in shapes.items() if name.endswith("embed_tokens.weight")), None)
     head = next((shape for name, shape in shapes.items() if name.endswith("lm_head.weight")), embeddings)
     if embeddings and head != embeddings and getattr(config.get_text_config(), "tie_word_embeddings", False):
-        found = f"The files in {path} hold embeddings of the shape {embeddings} and lm_head.weight of the shape {head};"
+        found = (
+            f"The files in {path} hold embeddings of the shape {embeddings} and lm_head.weight of the "
+            f"shape {head};"
+        )
         found += " config.json ties them."
         raise DataError(found, EXPECTED, "Load config.json and weights from the same place again.")
 
 
 def refuse_left_out(path: Path | str, left_out: Iterable[str], parameters: Iterable[str]) -> None:
-    """Raise DataError if tensors that no layer reads belong to further blocks of the same kind, or to an adapter.
+    """Raise DataError if tensors that no layer reads belong to further blocks of the same kind, or to an
+    adapter.
 
     Args:
         left_out: names of tensors in the files that the model does not read.
@@ -70,14 +84,17 @@ def refuse_left_out(path: Path | str, left_out: Iterable[str], parameters: Itera
 
 
 def _kind(name: str) -> str:
-    """The name of a weight without the number of its block and without the prefix that some files leave out."""
+    """The name of a weight without the number of its block and without the prefix that some files leave
+    out.
+    """
     return _INDEX.sub(".N", f".{name}").removeprefix(".model").removeprefix(".transformer").lstrip(".")
 
 
 def require_finite(model: Any, unread: Sequence[int], path: Path | str) -> None:
     """Raise DataError if a weight of `model` is NaN or infinite.
 
-    Rows of the ids in `unread`, which are never read or are drawn anew, become zeros: times a gradient of zero, NaN would still be NaN.
+    Rows of the ids in `unread`, which are never read or are drawn anew, become zeros: times a gradient of
+    zero, NaN would still be NaN.
     """
     ends = [model.get_input_embeddings(), model.get_output_embeddings()]
     of_ids = {id(weight) for end in ends if end is not None for weight in end.parameters()}
@@ -92,5 +109,7 @@ def require_finite(model: Any, unread: Sequence[int], path: Path | str) -> None:
         name, count = next(iter(wrong.items()))
         others = f", and {len(wrong) - 1} other tensors have some" if len(wrong) > 1 else ""
         found = f"The model in {path} has values that are no finite numbers: {count:,} in {name}{others}."
-        cure = "Load it again; weights above 65,504 do not fit into float16: store them as bfloat16 or float32."
+        cure = (
+            "Load it again; weights above 65,504 do not fit into float16: store them as bfloat16 or float32."
+        )
         raise DataError(found, "Expected finite weights.", cure)

@@ -1,10 +1,11 @@
-"""The vocabulary: a byte-level BPE whose pieces are words, numbers and signs, or the tokenizer of any Hugging Face model.
+"""The vocabulary: a byte-level BPE whose pieces are words, numbers and signs, or the tokenizer of any Hugging
+Face model.
 
-A word keeps its leading space and merges with its neighbours in one case only: a word and the small number behind it name one
-thing, so a frequent "mug 1" is one token. To find it again in a long history then takes one match instead of two, which decides
-what a model of a million parameters can copy; "mug" itself is another token, and that the two belong together is learnt. The
-same text has the same tokens wherever it stands: every piece and every line starts with exactly one added space, which `pieces`
-takes away again.
+A word keeps its leading space and merges with its neighbours in one case only: a word and the small number
+behind it name one thing, so a frequent "mug 1" is one token. To find it again in a long history then takes
+one match instead of two, which decides what a model of a million parameters can copy; "mug" itself is another
+token, and that the two belong together is learnt. The same text has the same tokens wherever it stands: every
+piece and every line starts with exactly one added space, which `pieces` takes away again.
 """
 
 from __future__ import annotations
@@ -41,12 +42,17 @@ class Vocabulary:
     def __init__(self, tokenizer: Any, chat_template: ChatTemplate = "auto") -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise DataError(
-                f"{type(tokenizer).__name__} has no fast backend.", "Expected a tokenizer.json.", "Convert it to one first."
+                f"{type(tokenizer).__name__} has no fast backend.",
+                "Expected a tokenizer.json.",
+                "Convert it to one first.",
             )
         if chat_template == "off":
             tokenizer.chat_template = None
         there = tokenizer.get_vocab()
-        tokenizer.add_tokens([AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS], special_tokens=True)
+        tokenizer.add_tokens(
+            [AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS],
+            special_tokens=True,
+        )
         self.tokenizer = tokenizer
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._backend.encode_special_tokens = True
@@ -63,14 +69,19 @@ class Vocabulary:
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> Vocabulary:
-        """A vocabulary of at most `size` tokens (markers and all bytes included) learnt from `texts`; the same texts give the same one.
+        """A vocabulary of at most `size` tokens (markers and all bytes included) learnt from `texts`; the
+        same texts give the same one.
 
         Raises:
             ConfigError: `size` has no room for the markers and the bytes.
             DataError: there is no text.
         """
         if size < BYTES + len(MARKERS):
-            raise ConfigError(f"backbone.vocabulary is {size}.", f"The bytes and markers alone take {BYTES + len(MARKERS)}.", "Raise it.")
+            raise ConfigError(
+                f"backbone.vocabulary is {size}.",
+                f"The bytes and markers alone take {BYTES + len(MARKERS)}.",
+                "Raise it.",
+            )
         backend = _untrained()
         trainer = trainers.BpeTrainer(
             vocab_size=size,
@@ -81,19 +92,31 @@ class Vocabulary:
         counted = _Counted(texts)
         backend.train_from_iterator(counted, trainer)
         if not counted.count:
-            raise DataError("There is no text to learn a vocabulary from.", next_step="Collect trajectories first: dreamgym collect.")
+            raise DataError(
+                "There is no text to learn a vocabulary from.",
+                next_step="Collect trajectories first: dreamgym collect.",
+            )
         return cls(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=str(PAD), eos_token=str(END)))
 
     @classmethod
     def load(cls, directory: Path | str, chat_template: ChatTemplate = "auto") -> Vocabulary:
-        """The vocabulary saved in `directory`, or the tokenizer of any Hugging Face model there (or of that hub name).
+        """The vocabulary saved in `directory`, or the tokenizer of any Hugging Face model there (or of that
+        hub name).
 
         Raises:
             DataError: there is no tokenizer, or it cannot be read.
         """
         path = Path(directory)
-        if path.is_dir() and not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
-            raise DataError(f"{path} holds no tokenizer.json.", "Expected a tokenizer's files.", "Make the backbone: dreamgym pretrain.")
+        if (
+            path.is_dir()
+            and not (path / "tokenizer.json").is_file()
+            and not (path / "tokenizer_config.json").is_file()
+        ):
+            raise DataError(
+                f"{path} holds no tokenizer.json.",
+                "Expected a tokenizer's files.",
+                "Make the backbone: dreamgym pretrain.",
+            )
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(directory), trust_remote_code=False)
         except Exception as error:  # the tokenizers library raises bare exceptions
@@ -135,11 +158,14 @@ class Vocabulary:
         return self._ids[str(marker)]
 
     def behind(self, text: str) -> list[int]:
-        """Token ids of `text` as it stands behind a word: with its leading space, where a vocabulary tells the two apart."""
+        """Token ids of `text` as it stands behind a word: with its leading space, where a vocabulary tells
+        the two apart.
+        """
         return self.encode([f"x{text}"])[len(self.encode(["x"])) :]
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
-        """Token ids of `pieces`: a `Marker` becomes its special id, a `Frame` what the chat template writes there, if there is one.
+        """Token ids of `pieces`: a `Marker` becomes its special id, a `Frame` what the chat template writes
+        there, if there is one.
 
         Every other string is plain text, whatever it spells.
         """
@@ -154,7 +180,9 @@ class Vocabulary:
         return ids
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The markers and the texts between them: what `encode` was given, with adjacent texts joined and stripped."""
+        """The markers and the texts between them: what `encode` was given, with adjacent texts joined and
+        stripped.
+        """
         found: list[str] = []
         run: list[int] = []
         for index in ids:
@@ -168,7 +196,9 @@ class Vocabulary:
         return found + self._text(run)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """`ids` as one text for people, markers shown. To parse an answer use `pieces`: only there a marker is told from its letters."""
+        """`ids` as one text for people, markers shown. To parse an answer use `pieces`: only there a marker
+        is told from its letters.
+        """
         return " ".join(self.pieces(ids))
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
@@ -208,7 +238,9 @@ class _Counted:
 
 
 def _spaced(text: str) -> str:
-    """`text` stripped, with one space before its first word and before each line, so that a word is the same token everywhere."""
+    """`text` stripped, with one space before its first word and before each line, so that a word is the same
+    token everywhere.
+    """
     stripped = text.strip()
     return " " + stripped.replace("\n", "\n ") if stripped else ""
 
@@ -218,6 +250,8 @@ def _untrained() -> Any:
     split = pre_tokenizers.Split(Regex(PIECE), behavior="isolated")
     # Tokenizer's stubs declare these two attributes as read-only properties.
     untyped: Any = backend
-    untyped.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    untyped.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     untyped.decoder = decoders.ByteLevel()
     return untyped

@@ -1,7 +1,7 @@
 """Log-probabilities of a batch, and supervised fine-tuning that can be stopped and resumed.
 
-`token_logprobs` computes logits only where a token is predicted: with whole episodes packed as one sequence that is a small
-part of all positions, and a large vocabulary costs more than the model itself.
+`token_logprobs` computes logits only where a token is predicted: with whole episodes packed as one sequence
+that is a small part of all positions, and a large vocabulary costs more than the model itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from transformers import PreTrainedModel
 from components.errors import ConfigError, DataError, TrainingError
 from components.language import parallel
 from components.language.attention import attention_of, evaluating
-from components.language.backbone import PROBE_TOLERANCE, has_plain_head, longest_sequence, shorter_or_longer, without_adapters
+from components.language.backbone import (
+    PROBE_TOLERANCE,
+    has_plain_head,
+    longest_sequence,
+    shorter_or_longer,
+    without_adapters,
+)
 from components.language.checkpoints import check_key, limit_of, read_checkpoint, save_checkpoint
 from components.language.compute import Compute
 from components.language.examples import Batch, Example, Segment, batches, collate
@@ -45,8 +51,9 @@ OnFigures = Callable[[int, Mapping[str, float]], None]
 class TokenScores:
     """Scores of the n predicted tokens of a batch, row by row in the order of the sequence.
 
-    `logprobs` fp32 [n]; `rows` and `columns` int64 [n], where each token stands in the batch; `entropies` fp32 [n] in nats, or None;
-    `hidden` [n, H], the last hidden states that the tokens were predicted from, or None.
+    `logprobs` fp32 [n]; `rows` and `columns` int64 [n], where each token stands in the batch; `entropies`
+    fp32 [n] in nats, or None; `hidden` [n, H], the last hidden states that the tokens were predicted from, or
+    None.
     """
 
     logprobs: Tensor
@@ -58,7 +65,9 @@ class TokenScores:
 
 @dataclass
 class TrainingRecord:
-    """What a training run did: steps, tokens (padding excluded), seconds, the mean loss (nats a token) of each step."""
+    """What a training run did: steps, tokens (padding excluded), seconds, the mean loss (nats a token) of
+    each step.
+    """
 
     steps: int = 0
     tokens: int = 0
@@ -80,7 +89,8 @@ def token_logprobs(
     with_entropy: bool = False,
     with_hidden: bool = False,
 ) -> TokenScores:
-    """Log-probability of each token under `batch.loss_mask`, with gradients, under the softmax at `temperature`.
+    """Log-probability of each token under `batch.loss_mask`, with gradients, under the softmax at
+    `temperature`.
 
     Raises:
         ConfigError: `with_hidden`, and the model's hidden states are not to be had.
@@ -89,7 +99,10 @@ def token_logprobs(
     found, hidden = _logits(without_adapters(model), batch, rows, batch.predecessor[rows, columns])
     if with_hidden and hidden is None:
         name = without_adapters(model).config.model_type
-        raise ConfigError(f"The hidden states of {name} cannot be read.", next_step="Take algorithm: grpo, or a Llama or Qwen backbone.")
+        raise ConfigError(
+            f"The hidden states of {name} cannot be read.",
+            next_step="Take algorithm: grpo, or a Llama or Qwen backbone.",
+        )
     logits = without_unknown(without_adapters(model), found.float())
     distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
     chosen = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
@@ -97,8 +110,12 @@ def token_logprobs(
     return TokenScores(chosen, rows, columns, entropies, hidden if with_hidden else None)
 
 
-def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Logits [n, V] at n places of the batch, and the hidden states [n, H] that they come from where the head is a plain one."""
+def _logits(
+    model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Logits [n, V] at n places of the batch, and the hidden states [n, H] that they come from where the head
+    is a plain one.
+    """
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
     if batch.tree is not None:
         # Without branches positions are left out too: transformers would take them for packed sequences.
@@ -118,10 +135,11 @@ def _logits(model: PreTrainedModel, batch: Batch, rows: Tensor, places: Tensor) 
 
 
 def _states_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
-    """The states [n, d] at n places of `states` [B, L, d]; a place may be asked for many times, as by all branches of a trunk.
+    """The states [n, d] at n places of `states` [B, L, d]; a place may be asked for many times, as by all
+    branches of a trunk.
 
-    An embedding lookup adds the gradients of one place in a fixed order. Indexing adds them in the order in which
-    threads arrive, so weights differed in their last bits from run to run.
+    An embedding lookup adds the gradients of one place in a fixed order. Indexing adds them in the order in
+    which threads arrive, so weights differed in their last bits from run to run.
     """
     return embedding(rows * states.shape[1] + places, states.flatten(0, 1))
 
@@ -143,14 +161,16 @@ def supervised_finetune(
     pad_id: int = 0,
     compute: Compute = Compute(),
 ) -> TrainingRecord:
-    """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the tokens.
+    """Train `model` in place on the mean loss of the flagged tokens: warm-up, then a cosine to zero over the
+    tokens.
 
-    It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given. The
-    same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)` is called,
-    and `on_figures(step, figures)`, whose steps count from 0.
+    It ends after `epochs` passes (a fraction is a fraction of the tokens) or after `total_tokens` if given.
+    The same seed on the same machine gives the same weights. After each update `on_step(step, tokens, loss)`
+    is called, and `on_figures(step, figures)`, whose steps count from 0.
 
-    With `checkpoint` the state is saved to that file every `checkpoint_every` steps and at the end, and a file that is already
-    there is resumed from; whoever has saved the model may delete it. It trains on the device that `model` is on.
+    With `checkpoint` the state is saved to that file every `checkpoint_every` steps and at the end, and a
+    file that is already there is resumed from; whoever has saved the model may delete it. It trains on the
+    device that `model` is on.
 
     Raises:
         TrainingError: nothing to learn from, a loss that is not finite, or a checkpoint of another training.
@@ -160,7 +180,9 @@ def supervised_finetune(
     per_epoch = sum(len(example) for example in examples)
     if not examples or not any(any(segment.loss) for example in examples for segment in example.segments):
         raise TrainingError(
-            f"{len(examples)} examples without one token to predict.", "Expected at least one.", "Check that collect recorded trajectories."
+            f"{len(examples)} examples without one token to predict.",
+            "Expected at least one.",
+            "Check that collect recorded trajectories.",
         )
     total = total_tokens if total_tokens is not None else max(1, round(epochs * per_epoch))
     _refuse_too_long(without_adapters(model), examples)
@@ -172,7 +194,9 @@ def supervised_finetune(
     if checkpoint is not None:
         plan.key = _fingerprint(model, examples, plan)
         state = _saved(checkpoint, plan.key, limit_of(model))
-    return parallel.together(_train, model, examples, plan, state, own=(checkpoint, checkpoint_every, on_step, on_figures))
+    return parallel.together(
+        _train, model, examples, plan, state, own=(checkpoint, checkpoint_every, on_step, on_figures)
+    )
 
 
 @dataclass
@@ -200,7 +224,9 @@ def _train(
     on_step: OnStep | None = None,
     on_figures: OnFigures | None = None,
 ) -> TrainingRecord:
-    """All of a run that remains after `state`; the same in every process, of which the first alone saves and tells."""
+    """All of a run that remains after `state`; the same in every process, of which the first alone saves and
+    tells.
+    """
     run = _Run(model, plan)
     if state is not None:
         run.load_state_dict(state)
@@ -239,7 +265,9 @@ class _Run:
     def remaining(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
         """The examples of each batch from the place reached until the run is over."""
         while True:
-            for number, group in enumerate(batches(examples, self.plan.batch_tokens, self.plan.seed + 1_000_003 * self.epoch)):
+            for number, group in enumerate(
+                batches(examples, self.plan.batch_tokens, self.plan.seed + 1_000_003 * self.epoch)
+            ):
                 if self.progress >= 1:
                     return
                 if number >= self.batch:
@@ -282,7 +310,9 @@ class _Run:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, as plain values and tensors."""
-        weights = {name: weight.detach() for name, weight in self.model.named_parameters() if weight.requires_grad}
+        weights = {
+            name: weight.detach() for name, weight in self.model.named_parameters() if weight.requires_grad
+        }
         return {
             "key": self.plan.key,
             "weights": weights,
@@ -328,24 +358,39 @@ def probe_branches(model: PreTrainedModel | PeftModel) -> None:
     """Compare a trunk with a branch with plain sequences, on an architecture that is not known to agree.
 
     Raises:
-        ConfigError: it says something else, for example since it takes no mask or no positions from its caller.
+        ConfigError: it says something else, for example since it takes no mask or no positions from its
+            caller.
     """
     inner = without_adapters(model)
-    name, cure = inner.config.model_type, "Use a backbone of another architecture, for example Llama, Qwen or Mistral."
-    parts = [Segment([1, 2, 3], [False] * 3), Segment([4, 5], [False, True], branch=True), Segment([6, 7], [False, True])]
+    name, cure = (
+        inner.config.model_type,
+        "Use a backbone of another architecture, for example Llama, Qwen or Mistral.",
+    )
+    parts = [
+        Segment([1, 2, 3], [False] * 3),
+        Segment([4, 5], [False, True], branch=True),
+        Segment([6, 7], [False, True]),
+    ]
     alone = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 3, 6, 7]], device=inner.device)
     try:
         with evaluating(inner):
             found = token_logprobs(inner, collate([Example(parts)], 0).to(inner.device)).logprobs
-            # The plainest attention there is: where it says something else, ours leaves out what the architecture adds to attention.
+            # The plainest attention there is: where it says something else, ours leaves out what the
+            # architecture adds to attention.
             with attention_of(inner, "eager"):
                 plain = inner(input_ids=alone, use_cache=False).logits[:, -2].float()
             plain = without_unknown(inner, plain).log_softmax(-1)
         gap = float((plain.gather(1, alone[:, -1:])[:, 0] - found).abs().max())
         if not gap < PROBE_TOLERANCE:
-            raise ConfigError(f"With branches {name} is off by {gap:.2g} nats.", "Expected the same numbers as without.", cure)
+            raise ConfigError(
+                f"With branches {name} is off by {gap:.2g} nats.",
+                "Expected the same numbers as without.",
+                cure,
+            )
     except (TypeError, AttributeError, RuntimeError, IndexError, KeyError, ValueError) as error:
-        raise ConfigError(f"The architecture {name} cannot be trained on branches: {error}", next_step=cure) from error
+        raise ConfigError(
+            f"The architecture {name} cannot be trained on branches: {error}", next_step=cure
+        ) from error
 
 
 def _warm_up(examples: Sequence[Example], batch_tokens: int, epochs: float) -> int:
@@ -355,12 +400,21 @@ def _warm_up(examples: Sequence[Example], batch_tokens: int, epochs: float) -> i
 
 
 def _fingerprint(model: Any, examples: Sequence[Example], plan: _Plan) -> str:
-    settings: list[float | str] = [plan.learning_rate, plan.batch_tokens, plan.seed, plan.total, plan.optimizer]
+    settings: list[float | str] = [
+        plan.learning_rate,
+        plan.batch_tokens,
+        plan.seed,
+        plan.total,
+        plan.optimizer,
+    ]
     settings += [] if plan.compute.precision == "fp32" else [plan.compute.precision]
     settings += [] if parallel.size() == 1 else [parallel.size()]
     digest = hashlib.sha256(repr(settings).encode())
     for name, weight in model.named_parameters():
-        digest.update(f"{name} {tuple(weight.shape)} {weight.requires_grad} {weight.detach().double().sum().item()!r}".encode())
+        digest.update(
+            f"{name} {tuple(weight.shape)} {weight.requires_grad} "
+            f"{weight.detach().double().sum().item()!r}".encode()
+        )
     for example in examples:
         for segment in example.segments:
             digest.update(repr((segment.tokens, segment.loss, segment.branch)).encode())

@@ -1,8 +1,9 @@
 """Attention over a trunk with branches that computes only what the tree lets a token see.
 
-A dense mask over the packed sequence computes every pair of tokens and hides most: branches do not see each other. Here the
-tokens are taken apart into runs (a branch, or a piece of the trunk). A run attends to the trunk before it and causally to
-itself. Runs with a similar amount of trunk before them form a bucket, padded to its longest. The result is the same.
+A dense mask over the packed sequence computes every pair of tokens and hides most: branches do not see each
+other. Here the tokens are taken apart into runs (a branch, or a piece of the trunk). A run attends to the
+trunk before it and causally to itself. Runs with a similar amount of trunk before them form a bucket, padded
+to its longest. The result is the same.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ HIDDEN = float("-inf")
 
 @dataclass
 class Run:
-    """Consecutive tokens `own` that see the trunk tokens `before`; both are places in the flattened batch [B * L]."""
+    """Consecutive tokens `own` that see the trunk tokens `before`; both are places in the flattened batch [B
+    * L].
+    """
 
     own: Tensor
     before: Tensor
@@ -34,11 +37,13 @@ class Run:
 
 @dataclass
 class TreeLayout:
-    """How to take a batch [B, L] apart into buckets and put it together again; bucket i has n runs of q queries and k keys.
+    """How to take a batch [B, L] apart into buckets and put it together again; bucket i has n runs of q
+    queries and k keys.
 
-    `queries`, `keys` int64: places in the flattened batch, of all buckets one after another (each [n * q] and [n * k]);
-    `masks`: for each bucket the additive fp32 mask [n, 1, q, k]; `places` int64 [B * L]: where in `queries` each token stands.
-    Padding stands at place 0 of everything, and nothing depends on it.
+    `queries`, `keys` int64: places in the flattened batch, of all buckets one after another (each [n * q] and
+    [n * k]);
+    `masks`: for each bucket the additive fp32 mask [n, 1, q, k]; `places` int64 [B * L]: where in `queries`
+    each token stands. Padding stands at place 0 of everything, and nothing depends on it.
     """
 
     queries: Tensor
@@ -53,7 +58,9 @@ class TreeLayout:
 
 
 def lay_out_tree(segments: Tensor, real: Tensor) -> TreeLayout:
-    """The layout of a batch, from the segment of each token [B, L] (-1: trunk) and which tokens are no padding [B, L]."""
+    """The layout of a batch, from the segment of each token [B, L] (-1: trunk) and which tokens are no
+    padding [B, L].
+    """
     length = segments.shape[1]
     runs: list[Run] = []
     for row in range(len(segments)):
@@ -85,7 +92,8 @@ def _runs(segments: Tensor, offset: int) -> list[Run]:
 
 
 def _bucket(runs: Sequence[Run]) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries [n * q] (-1: padding), keys [n * k] and mask [n, 1, q, k] of a bucket; a run's own keys stand first.
+    """Queries [n * q] (-1: padding), keys [n * k] and mask [n, 1, q, k] of a bucket; a run's own keys stand
+    first.
 
     So every query, padding included, sees the very first key.
     """
@@ -118,7 +126,8 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """Self-attention of query [B, H, L, d] over key, value [B, K, L, d] with H a multiple of K; [B, L, H, d].
 
-    `tree` is the layout of the batch, which the decoder hands on from its caller; `attention_mask` is not looked at.
+    `tree` is the layout of the batch, which the decoder hands on from its caller; `attention_mask` is not
+    looked at.
     """
     rows, heads, length, width = query.shape
     grouped = key.shape[1] != heads
@@ -128,10 +137,17 @@ def tree_attention(
     values = _take(value, tree.keys).split([n * k for n, _, k in sizes])
     parts = []
     for (n, q, _), mask, *states in zip(sizes, tree.masks, queries, keys, values, strict=True):
-        asked, seen, shown = (part.view(n, -1, part.shape[1] // width, width).transpose(1, 2) for part in states)
+        asked, seen, shown = (
+            part.view(n, -1, part.shape[1] // width, width).transpose(1, 2) for part in states
+        )
         if grouped and query.is_cuda:
-            seen, shown = shared(seen, heads), shared(shown, heads)  # the kernels that spare memory there take no groups with a mask
-        mixed = scaled_dot_product_attention(asked, seen, shown, mask, dropout, scale=scaling, enable_gqa=grouped and not query.is_cuda)
+            seen, shown = (
+                shared(seen, heads),
+                shared(shown, heads),
+            )  # the kernels that spare memory there take no groups with a mask
+        mixed = scaled_dot_product_attention(
+            asked, seen, shown, mask, dropout, scale=scaling, enable_gqa=grouped and not query.is_cuda
+        )
         parts.append(mixed.transpose(1, 2).reshape(n * q, -1))
     return embedding(tree.places, torch.cat(parts)).view(rows, length, heads, -1), None
 

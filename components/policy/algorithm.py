@@ -1,7 +1,9 @@
-"""What an algorithm of the RL loop is: it makes lessons of groups of rollouts, and a loss of what the policy wrote in them.
+"""What an algorithm of the RL loop is: it makes lessons of groups of rollouts, and a loss of what the policy
+wrote in them.
 
-All else (tasks, rollouts, batches, optimiser, checkpoints, figures) is the loop's. An algorithm that plays with other weights than
-those it trains says so in `acting`; what it carries from one iteration to the next is in its `state_dict`.
+All else (tasks, rollouts, batches, optimiser, checkpoints, figures) is the loop's. An algorithm that plays
+with other weights than those it trains says so in `acting`; what it carries from one iteration to the next is
+in its `state_dict`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from components.policy.rollout import Rollout
 
 @dataclass(frozen=True)
 class Lesson:
-    """Episodes that only teach together (one, or a pair), and what the loss must know of the n tokens written in them.
+    """Episodes that only teach together (one, or a pair), and what the loss must know of the n tokens written
+    in them.
 
-    `targets` has lists of n values, in the order of the tokens, the episodes one after the other. `telling`: something here was worth more
-    than something else; else all that is taught is to leave out what changes nothing.
+    `targets` has lists of n values, in the order of the tokens, the episodes one after the other. `telling`:
+    something here was worth more than something else; else all that is taught is to leave out what changes
+    nothing.
     """
 
     rollouts: tuple[Rollout, ...]
@@ -44,9 +48,10 @@ class Lesson:
 class Written:
     """The n tokens that the policy wrote in some lessons, as it sees them now.
 
-    `logprobs` fp32 [n] in nats, with gradients; `old` fp32 [n], the sampler's; `hidden` [n, H], the last hidden state that each token
-    was predicted from, if the algorithm wants it; `targets` fp32 [n] each; `shares` fp32 [n], what each token's lesson counts in the
-    update's mean; `episodes` the number of tokens of each episode; `count` the tokens of the whole update, of which these are a part.
+    `logprobs` fp32 [n] in nats, with gradients; `old` fp32 [n], the sampler's; `hidden` [n, H], the last
+    hidden state that each token was predicted from, if the algorithm wants it; `targets` fp32 [n] each;
+    `shares` fp32 [n], what each token's lesson counts in the update's mean; `episodes` the number of tokens
+    of each episode; `count` the tokens of the whole update, of which these are a part.
     """
 
     logprobs: Tensor
@@ -63,7 +68,9 @@ class Algorithm(Protocol):
 
     wants_hidden: bool
     anew: bool
-    """Whether each iteration trains the first policy anew, on all that its lessons hold, in place of going on with the last one."""
+    """Whether each iteration trains the first policy anew, on all that its lessons hold, in place of going on
+    with the last one.
+    """
     figures: tuple[str, ...]
     """Names of what its loss tells beside the loss."""
 

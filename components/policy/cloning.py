@@ -1,13 +1,15 @@
-"""Behaviour cloning (Pomerleau 1989, NIPS; for language models: supervised fine-tuning): the mean over the tokens of the loss
+"""Behaviour cloning (Pomerleau 1989, NIPS; for language models: supervised fine-tuning): the mean over the
+tokens of the loss
 
     -log pi(thought, action | history)
 
     dreamgym retrain cloning.demonstrations=200 cloning.behaviours='[expert, noisy]'
 
-on a few expert demonstrations, or on all that the logs hold; the thought is the one that leads to the action (`Adapter.think`).
+on a few expert demonstrations, or on all that the logs hold; the thought is the one that leads to the action
+(`Adapter.think`).
 
-Differs from common practice in stopping early on purpose: cloned to a loss near zero a policy no longer explores, all
-rollouts of a task end alike, and RL has nothing to learn from.
+Differs from common practice in stopping early on purpose: cloned to a loss near zero a policy no longer
+explores, all rollouts of a task end alike, and RL has nothing to learn from.
 """
 
 from __future__ import annotations
@@ -45,11 +47,18 @@ def clone(
         on_figures, on_world_figures: told of each update on the demonstrations, and on `world`.
     """
     examples = [
-        render_demonstration(policy.vocabulary, episode, [think(episode.up_to(step.step), step.action) for step in episode.steps])
+        render_demonstration(
+            policy.vocabulary,
+            episode,
+            [think(episode.up_to(step.step), step.action) for step in episode.steps],
+        )
         for episode in demonstrations
     ]
     if reflections:
-        examples += [render_demonstration(policy.vocabulary, e, thoughts) for e, thoughts in zip(demonstrations, reflections, strict=True)]
+        examples += [
+            render_demonstration(policy.vocabulary, e, thoughts)
+            for e, thoughts in zip(demonstrations, reflections, strict=True)
+        ]
     policy.model = add_lora(policy.model, config.lora, added=policy.vocabulary.added, seed=seed)
     if world:
         before = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
@@ -69,6 +78,14 @@ def _train(
     on_figures: OnFigures | None,
 ) -> TrainingRecord:
     return supervised_finetune(
-        policy.model, examples, epochs=epochs, learning_rate=config.learning_rate, batch_tokens=config.batch_tokens, seed=seed,
-        optimizer=config.optimizer, checkpoint=checkpoint, compute=policy.compute, on_figures=on_figures,
-    )  # fmt: skip
+        policy.model,
+        examples,
+        epochs=epochs,
+        learning_rate=config.learning_rate,
+        batch_tokens=config.batch_tokens,
+        seed=seed,
+        optimizer=config.optimizer,
+        checkpoint=checkpoint,
+        compute=policy.compute,
+        on_figures=on_figures,
+    )

@@ -1,21 +1,28 @@
-"""Direct preference optimisation on whole episodes (Rafailov et al. 2023, arXiv 2305.18290, Eq. 7), offline, semi-online or online.
+"""Direct preference optimisation on whole episodes (Rafailov et al. 2023, arXiv 2305.18290, Eq. 7), offline,
+semi-online or online.
 
     -log sigmoid(beta (log pi(w) - log ref(w) - log pi(l) + log ref(l)))
 
     dreamgym retrain synthetic_rl.algorithm=dpo synthetic_rl.dpo.sync_every=4
 
-w is a success and l a failure of the same task; log pi(w) sums over the tokens that the agent wrote. As in "Bridging Offline and Online
-Reinforcement Learning" (arXiv 2506.21495) the weights that play become those that are trained every `sync_every` iterations (1: online,
-0: never, so that all is learnt from what the first policy did: offline), and the reference moves with them if `sync_reference` says so.
+w is a success and l a failure of the same task; log pi(w) sums over the tokens that the agent wrote. As in
+"Bridging Offline and Online Reinforcement Learning" (arXiv 2506.21495) the weights that play become those
+that are trained every `sync_every` iterations (1: online,
+0: never, so that all is learnt from what the first policy did: offline), and the reference moves with them if
+`sync_reference` says so.
 
 Deviations:
-1. Each success is paired with one failure, in the order played, so that no episode of the rarer kind is left out and the more frequent
+1. Each success is paired with one failure, in the order played, so that no episode of the rarer kind is left
+   out and the more frequent
    kind repeats nothing; tasks without both are left out, as in the paper.
 2. Log-probabilities are those at the sampling temperature.
-3. What is counted between synchronisations are iterations of `epochs` times `updates` optimiser steps, where the paper counts steps: it is
+3. What is counted between synchronisations are iterations of `epochs` times `updates` optimiser steps, where
+   the paper counts steps: it is
    online in its sense with both at 1.
-4. Offline means that the first policy plays all episodes, a fresh set in each iteration, not that a fixed set of logs is read. The success
-   that is logged is then that policy's: what training does to the one that learns shows in `margin` and in the evaluation alone.
+4. Offline means that the first policy plays all episodes, a fresh set in each iteration, not that a fixed set
+   of logs is read. The success
+   that is logged is then that policy's: what training does to the one that learns shows in `margin` and in
+   the evaluation alone.
 """
 
 from __future__ import annotations
@@ -84,11 +91,16 @@ class DPO:
 
     def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
         """The mean over pairs."""
-        ratios = torch.stack([part.sum() for part in (written.logprobs - written.targets["reference"]).split(written.episodes)])
+        ratios = torch.stack(
+            [part.sum() for part in (written.logprobs - written.targets["reference"]).split(written.episodes)]
+        )
         shares = torch.stack([part[0] for part in written.shares.split(written.episodes)])[0::2]
         each = preference_loss(ratios[0::2], ratios[1::2], beta=self.config.dpo.beta)
         margins = (ratios[0::2] - ratios[1::2]).detach()
-        figures = {"preferred": (shares * (margins > 0)).sum().item(), "margin": (shares * margins).sum().item()}
+        figures = {
+            "preferred": (shares * (margins > 0)).sum().item(),
+            "margin": (shares * margins).sum().item(),
+        }
         return (each * shares).sum(), figures
 
     def parameters(self) -> list[torch.nn.Parameter]:

@@ -1,17 +1,21 @@
-"""Early Experience (arXiv 2510.08558): what an agent learns from its own alternatives beside an expert's way, before any RL.
+"""Early Experience (arXiv 2510.08558): what an agent learns from its own alternatives beside an expert's way,
+before any RL.
 
-    L_IWM = - sum log p(s_i^j | s_i, a_i^j)           implicit world modelling, before cloning, with the same weights
-    L_SR  = - sum log p(c_i, a_i | s_i)               self-reflection, mixed with cloning; c_i says why a_i and not the alternatives
+    L_IWM = - sum log p(s_i^j | s_i, a_i^j)           implicit world modelling, before cloning, with the same
+    weights L_SR  = - sum log p(c_i, a_i | s_i)               self-reflection, mixed with cloning; c_i says
+    why a_i and not the alternatives
 
     dreamgym retrain cloning.early_experience=self_reflection
 
-At each state of an expert's episode K alternatives are drawn evenly from the admissible actions and really executed in a fork of the game
-(`Forkable.probe`), so that none is ever out of step with it: the expert's own steps are played along and must lead where they were
-recorded to lead. All of these steps are real interactions.
+At each state of an expert's episode K alternatives are drawn evenly from the admissible actions and really
+executed in a fork of the game (`Forkable.probe`), so that none is ever out of step with it: the expert's own
+steps are played along and must lead where they were recorded to lead. All of these steps are real
+interactions.
 
-Deviations: the reflections are the adapter's (`reflect`), from what the alternatives really led to, not a language model's, and one
-reflection speaks of all K; with K = 3, where the paper has 8 for IWM and 3 for SR. The paper keeps the total of updates equal to plain
-cloning's; here cloning keeps its own passes, and world modelling comes before them.
+Deviations: the reflections are the adapter's (`reflect`), from what the alternatives really led to, not a
+language model's, and one reflection speaks of all K; with K = 3, where the paper has 8 for IWM and 3 for SR.
+The paper keeps the total of updates equal to plain cloning's; here cloning keeps its own passes, and world
+modelling comes before them.
 """
 
 from __future__ import annotations
@@ -45,18 +49,26 @@ class Explored:
 def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed: int) -> list[Explored]:
     """Walk along each episode in `world` and try up to `count` alternatives at each of its states.
 
-    What infrastructure ended on the way is walked again, with the same alternatives. One that fails by itself is left out.
+    What infrastructure ended on the way is walked again, with the same alternatives. One that fails by itself
+    is left out.
 
     Raises:
-        EnvironmentFailure: the world cannot be forked, its budget is spent, it leads elsewhere than it was recorded to, or an episode
+        EnvironmentFailure: the world cannot be forked, its budget is spent, it leads elsewhere than it was
+            recorded to, or an episode
             broke in each of several tries (`again.TRIES`).
     """
     if not isinstance(world, Forkable):
         message = f"{type(world).__name__} cannot try alternatives."
-        raise EnvironmentFailure(message, "Expected an environment with `probe`.", "Set cloning.early_experience=none.")
+        raise EnvironmentFailure(
+            message, "Expected an environment with `probe`.", "Set cloning.early_experience=none."
+        )
     names = {row: f"{episode.steps[0].episode_id}" for row, episode in enumerate(episodes)}
     expected = "An episode whose alternatives are unknown has no lesson."
-    return list(play_whole(names, lambda rows, _: _walk(world, episodes, rows, count, seed), "episodes", expected).values())
+    return list(
+        play_whole(
+            names, lambda rows, _: _walk(world, episodes, rows, count, seed), "episodes", expected
+        ).values()
+    )
 
 
 def _walk(
@@ -75,14 +87,18 @@ def _walk(
         for at in going:
             tries = zip(tried[at], answers[at], strict=True)
             found[at].append(tuple((action, one.state) for action, one in tries if "failed" not in one.info))
-        steps = world.step([walked[at].steps[place].action if at in going else None for at in range(len(walked))])
+        steps = world.step(
+            [walked[at].steps[place].action if at in going else None for at in range(len(walked))]
+        )
         for at in going:
             step = steps[at]
             if step is not None and "failed" in step.info:
                 broken[at] = str(step.info["failed"])
             else:
                 admissible[at] = _checked(walked[at], place, step)
-    whole = {rows[at]: Explored(walked[at], tuple(found[at])) for at in range(len(walked)) if at not in broken}
+    whole = {
+        rows[at]: Explored(walked[at], tuple(found[at])) for at in range(len(walked)) if at not in broken
+    }
     return whole, {rows[at]: reason for at, reason in broken.items()}
 
 
@@ -92,7 +108,9 @@ def _drawn(rng: random.Random, admissible: Sequence[str], expert: str, count: in
 
 
 def _checked(episode: Trajectory, place: int, step: Step | None) -> Sequence[str]:
-    """The actions admissible after a step of the expert, which must have led where it was recorded to lead."""
+    """The actions admissible after a step of the expert, which must have led where it was recorded to
+    lead.
+    """
     wanted = episode.steps[place]
     if step is None or step.state != wanted.next_state:
         raise EnvironmentFailure(
@@ -105,7 +123,9 @@ def _checked(episode: Trajectory, place: int, step: Step | None) -> Sequence[str
 
 
 def world_examples(vocabulary: Vocabulary, explored: Sequence[Explored]) -> list[Example]:
-    """For implicit world modelling: each episode as the agent reads it, and beside each step what its alternatives lead to."""
+    """For implicit world modelling: each episode as the agent reads it, and beside each step what its
+    alternatives lead to.
+    """
     return [_world_example(vocabulary, found) for found in explored if any(found.alternatives)]
 
 
@@ -126,8 +146,9 @@ def _read(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
 
 
 def reflections(explored: Sequence[Explored], reflect: Reflect) -> list[list[str]]:
-    """For self-reflection: the thought before each step of each episode. A step without alternatives has none to speak of, and the
-    adapter's usual thought."""
+    """For self-reflection: the thought before each step of each episode. A step without alternatives has none
+    to speak of, and the adapter's usual thought.
+    """
     return [
         [
             reflect(found.episode.up_to(step.step), step.action, alternatives)

@@ -1,4 +1,6 @@
-"""One forward pass over episodes: the log-probabilities of what the policy wrote in them, in batches of similar length."""
+"""One forward pass over episodes: the log-probabilities of what the policy wrote in them, in batches of
+similar length.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from components.policy.rollout import Rollout
 
 
 def packed(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices in groups of similar length whose padded size is at most `batch_tokens`; one that is longer comes alone."""
+    """Indices in groups of similar length whose padded size is at most `batch_tokens`; one that is longer
+    comes alone.
+    """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     groups: list[list[int]] = [[]]
     for index in order:
@@ -24,24 +28,45 @@ def packed(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
 
 
 def scored(
-    policy: Policy, rollouts: Sequence[Rollout], *, temperature: float, with_entropy: bool = False, with_hidden: bool = False
+    policy: Policy,
+    rollouts: Sequence[Rollout],
+    *,
+    temperature: float,
+    with_entropy: bool = False,
+    with_hidden: bool = False,
 ) -> TokenScores:
     """Scores of the n tokens that were written in `rollouts`, which are one batch, in their order."""
-    batch = collate([rollout.example for rollout in rollouts], policy.vocabulary.marker_id("<pad>")).to(policy.model.device)
+    batch = collate([rollout.example for rollout in rollouts], policy.vocabulary.marker_id("<pad>")).to(
+        policy.model.device
+    )
     with policy.compute.forward():
-        return token_logprobs(policy.model, batch, temperature=temperature, with_entropy=with_entropy, with_hidden=with_hidden)
+        return token_logprobs(
+            policy.model, batch, temperature=temperature, with_entropy=with_entropy, with_hidden=with_hidden
+        )
 
 
 def scored_still(
-    policy: Policy, rollouts: Sequence[Rollout], *, temperature: float, batch_tokens: int, with_hidden: bool = False
+    policy: Policy,
+    rollouts: Sequence[Rollout],
+    *,
+    temperature: float,
+    batch_tokens: int,
+    with_hidden: bool = False,
 ) -> Iterator[tuple[int, TokenScores]]:
     """(index, scores) of each of `rollouts`, without gradients, in no order."""
     for rows in packed([len(rollout.example) for rollout in rollouts], batch_tokens):
         with torch.no_grad():
-            found = scored(policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden)
+            found = scored(
+                policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden
+            )
         start = 0
         for row in rows:
             end = start + rollouts[row].written
             hidden = None if found.hidden is None else found.hidden[start:end]
-            yield row, TokenScores(found.logprobs[start:end], found.rows[start:end], found.columns[start:end], None, hidden)
+            yield (
+                row,
+                TokenScores(
+                    found.logprobs[start:end], found.rows[start:end], found.columns[start:end], None, hidden
+                ),
+            )
             start = end

@@ -1,8 +1,9 @@
-"""The RL loop: sample tasks, play groups of rollouts, update the policy; the same in a dream and in the real world.
+"""The RL loop: sample tasks, play groups of rollouts, update the policy; the same in a dream and in the real
+world.
 
-An algorithm (`algorithm.py`) makes lessons of rollouts and a loss of lessons; everything else is here. The state after each iteration
-(policy, optimiser, algorithm, task source, figures) is saved atomically, random streams are numbered by iteration, and a loop that was
-stopped goes on where it was with the same numbers.
+An algorithm (`algorithm.py`) makes lessons of rollouts and a loss of lessons; everything else is here. The
+state after each iteration (policy, optimiser, algorithm, task source, figures) is saved atomically, random
+streams are numbered by iteration, and a loop that was stopped goes on where it was with the same numbers.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from components.training_config import RLConfig
 BARREN_ITERATIONS = 8
 """Iterations on end without anything to learn from after which the loop gives up."""
 COLLAPSE_WINDOW, COLLAPSE_ROLLOUTS, COLLAPSE_SHARE = 4, 128, 0.5
-"""Iterations whose mean success is compared (half of those so far, where they are fewer and have so many rollouts), and the share of the
-first ones' below which the policy has collapsed."""
+"""Iterations whose mean success is compared (half of those so far, where they are fewer and have so many
+rollouts), and the share of the first ones' below which the policy has collapsed.
+"""
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration that had none, so that every curve has a value an iteration."""
 
@@ -87,7 +89,9 @@ class EvenTasks:
 
 @dataclass
 class LoopState:
-    """The place reached, the `tokens` sampled on the way, and the figures of each iteration so far, name -> one value an iteration."""
+    """The place reached, the `tokens` sampled on the way, and the figures of each iteration so far, name ->
+    one value an iteration.
+    """
 
     iteration: int = 0
     interactions: int = 0
@@ -130,14 +134,24 @@ class Loop:
         tokens: Callable[[], int] = lambda: 0,
     ) -> None:
         """Args:
-        tokens: how many all models together have sampled since this process began; what is counted is saved with the state.
+        tokens: how many all models together have sampled since this process began; what is counted is saved
+        with the state.
         snapshots: which policies on the way are kept, and where.
         updating: entered around each update (training may gain from more threads than decoding).
         demonstrations: what `demonstration_weight` mixes in; needed where that is above 0.
         """
         if config.demonstration_weight and not demonstrations:
-            raise TrainingError("demonstration_weight is set, and there is no demonstration.", next_step="Set demonstration_weight=0.")
-        self.policy, self.player, self.tasks, self.algorithm, self.config = policy, player, tasks, algorithm, config
+            raise TrainingError(
+                "demonstration_weight is set, and there is no demonstration.",
+                next_step="Set demonstration_weight=0.",
+            )
+        self.policy, self.player, self.tasks, self.algorithm, self.config = (
+            policy,
+            player,
+            tasks,
+            algorithm,
+            config,
+        )
         self.updating = updating
         self.max_steps, self.seed, self.stamp, self.checkpoint = max_steps, seed, stamp, checkpoint
         policy.max_new_tokens = config.max_new_tokens
@@ -157,10 +171,12 @@ class Loop:
         on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None = None,
         on_iteration: Callable[[int, dict[str, float]], None] | None = None,
     ) -> LoopState:
-        """All iterations that remain, or as many as `budget` interactions surely allow; `on_rollouts` may add figures.
+        """All iterations that remain, or as many as `budget` interactions surely allow; `on_rollouts` may add
+        figures.
 
         Raises:
-            TrainingError: a loss that is not finite, nothing to learn from for many iterations on end, or a policy that collapsed.
+            TrainingError: a loss that is not finite, nothing to learn from for many iterations on end, or a
+                policy that collapsed.
         """
         self._resume()
         sampled = self.state.tokens - self._tokens()
@@ -181,11 +197,12 @@ class Loop:
         return self.state
 
     def interpolate(self) -> None:
-        """Call once, when all is run: the policy becomes `interpolation` of the way from its first to its last weights, without adapters.
+        """Call once, when all is run: the policy becomes `interpolation` of the way from its first to its
+        last weights, without adapters.
 
-        WiSE-FT (Wortsman et al. 2022, arXiv 2109.01903), which averages a model before and after fine-tuning: what few tasks taught
-        stays, what was unlearnt beside it comes back. Adapters change the weights by B A, and B begins at zero: a share of the way is
-        that share of B, with A as it is in the end.
+        WiSE-FT (Wortsman et al. 2022, arXiv 2109.01903), which averages a model before and after fine-tuning:
+        what few tasks taught stays, what was unlearnt beside it comes back. Adapters change the weights by B
+        A, and B begins at zero: a share of the way is that share of B, with A as it is in the end.
         """
         last, share = self.learner.trained(), self.config.interpolation
         with torch.no_grad():
@@ -194,25 +211,36 @@ class Loop:
                     last[name].copy_(torch.lerp(first.to(last[name].device), last[name], share))
         self.policy.model = merge_lora(self.policy.model)
 
-    def _iterate(self, on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None) -> dict[str, float]:
+    def _iterate(
+        self, on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None
+    ) -> dict[str, float]:
         number, started = self.seed * 10_007 + self.state.iteration, time.monotonic()
         tasks = self.tasks.sample(self.config.tasks, number)
         before, began = self.player.interactions, time.monotonic()
         acting = self.algorithm.acting(self.policy, self.state.iteration)
         rollouts = self.player.play(
-            acting, grouped(tasks, self.config.group), max_steps=self.max_steps, temperature=self.config.temperature,
-            seed=number, stamp=self.stamp,
-        )  # fmt: skip
+            acting,
+            grouped(tasks, self.config.group),
+            max_steps=self.max_steps,
+            temperature=self.config.temperature,
+            seed=number,
+            stamp=self.stamp,
+        )
         seconds = time.monotonic() - began
         self.state.interactions += self.player.interactions - before
         told = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         size = self.config.group
-        # Where the world broke or the dream had no answer the policy is not to blame: counted, and nothing is learnt from it.
+        # Where the world broke or the dream had no answer the policy is not to blame: counted, and nothing is
+        # learnt from it.
         whole = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
         groups = [[r for r in group if not (r.broken or r.unparsable)] for group in whole]
         figures = self._describe(rollouts, groups, before) | told
         figures["steps_per_second"] = figures["interactions"] / seconds
-        returns = {group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group]) for group in groups if group}
+        returns = {
+            group[0].trajectory.task.id: (group[0].trajectory.task, [r.reward for r in group])
+            for group in groups
+            if group
+        }
         figures |= self.tasks.report(returns, number)
         lessons = self.algorithm.lessons(groups, self.policy)
         figures["lessons"] = float(len(lessons))
@@ -227,22 +255,32 @@ class Loop:
         return figures | {"seconds": time.monotonic() - started}
 
     def _referred(self, lessons: list[Lesson]) -> list[Lesson]:
-        """The lessons with the log-probabilities of the policy that training began with, if its distance counts."""
+        """The lessons with the log-probabilities of the policy that training began with, if its distance
+        counts.
+        """
         if self._reference is None:
             return lessons
         known = iter(self._reference.logprobs([rollout for lesson in lessons for rollout in lesson.rollouts]))
         return [
-            Lesson(lesson.rollouts, lesson.targets | {"reference": [value for _ in lesson.rollouts for value in next(known)]})
+            Lesson(
+                lesson.rollouts,
+                lesson.targets | {"reference": [value for _ in lesson.rollouts for value in next(known)]},
+            )
             for lesson in lessons
         ]
 
-    def _describe(self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int) -> dict[str, float]:
+    def _describe(
+        self, rollouts: list[Rollout], groups: list[list[Rollout]], before: int
+    ) -> dict[str, float]:
         steps = [step for r in rollouts for step in r.trajectory.steps]
         compared = groups if self.config.group > 1 else [[r for group in groups for r in group]]
         flat = sum(len({r.reward for r in group}) < 2 for group in compared)
         whole = [r.reward for r in rollouts if not r.broken]
         if not whole:
-            found = f"Each of {len(rollouts)} episodes of this iteration broke, as {rollouts[0].trajectory.task.id}: {rollouts[0].failure}"
+            found = (
+                f"Each of {len(rollouts)} episodes of this iteration broke, as "
+                f"{rollouts[0].trajectory.task.id}: {rollouts[0].failure}"
+            )
             raise EnvironmentFailure(found, "Expected some that can be learnt from.", AGAIN)
         return {
             "success_rate": sum(whole) / len(whole),
@@ -263,13 +301,16 @@ class Loop:
         self.state.barren = 0 if fertile else self.state.barren + 1
         if self.state.barren >= BARREN_ITERATIONS:
             raise TrainingError(
-                f"In {BARREN_ITERATIONS} iterations on end no rollout was worth more than what it is compared with: nothing to learn.",
+                f"In {BARREN_ITERATIONS} iterations on end no rollout was worth more than what it is "
+                "compared with: nothing to learn.",
                 "Expected tasks that the policy sometimes solves and sometimes does not.",
                 "Raise the stage's temperature or group, or clone more (cloning.demonstrations).",
             )
 
     def _check_collapse(self) -> None:
-        """A policy that wins far less than at its beginning has unlearnt more than later iterations give back."""
+        """A policy that wins far less than at its beginning has unlearnt more than later iterations give
+        back.
+        """
         rates = self.state.series["success_rate"]
         window = min(COLLAPSE_WINDOW, len(rates) // 2)
         if window < COLLAPSE_WINDOW and window * self.config.tasks * self.config.group < COLLAPSE_ROLLOUTS:
@@ -277,7 +318,8 @@ class Loop:
         first, last = (sum(part) / window for part in (rates[:window], rates[-window:]))
         if first >= 0.1 and last < COLLAPSE_SHARE * first:
             raise TrainingError(
-                f"The policy collapsed: it wins {last:.2f} of the last {window} iterations' rollouts, {first:.2f} of the first.",
+                f"The policy collapsed: it wins {last:.2f} of the last {window} iterations' rollouts, "
+                f"{first:.2f} of the first.",
                 f"Expected at least {COLLAPSE_SHARE:g} times as many.",
                 "Lower the stage's learning_rate, epochs or updates, or hold on to the first policy (kl).",
             )
@@ -286,10 +328,14 @@ class Loop:
         try:
             return self.learner.learn(lessons, seed, self._rate(), on_policy=on_policy)
         except TrainingError as error:
-            raise TrainingError(f"Iteration {self.state.iteration}: {error.found}", error.expected, error.next_step) from error
+            raise TrainingError(
+                f"Iteration {self.state.iteration}: {error.found}", error.expected, error.next_step
+            ) from error
 
     def _rate(self) -> float:
-        """The learning rate of this iteration: constant, or falling in a straight line towards zero over all iterations."""
+        """The learning rate of this iteration: constant, or falling in a straight line towards zero over all
+        iterations.
+        """
         if self.algorithm.anew:
             return self.config.rft.learning_rate
         if self.config.schedule == "constant":
@@ -317,13 +363,21 @@ class Loop:
 
 
 def reached(checkpoint: Path, weights: int = 0) -> int:
-    """Iterations that a loop with this checkpoint has behind it. Args: weights: of its policy, which bound the file's size."""
-    return int(_read(checkpoint, checkpoint_limit(weights))["state"]["iteration"]) if checkpoint.is_file() else 0
+    """Iterations that a loop with this checkpoint has behind it. Args: weights: of its policy, which bound
+    the file's size.
+    """
+    return (
+        int(_read(checkpoint, checkpoint_limit(weights))["state"]["iteration"]) if checkpoint.is_file() else 0
+    )
 
 
 def _read(checkpoint: Path, limit: int) -> dict[str, Any]:
     state = read_checkpoint(checkpoint, limit)
     if not isinstance(state, dict) or state.keys() != PARTS:
         found = f"The checkpoint {checkpoint} is not of an RL loop."
-        raise TrainingError(found, f"Expected {', '.join(sorted(PARTS))} in it.", f"Delete {checkpoint} to train from the start.")
+        raise TrainingError(
+            found,
+            f"Expected {', '.join(sorted(PARTS))} in it.",
+            f"Delete {checkpoint} to train from the start.",
+        )
     return state

@@ -1,8 +1,9 @@
-"""Who plays the rollouts of an iteration: this process, or several side by side, each with a world of its own.
+"""Who plays the rollouts of an iteration: this process, or several side by side, each with a world of its
+own.
 
-Token by token decoding gains nothing from a second thread, but two processes with half of the rows each are nearly twice
-as fast. The rows are split by their order alone and every share has its own random stream, so the same number of
-processes gives the same rollouts, on however many cores.
+Token by token decoding gains nothing from a second thread, but two processes with half of the rows each are
+nearly twice as fast. The rows are split by their order alone and every share has its own random stream, so
+the same number of processes gives the same rollouts, on however many cores.
 """
 
 from __future__ import annotations
@@ -51,7 +52,14 @@ class Player(Protocol):
         ...
 
     def play(
-        self, policy: Policy, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+        self,
+        policy: Policy,
+        tasks: Sequence[Task],
+        *,
+        max_steps: int,
+        temperature: float,
+        seed: int,
+        stamp: Stamp = Stamp(),
     ) -> list[Rollout]:
         """One rollout a task, in the order of `tasks`."""
         ...
@@ -69,17 +77,28 @@ class OneProcess:
         return self.world.interactions
 
     def play(
-        self, policy: Policy, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+        self,
+        policy: Policy,
+        tasks: Sequence[Task],
+        *,
+        max_steps: int,
+        temperature: float,
+        seed: int,
+        stamp: Stamp = Stamp(),
     ) -> list[Rollout]:
         """See `rollout.play`."""
         self.world.seed = seed  # type: ignore[attr-defined]
-        return play(policy, self.world, tasks, max_steps=max_steps, temperature=temperature, seed=seed, stamp=stamp)
+        return play(
+            policy, self.world, tasks, max_steps=max_steps, temperature=temperature, seed=seed, stamp=stamp
+        )
 
 
 class Processes:
-    """`count` processes, each with a world that `open_world()` made there (it is pickled); use it as a context manager.
+    """`count` processes, each with a world that `open_world()` made there (it is pickled); use it as a
+    context manager.
 
-    `tokens` counts what worlds have generated, `rejected` by kind the answers that they did not believe, where they count them.
+    `tokens` counts what worlds have generated, `rejected` by kind the answers that they did not believe,
+    where they count them.
 
     Raises:
         TrainingError: a process ended, or failed with something unexpected.
@@ -93,7 +112,14 @@ class Processes:
         self._crew = [ProcessPoolExecutor(1, context, _begin, (open_world,)) for _ in range(count)]
 
     def play(
-        self, policy: Policy, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+        self,
+        policy: Policy,
+        tasks: Sequence[Task],
+        *,
+        max_steps: int,
+        temperature: float,
+        seed: int,
+        stamp: Stamp = Stamp(),
     ) -> list[Rollout]:
         """Neighbouring rows on one process, so that a group stays together where it can."""
         options = {"max_steps": max_steps, "temperature": temperature, "stamp": stamp}
@@ -102,7 +128,10 @@ class Processes:
         shares = [list(tasks[start:end]) for start, end in pairwise(bounds)]
         writer = pickle.dumps(policy)  # bytes: tensors sent as such would need shared memory
         rollouts: list[Rollout] = []
-        for answer in self._ask(_play, [(writer, share, options | {"seed": seed * count + place}) for place, share in enumerate(shares)]):
+        for answer in self._ask(
+            _play,
+            [(writer, share, options | {"seed": seed * count + place}) for place, share in enumerate(shares)],
+        ):
             played, interactions, generated, written, rejected = pickle.loads(answer)  # noqa: S301
             rollouts += played
             self.interactions += interactions
@@ -127,19 +156,29 @@ class Processes:
         self.close()
 
     def _ask(self, question: Callable[..., Any], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What `question` answers to one request for each of the first processes; all have answered before an error is raised."""
+        """What `question` answers to one request for each of the first processes; all have answered before an
+        error is raised.
+        """
         try:
-            pending = [member.submit(question, *request) for member, request in zip(self._crew, requests, strict=False)]
+            pending = [
+                member.submit(question, *request)
+                for member, request in zip(self._crew, requests, strict=False)
+            ]
             wait(pending)
             return [future.result() for future in pending]
         except BrokenProcessPool as error:
             found = "A process that dreams has ended."
-            next_step = "Type the same command again, perhaps with more free memory: it goes on from the last iteration."
+            next_step = (
+                "Type the same command again, perhaps with more free memory: it goes on from the "
+                "last iteration."
+            )
             raise TrainingError(found, "Expected it to live as long as the stage.", next_step) from error
         except DreamGymError:
             raise
         except Exception as error:
-            raise TrainingError(f"A process that dreams failed: {error!r}", next_step=str(error.__cause__ or "")) from error
+            raise TrainingError(
+                f"A process that dreams failed: {error!r}", next_step=str(error.__cause__ or "")
+            ) from error
 
 
 _open_world: Callable[[], DreamWorld]
@@ -147,7 +186,9 @@ _world: DreamWorld | None = None
 
 
 def _begin(open_world: Callable[[], DreamWorld]) -> None:
-    """A process's start. The parent alone answers to Ctrl-C; the world is opened with the first request, whose error is told."""
+    """A process's start. The parent alone answers to Ctrl-C; the world is opened with the first request,
+    whose error is told.
+    """
     global _open_world
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -167,13 +208,17 @@ def _remember(transitions: Sequence[Transition]) -> None:
 
 
 def _play(writer: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
-    """Rollouts, then steps of the world, tokens of the world, tokens of the policy that they took, and answers that the world rejected."""
+    """Rollouts, then steps of the world, tokens of the world, tokens of the policy that they took, and
+    answers that the world rejected.
+    """
     world, policy = _opened(), pickle.loads(writer)  # noqa: S301
     steps, generated, written, before = world.interactions, world.tokens, policy.tokens, _rejected(world)
     world.seed = options["seed"]
     rollouts = play(policy, world, tasks, **options)
     rejected = {name: count - before.get(name, 0) for name, count in _rejected(world).items()}
-    return pickle.dumps((rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written, rejected))
+    return pickle.dumps(
+        (rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written, rejected)
+    )
 
 
 def _rejected(world: DreamWorld) -> dict[str, int]:

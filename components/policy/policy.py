@@ -1,4 +1,6 @@
-"""The policy: a causal LM that writes a thought and an action; its weights are never shared with the experience model."""
+"""The policy: a causal LM that writes a thought and an action; its weights are never shared with the
+experience model.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,29 @@ from components.language.tokenizer import Vocabulary
 class Policy:
     """A model with its vocabulary; `tokens` counts what it has generated."""
 
-    def __init__(self, model: Any, vocabulary: Vocabulary, *, max_new_tokens: int = 32, compute: Compute = Compute()) -> None:
-        self.model, self.vocabulary, self.max_new_tokens, self.compute = model, vocabulary, max_new_tokens, compute
+    def __init__(
+        self, model: Any, vocabulary: Vocabulary, *, max_new_tokens: int = 32, compute: Compute = Compute()
+    ) -> None:
+        self.model, self.vocabulary, self.max_new_tokens, self.compute = (
+            model,
+            vocabulary,
+            max_new_tokens,
+            compute,
+        )
         self.tokens = 0
 
     @classmethod
     def load(
-        cls, directory: Path, *, max_new_tokens: int = 32, compute: Compute = Compute(), chat_template: ChatTemplate = "auto"
+        cls,
+        directory: Path,
+        *,
+        max_new_tokens: int = 32,
+        compute: Compute = Compute(),
+        chat_template: ChatTemplate = "auto",
     ) -> Policy:
-        """The policy saved in `directory` (also: a backbone, as the start of one), on the device of `compute`."""
+        """The policy saved in `directory` (also: a backbone, as the start of one), on the device of
+        `compute`.
+        """
         model, vocabulary = load_backbone(directory, compute.device, chat_template=chat_template)
         return cls(model, vocabulary, max_new_tokens=max_new_tokens, compute=compute)
 

@@ -1,11 +1,13 @@
-"""The agent's text: one growing sequence an episode, task and initial state repeated in every turn, a thought before each action.
+"""The agent's text: one growing sequence an episode, task and initial state repeated in every turn, a thought
+before each action.
 
-    <task> instruction <state> s0 <turn> instruction <state> s0 <think> thought <action> a0 <end> <state> s1 <turn> ...
+    <task> instruction <state> s0 <turn> instruction <state> s0 <think> thought <action> a0 <end> <state> s1
+    <turn> ...
 
 Where the backbone has a chat template the replies are the assistant's messages, and all else the user's.
 
-The paper's agent prompt (verl-agent's template) also lists the admissible actions; ours does not, since a dream has no such
-list. Nothing is ever taken back, so the cache of the whole prefix serves every step.
+The paper's agent prompt (verl-agent's template) also lists the admissible actions; ours does not, since a
+dream has no such list. Nothing is ever taken back, so the cache of the whole prefix serves every step.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def observed(state: str) -> list[str]:
 
 
 def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:
-    """(thought, action) of a generated reply; the action is "" where the form was not followed (the world refuses that)."""
+    """(thought, action) of a generated reply; the action is "" where the form was not followed (the world
+    refuses that).
+    """
     texts = [piece for piece in pieces if piece != END or not isinstance(piece, Marker)]
     form = [isinstance(piece, Marker) and str(piece) for piece in texts]
     if form == [ACTION, False]:
@@ -50,11 +54,18 @@ def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:
 
 
 def render_demonstration(
-    vocabulary: Vocabulary, trajectory: Trajectory, thoughts: Sequence[str], imitated: Sequence[bool] | None = None
+    vocabulary: Vocabulary,
+    trajectory: Trajectory,
+    thoughts: Sequence[str],
+    imitated: Sequence[bool] | None = None,
 ) -> Example:
-    """An episode as one example for cloning, loss on thoughts and actions of the steps that are `imitated` (default: all)."""
+    """An episode as one example for cloning, loss on thoughts and actions of the steps that are `imitated`
+    (default: all).
+    """
     segments = [_plain(vocabulary, opening(trajectory.task))]
-    for step, thought, wish in zip(trajectory.steps, thoughts, imitated or [True] * len(thoughts), strict=True):
+    for step, thought, wish in zip(
+        trajectory.steps, thoughts, imitated or [True] * len(thoughts), strict=True
+    ):
         wanted = vocabulary.encode(reply(thought, step.action))
         segments += [
             _plain(vocabulary, turn(trajectory.task)),

@@ -19,7 +19,9 @@ class Reference:
     def logprobs(self, rollouts: Sequence[Rollout]) -> list[list[float]]:
         """Of the tokens written in each rollout, in nats, at the temperature of sampling."""
         found: list[list[float]] = [[]] * len(rollouts)
-        for row, scores in scored_still(self._policy, rollouts, temperature=self._temperature, batch_tokens=self._batch_tokens):
+        for row, scores in scored_still(
+            self._policy, rollouts, temperature=self._temperature, batch_tokens=self._batch_tokens
+        ):
             found[row] = scores.logprobs.tolist()
         return found
 

@@ -1,19 +1,24 @@
-"""Rejection-sampling fine-tuning: the policy learns its own successes by heart, each time anew from where it began.
+"""Rejection-sampling fine-tuning: the policy learns its own successes by heart, each time anew from where it
+began.
 
     E: play; keep the successes.
-    M: theta = argmax sum over kept episodes of log pi_theta(what was written | what was read), started at theta_0.
+    M: theta = argmax sum over kept episodes of log pi_theta(what was written | what was read), started at
+    theta_0.
 
     dreamgym retrain synthetic_rl.algorithm=rft
 
-That is expert iteration without a search, as ReST-EM has it (Singh et al. 2023, arXiv 2312.06585, Alg. 1); RAFT (Dong et al. 2023,
-arXiv 2304.06767) and STaR (Zelikman et al. 2022, arXiv 2203.14465) are the same idea. Each M-step is a supervised training of its own:
-from the first policy's weights, at a rate that rises over its first steps and falls to zero, so that what one iteration unlearnt does not
-stay unlearnt.
+That is expert iteration without a search, as ReST-EM has it (Singh et al. 2023, arXiv 2312.06585, Alg. 1);
+RAFT (Dong et al. 2023, arXiv 2304.06767) and STaR (Zelikman et al. 2022, arXiv 2203.14465) are the same idea.
+Each M-step is a supervised training of its own: from the first policy's weights, at a rate that rises over
+its first steps and falls to zero, so that what one iteration unlearnt does not stay unlearnt.
 
 Deviations:
-1. Successes of earlier iterations are kept beside the newest (ReST-EM drops them): a small policy wins each task in few ways.
-2. At most `most` different successes a task are kept, the newest, so that easy tasks do not crowd out the others.
-3. A reply that left the state as it was is read but not learnt: episodes that were won in spite of it would teach it.
+1. Successes of earlier iterations are kept beside the newest (ReST-EM drops them): a small policy wins each
+   task in few ways.
+2. At most `most` different successes a task are kept, the newest, so that easy tasks do not crowd out the
+   others.
+3. A reply that left the state as it was is read but not learnt: episodes that were won in spite of it would
+   teach it.
 4. theta_0 is the policy that training began with, the clone, not the model that it was cloned from.
 """
 
@@ -79,7 +84,9 @@ class RFT:
         return []
 
     def state_dict(self) -> dict[str, Any]:
-        """What is kept, by task: each episode's segments, the sampler's log-probabilities and which replies were idle."""
+        """What is kept, by task: each episode's segments, the sampler's log-probabilities and which replies
+        were idle.
+        """
         return {name: [_packed(rollout) for rollout in kept.values()] for name, kept in self.kept.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -92,7 +99,14 @@ class RFT:
 
 def _lesson(rollout: Rollout) -> Lesson:
     weights = [0.0 if idle else 1.0 for idle in rollout.idle]
-    return Lesson((rollout,), {"weight": [weight for weight, length in zip(weights, rollout.replies, strict=True) for _ in range(length)]})
+    return Lesson(
+        (rollout,),
+        {
+            "weight": [
+                weight for weight, length in zip(weights, rollout.replies, strict=True) for _ in range(length)
+            ]
+        },
+    )
 
 
 def _packed(rollout: Rollout) -> dict[str, Any]:

@@ -24,12 +24,13 @@ ROWS = 512
 class Rollout:
     """One episode.
 
-    `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the sampler's, one for
-    each token with loss, in order. `failure` says how infrastructure ended it: such a rollout is recorded, not trained on.
-    `unparsable` says that a dream had no answer: its last step is not a transition and was left out; not trained on either.
-    `idle` says of each reply whether it held no action or left the state as it was, word for word. `cut` counts replies that ended
-    at the policy's `max_new_tokens`. `overlong` says that the policy's longest sequence was full: the episode is lost there. `tries`
-    counts how often it was begun, infrastructure having ended the earlier ones.
+    `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the
+    sampler's, one for each token with loss, in order. `failure` says how infrastructure ended it: such a
+    rollout is recorded, not trained on. `unparsable` says that a dream had no answer: its last step is not a
+    transition and was left out; not trained on either. `idle` says of each reply whether it held no action or
+    left the state as it was, word for word. `cut` counts replies that ended at the policy's `max_new_tokens`.
+    `overlong` says that the policy's longest sequence was full: the episode is lost there. `tries` counts how
+    often it was begun, infrastructure having ended the earlier ones.
     """
 
     trajectory: Trajectory
@@ -76,9 +77,17 @@ class Stamp:
 
 
 def play(
-    policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+    policy: Policy,
+    world: Environment,
+    tasks: Sequence[Task],
+    *,
+    max_steps: int,
+    temperature: float,
+    seed: int,
+    stamp: Stamp = Stamp(),
 ) -> list[Rollout]:
-    """Play each task once, up to ROWS side by side where the world has room; rollouts in the order of `tasks`.
+    """Play each task once, up to ROWS side by side where the world has room; rollouts in the order of
+    `tasks`.
 
     Raises:
         DataError: the policy's longest sequence has no room for the first turn.
@@ -88,15 +97,30 @@ def play(
         part = tasks[start : start + rows]
         names = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(part)]
         rollouts += _side_by_side(
-            policy, engine.open(len(part)), world, part, names, max_steps=max_steps, temperature=temperature, stamp=stamp
+            policy,
+            engine.open(len(part)),
+            world,
+            part,
+            names,
+            max_steps=max_steps,
+            temperature=temperature,
+            stamp=stamp,
         )
     return rollouts
 
 
 def play_whole(
-    policy: Policy, world: Environment, tasks: Sequence[Task], *, max_steps: int, temperature: float, seed: int, stamp: Stamp = Stamp()
+    policy: Policy,
+    world: Environment,
+    tasks: Sequence[Task],
+    *,
+    max_steps: int,
+    temperature: float,
+    seed: int,
+    stamp: Stamp = Stamp(),
 ) -> list[Rollout]:
-    """As `play`, for measurements: what infrastructure ended is played again, since it says nothing about the policy.
+    """As `play`, for measurements: what infrastructure ended is played again, since it says nothing about the
+    policy.
 
     Raises:
         EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
@@ -104,27 +128,54 @@ def play_whole(
 
     def playing(places: list[int], attempt: int) -> tuple[dict[int, Rollout], dict[int, str]]:
         chosen = [tasks[place] for place in places]
-        rollouts = play(policy, world, chosen, max_steps=max_steps, temperature=temperature, seed=seed + attempt, stamp=stamp)
-        found = {place: replace(rollout, tries=attempt + 1) for place, rollout in zip(places, rollouts, strict=True)}
+        rollouts = play(
+            policy,
+            world,
+            chosen,
+            max_steps=max_steps,
+            temperature=temperature,
+            seed=seed + attempt,
+            stamp=stamp,
+        )
+        found = {
+            place: replace(rollout, tries=attempt + 1)
+            for place, rollout in zip(places, rollouts, strict=True)
+        }
         broken = {place: rollout.failure for place, rollout in found.items() if rollout.broken}
         return {place: rollout for place, rollout in found.items() if place not in broken}, broken
 
     names = {place: task.id for place, task in enumerate(tasks)}
-    return list(again.play_whole(names, playing, "episodes", "A game that was not played is neither won nor lost.").values())
+    return list(
+        again.play_whole(
+            names, playing, "episodes", "A game that was not played is neither won nor lost."
+        ).values()
+    )
 
 
 def _side_by_side(
-    policy: Policy, session: Session, world: Environment, tasks: Sequence[Task], names: Sequence[str], *, max_steps: int,
-    temperature: float, stamp: Stamp,
-) -> list[Rollout]:  # fmt: skip
+    policy: Policy,
+    session: Session,
+    world: Environment,
+    tasks: Sequence[Task],
+    names: Sequence[str],
+    *,
+    max_steps: int,
+    temperature: float,
+    stamp: Stamp,
+) -> list[Rollout]:
     """One episode a task, of the names given, in a session with as many rows."""
     states = world.reset(tasks)
     rollouts, encode = [Rollout(Trajectory(task), Example([])) for task in tasks], policy.vocabulary.encode
     waiting = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
     for state, task in zip(states, tasks, strict=True):
         if state != task.initial_state:
-            cure = "An adapter must start a task with the same text each time; `dreamgym check-environment` tests it."
-            raise EnvironmentFailure(f"{task.id} begins with {state!r}.", f"Expected {task.initial_state!r}, as recorded.", cure)
+            cure = (
+                "An adapter must start a task with the same text each time; `dreamgym check-environment` "
+                "tests it."
+            )
+            raise EnvironmentFailure(
+                f"{task.id} begins with {state!r}.", f"Expected {task.initial_state!r}, as recorded.", cure
+            )
     for _ in range(max_steps):
         written = _write(policy, session, rollouts, waiting, temperature)
         actions = {row: _act(policy, rollouts[row], generation) for row, generation in written.items()}
@@ -146,10 +197,16 @@ def _side_by_side(
 
 
 def _write(
-    policy: Policy, session: Session, rollouts: Sequence[Rollout], waiting: dict[int, list[int]], temperature: float
+    policy: Policy,
+    session: Session,
+    rollouts: Sequence[Rollout],
+    waiting: dict[int, list[int]],
+    temperature: float,
 ) -> dict[int, Generation]:
     stop = {policy.vocabulary.marker_id(END)}
-    written = session.generate(waiting, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature)
+    written = session.generate(
+        waiting, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature
+    )
     for row, generation in written.items():
         prompt = waiting[row]
         rollouts[row].example.segments += [
@@ -180,10 +237,20 @@ def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp
         return True
     history = rollout.trajectory
     transition = Transition(
-        task_id=history.task.id, episode_id=name, step=len(history.steps), state=history.states[-1], action=action,
-        next_state=answer.state, reward=answer.reward, done=answer.done, reasoning=answer.info.get("reasoning", ""),
-        source=stamp.source, behaviour="policy", policy_version=stamp.policy_version, run_id=stamp.run_id,
-    )  # fmt: skip
+        task_id=history.task.id,
+        episode_id=name,
+        step=len(history.steps),
+        state=history.states[-1],
+        action=action,
+        next_state=answer.state,
+        reward=answer.reward,
+        done=answer.done,
+        reasoning=answer.info.get("reasoning", ""),
+        source=stamp.source,
+        behaviour="policy",
+        policy_version=stamp.policy_version,
+        run_id=stamp.run_id,
+    )
     rollout.trajectory = Trajectory(history.task, (*history.steps, transition))
     return answer.done
 

@@ -1,1 +1,3 @@
-"""The dream as a server: many sessions over one dream, in the protocol that other trainers speak (OpenEnv)."""
+"""The dream as a server: many sessions over one dream, in the protocol that other trainers speak
+(OpenEnv).
+"""

@@ -1,10 +1,12 @@
-"""One client's session in the dream, as OpenEnv wants an environment: `reset`, `step`, `state`, and the list of tasks.
+"""One client's session in the dream, as OpenEnv wants an environment: `reset`, `step`, `state`, and the list
+of tasks.
 
     client = GenericEnvClient(base_url="http://127.0.0.1:8000").sync()
     client.reset(seed=3).observation["state"], client.step({"action": "look"}).reward
 
-Observations hold the state's text, reward and done; their metadata what the dream says beside it: its reasoning, the demonstrations that
-it was shown, and `unparsable` where it had no answer, which ends the episode.
+Observations hold the state's text, reward and done; their metadata what the dream says beside it: its
+reasoning, the demonstrations that it was shown, and `unparsable` where it had no answer, which ends the
+episode.
 """
 
 from __future__ import annotations
@@ -63,10 +65,14 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
         self._closed = False
         self._rng = random.Random()
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **wishes: Any) -> DreamObservation:
-        """Begin an episode: of the task named by `task_id` or `index`, of the one that says `instruction`, or of one that `seed` draws.
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **wishes: Any
+    ) -> DreamObservation:
+        """Begin an episode: of the task named by `task_id` or `index`, of the one that says `instruction`, or
+        of one that `seed` draws.
 
-        The same seed gives the same task and premise. Raises ConfigError for what cannot be had; the episode under way goes on then.
+        The same seed gives the same task and premise. Raises ConfigError for what cannot be had; the episode
+        under way goes on then.
         """
         wish = Wish.read({"seed": seed, "episode_id": episode_id, **wishes})
         self._refuse_closed()
@@ -80,19 +86,29 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
         return self._observed(state, None, False, {"max_steps": self._limits.steps})
 
     def step(self, action: DreamAction, timeout_s: float | None = None, **kwargs: Any) -> DreamObservation:
-        """Dream one step. An episode that has become too long for the model ends with `failed` in its metadata.
+        """Dream one step. An episode that has become too long for the model ends with `failed` in its
+        metadata.
 
         Raises:
-            ConfigError: there is no episode under way, or the action is longer than `limits.chars`; nothing has happened then.
+            ConfigError: there is no episode under way, or the action is longer than `limits.chars`; nothing
+                has happened then.
             ExperienceModelError: the server is shutting down. This, and any bug, ends the episode.
         """
         self._refuse_closed()
         if self._row is None or self._task is None or self._over:
-            raise ConfigError("The episode is over." if self._over else "There is no episode.", "Expected reset before step.")
+            raise ConfigError(
+                "The episode is over." if self._over else "There is no episode.",
+                "Expected reset before step.",
+            )
         if len(action.action) > self._limits.chars:
-            raise ConfigError(f"An action of {len(action.action):,} characters.", f"Expected at most {self._limits.chars:,}.")
+            raise ConfigError(
+                f"An action of {len(action.action):,} characters.",
+                f"Expected at most {self._limits.chars:,}.",
+            )
         if not is_storable(action.action):
-            raise ConfigError("This action holds half of a surrogate pair.", "Expected text that can be written as UTF-8.")
+            raise ConfigError(
+                "This action holds half of a surrogate pair.", "Expected text that can be written as UTF-8."
+            )
         try:
             answer = self._dream.step(self._row, action.action)
         except DataError as error:
@@ -104,9 +120,13 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
         self._state.step_count += 1
         cut = not answer.done and self._state.step_count >= self._limits.steps
         self._over = answer.done or cut
-        return self._observed(answer.state, answer.reward, self._over, _told(answer) | ({"truncated": True} if cut else {}))
+        return self._observed(
+            answer.state, answer.reward, self._over, _told(answer) | ({"truncated": True} if cut else {})
+        )
 
-    def _observed(self, state: str, reward: float | None, done: bool, metadata: dict[str, Any]) -> DreamObservation:
+    def _observed(
+        self, state: str, reward: float | None, done: bool, metadata: dict[str, Any]
+    ) -> DreamObservation:
         assert self._task is not None
         task = {"instruction": self._task.instruction, "task_id": self._task.id}
         return DreamObservation(state=state, reward=reward, done=done, metadata=metadata, **task)
@@ -129,7 +149,9 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
 
     def get_metadata(self) -> EnvironmentMetadata:
         """What a client is told of the server."""
-        return EnvironmentMetadata(name="dream", description="A learned, retrieval-grounded dream of an environment.")
+        return EnvironmentMetadata(
+            name="dream", description="A learned, retrieval-grounded dream of an environment."
+        )
 
     def list_splits(self) -> list[str]:
         """The one split that is served."""
@@ -147,7 +169,9 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
         """One task. Raises IndexError if there is none of that number."""
         return _described(self._of(split)[index])
 
-    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, str]]:
+    def get_task_range(
+        self, split: str, start: int | None = None, stop: int | None = None
+    ) -> list[dict[str, str]]:
         """Tasks `start` to `stop`."""
         return [_described(task) for task in self._of(split)[start:stop]]
 
@@ -156,12 +180,19 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
 
 
 def _described(task: Task) -> dict[str, str]:
-    return {"id": task.id, "instruction": task.instruction, "initial_state": task.initial_state, "family": task.family}
+    return {
+        "id": task.id,
+        "instruction": task.instruction,
+        "initial_state": task.initial_state,
+        "family": task.family,
+    }
 
 
 def _told(answer: Step) -> dict[str, Any]:
     """What of a step's info a client is told."""
     shown: Sequence[Transition] = answer.info.get("demonstrations", ())
-    demonstrations = [{"state": demo.state, "action": demo.action, "next_state": demo.next_state} for demo in shown]
+    demonstrations = [
+        {"state": demo.state, "action": demo.action, "next_state": demo.next_state} for demo in shown
+    ]
     told = {"reasoning": answer.info.get("reasoning", ""), "demonstrations": demonstrations}
     return told | ({"unparsable": True} if answer.info.get("unparsable") else {})

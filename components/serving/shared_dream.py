@@ -1,9 +1,11 @@
-"""One dream that many sessions share: what they ask within a few milliseconds of each other is answered as one batch.
+"""One dream that many sessions share: what they ask within a few milliseconds of each other is answered as
+one batch.
 
-A session is a row of the dream. Rows join and leave at any time, and stand at different steps of different episodes. All of the dream's
-work is done by one thread, since neither its cache nor torch's settings may be shared; the sessions wait for their answers in
-threads of their own. A batch is complete when every row that is taken has asked, or `gather_seconds` after the first one did; what comes
-while a batch is answered is the next batch, so under load they fill by themselves.
+A session is a row of the dream. Rows join and leave at any time, and stand at different steps of different
+episodes. All of the dream's work is done by one thread, since neither its cache nor torch's settings may be
+shared; the sessions wait for their answers in threads of their own. A batch is complete when every row that
+is taken has asked, or `gather_seconds` after the first one did; what comes while a batch is answered is the
+next batch, so under load they fill by themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from components.records import Task
 GATHER_SECONDS = 0.002
 """How long a batch waits for more rows: less than a tenth of what a step takes."""
 LEAVING_SECONDS = 10.0
-"""How long a session waits for a row: OpenEnv lets the next one in before it has closed the one that leaves."""
+"""How long a session waits for a row: OpenEnv lets the next one in before it has closed the one that leaves.
+"""
 SEEDS = 2**31
 
 
@@ -40,7 +43,8 @@ class _Request:
 
 
 class SharedDream:
-    """A dream with a thread of its own, and the rows that sessions take. All methods may be called from any thread.
+    """A dream with a thread of its own, and the rows that sessions take. All methods may be called from any
+    thread.
 
     `batches` and `steps` count what was answered so far: their ratio says how full the batches are.
     """
@@ -58,7 +62,8 @@ class SharedDream:
 
         Args:
             rows: most sessions with an episode at the same time.
-            around: entered by the thread for as long as it works, for settings of torch that belong to a thread.
+            around: entered by the thread for as long as it works, for settings of torch that belong to a
+                thread.
         """
         self.rows, self.batches, self.steps = rows, 0, 0
         self._dream, self._around = dream, around
@@ -70,12 +75,17 @@ class SharedDream:
         self._thread.start()
 
     def take(self) -> int:
-        """A row for a session; waits for one that leaves. Raises ExperienceModelError if all stay taken or the dream closes."""
+        """A row for a session; waits for one that leaves. Raises ExperienceModelError if all stay taken or
+        the dream closes.
+        """
         with self._lock:
             self._lock.wait_for(lambda: self._free or self._closed, self._leaving_seconds)
             self._refuse_if_closed()
             if not self._free:
-                raise ExperienceModelError(f"All {self.rows} places in the dream are taken.", next_step="Close another session first.")
+                raise ExperienceModelError(
+                    f"All {self.rows} places in the dream are taken.",
+                    next_step="Close another session first.",
+                )
             return self._free.pop()
 
     def give_back(self, row: int) -> None:
@@ -98,7 +108,9 @@ class SharedDream:
         return self._ask(_Request(row, action=action))  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Answer what was asked before, then end the thread. Whoever asks later is refused. May be called twice."""
+        """Answer what was asked before, then end the thread. Whoever asks later is refused. May be called
+        twice.
+        """
         with self._lock:
             already, self._closed = self._closed, True
             self._lock.notify_all()
@@ -115,7 +127,9 @@ class SharedDream:
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise ExperienceModelError("The dream is closed: its server is shutting down.", next_step="Connect again later.")
+            raise ExperienceModelError(
+                "The dream is closed: its server is shutting down.", next_step="Connect again later."
+            )
 
     def _work(self) -> None:
         with self._around():
@@ -133,7 +147,11 @@ class SharedDream:
             batch.append(first)
             left = deadline - time.monotonic()
             try:
-                first = self._requests.get(timeout=left) if left > 0 and self._awaited(batch) else self._requests.get_nowait()
+                first = (
+                    self._requests.get(timeout=left)
+                    if left > 0 and self._awaited(batch)
+                    else self._requests.get_nowait()
+                )
             except queue.Empty:
                 return batch, False
         return batch, True
@@ -145,7 +163,9 @@ class SharedDream:
     def _answer(self, batch: Sequence[_Request]) -> None:
         asked: list[_Request] = []
         for request in batch:
-            if any(other.row == request.row for other in asked):  # in their order: the row may be another session's by now
+            if any(
+                other.row == request.row for other in asked
+            ):  # in their order: the row may be another session's by now
                 self._step(asked)
                 asked = []
             if request.action is not None:

@@ -1,4 +1,5 @@
-"""What made a run and what came of it: run directories, the stage store, manifests, and the one adapter to MLflow.
+"""What made a run and what came of it: run directories, the stage store, manifests, and the one adapter to
+MLflow.
 
 MLflow reads these settings when it is imported, so they are set before any module of this package imports it.
 """

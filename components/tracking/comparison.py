@@ -1,6 +1,7 @@
 """What differs between two runs: code, prompts, data, config, packages, machine; only that, in this order.
 
-Two runs that agree in all of it should agree in every number; where they do not, this says where to look first.
+Two runs that agree in all of it should agree in every number; where they do not, this says where to look
+first.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from components.tracking.data_parts import named_hashes
 from components.tracking.environment import Git
 from components.tracking.manifest import Manifest
 
-PROMPTS = ("components/experience/prompts.py", "components/experience/annotation.py", "components/policy/prompt.py",
-           "components/evaluation/judge.py")  # fmt: skip
+PROMPTS = (
+    "components/experience/prompts.py",
+    "components/experience/annotation.py",
+    "components/policy/prompt.py",
+    "components/evaluation/judge.py",
+)
 """Files that make the texts which models read."""
 UNTOLD = ("tracking",)
 """Sections of the config that change no result."""
@@ -33,7 +38,9 @@ class Difference:
 
 
 def differences(first: Manifest, second: Manifest, root: Path) -> dict[str, list[Difference]]:
-    """Section -> what differs in it; sections without a difference are left out. `root` is the repository, asked for the code's history."""
+    """Section -> what differs in it; sections without a difference are left out. `root` is the repository,
+    asked for the code's history.
+    """
     found = {
         "code": _code(first, second, root),
         "prompts": _prompts(first, second, root),
@@ -58,7 +65,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def changed_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two mappings, nested ones compared key by key; `-` where one side has no such key."""
+    """What differs between two mappings, nested ones compared key by key; `-` where one side has no such
+    key.
+    """
     first, second = _flat(first), _flat(second)
     names = [*first, *(name for name in second if name not in first)]
     pairs = [(name, first.get(name, "-"), second.get(name, "-")) for name in names]
@@ -71,7 +80,11 @@ def _plain(value: Any) -> str:
 
 def _machine(first: Manifest, second: Manifest) -> list[Difference]:
     sides = [
-        {"python": run.environment.python, "platform": run.environment.platform, **run.environment.hardware.model_dump()}
+        {
+            "python": run.environment.python,
+            "platform": run.environment.platform,
+            **run.environment.hardware.model_dump(),
+        }
         for run in (first, second)
     ]
     for side in sides:
@@ -86,7 +99,9 @@ def _code(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
     changed = changed_files(one.commit, other.commit, root)
     if changed:
         more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
-        found.append(Difference("files changed between the commits", "", ", ".join(changed[:MOST_FILES]) + more))
+        found.append(
+            Difference("files changed between the commits", "", ", ".join(changed[:MOST_FILES]) + more)
+        )
     return found
 
 
@@ -99,11 +114,17 @@ def _beside(git: Git) -> str:
 
 def _prompts(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
     changed = changed_files(first.environment.git.commit, second.environment.git.commit, root)
-    return [Difference(path, first.environment.git.commit[:12], second.environment.git.commit[:12]) for path in PROMPTS if path in changed]
+    return [
+        Difference(path, first.environment.git.commit[:12], second.environment.git.commit[:12])
+        for path in PROMPTS
+        if path in changed
+    ]
 
 
 def changed_files(first: str, second: str, root: Path) -> list[str]:
-    """Code that differs between two commits: files under components/ and flows/; none where a commit is not in this clone."""
+    """Code that differs between two commits: files under components/ and flows/; none where a commit is not
+    in this clone.
+    """
     if first == second:
         return []
     command = ["git", "-C", str(root), "diff", "--name-only", first, second, "--", "components", "flows"]

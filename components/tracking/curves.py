@@ -1,10 +1,12 @@
-"""The curves of a stage: written to a file in its work directory at once, and to MLflow in batches while the stage runs.
+"""The curves of a stage: written to a file in its work directory at once, and to MLflow in batches while the
+stage runs.
 
-The file outlives a kill, so a resumed stage goes on behind the points that its checkpoint covers, and a reused stage shows its curves with
-the times at which they were made. A point that is measured again takes the place of the earlier one and of those behind it.
+The file outlives a kill, so a resumed stage goes on behind the points that its checkpoint covers, and a
+reused stage shows its curves with the times at which they were made. A point that is measured again takes the
+place of the earlier one and of those behind it.
 
-A thread sends the points. While MLflow does not answer they are kept and sent later; what is left when the stage ends is sent then, and
-an error of MLflow ends the stage as any other.
+A thread sends the points. While MLflow does not answer they are kept and sent later; what is left when the
+stage ends is sent then, and an error of MLflow ends the stage as any other.
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ from typing import NamedTuple
 from components.errors import DreamGymError
 
 CURVES = ".curves.jsonl"
-"""The file, one line a step: [step, time in ms, {name: value}]. It stays in the finished stage's directory."""
+"""The file, one line a step: [step, time in ms, {name: value}]. It stays in the finished stage's directory.
+"""
 SECONDS, MAX_SECONDS, COST = 2.0, 60.0, 100.0
-"""Pause between two batches: at least `SECONDS`, and `COST` times as long as the last batch took, so that they take 1 % of the time."""
+"""Pause between two batches: at least `SECONDS`, and `COST` times as long as the last batch took, so that
+they take 1 % of the time.
+"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -45,7 +50,9 @@ class Curves:
     """Use it as a context manager around the stage's work; `add` may be called from its thread only."""
 
     def __init__(self, directory: Path, send: Send) -> None:
-        """Args: directory: the stage's work directory; send: logs points, raising DreamGymError where it cannot."""
+        """Args: directory: the stage's work directory; send: logs points, raising DreamGymError where it
+        cannot.
+        """
         self._path, self._send = directory / CURVES, send
         self._earlier = read_curves(directory)
         _end_last_line(self._path)
@@ -62,7 +69,9 @@ class Curves:
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """One more point of each curve at `step`, which counts from 0; what is not finite is no point."""
         now = int(time.time() * 1000)
-        points = [Point(name, step, now, float(value)) for name, value in values.items() if math.isfinite(value)]
+        points = [
+            Point(name, step, now, float(value)) for name, value in values.items() if math.isfinite(value)
+        ]
         self._write(step, now, values)
         before = [point for name in values for point in self._earlier.pop(name, []) if point.step < step]
         self._names |= {point.name for point in (*before, *points)}
@@ -74,7 +83,9 @@ class Curves:
     def __enter__(self) -> Curves:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Send what is left. Where the stage has failed, its own error is the one to see."""
         self._ended.set()
         if self._thread.ident:
@@ -119,7 +130,9 @@ class Curves:
 
 
 def read_curves(directory: Path) -> dict[str, list[Point]]:
-    """The curves of a stage by name; none where there is no file. Lines that a kill or a disk cut short are left out."""
+    """The curves of a stage by name; none where there is no file. Lines that a kill or a disk cut short are
+    left out.
+    """
     path, found = directory / CURVES, dict[str, list[Point]]()
     if not path.is_file():
         return found

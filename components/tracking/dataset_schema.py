@@ -21,15 +21,22 @@ _TYPES = (
 
 
 def describe_parquet(path: Path) -> tuple[str, str]:
-    """(schema, profile) of a Parquet file as MLflow's JSON; empty texts where there is no such file. Only its footer is read."""
+    """(schema, profile) of a Parquet file as MLflow's JSON; empty texts where there is no such file. Only its
+    footer is read.
+    """
     try:
         file = pq.ParquetFile(path)
     except (OSError, pa.ArrowInvalid):
         return "", ""
     with file:
-        columns = [{"type": _mlflow_type(field.type), "name": field.name, "required": True} for field in file.schema_arrow]
+        columns = [
+            {"type": _mlflow_type(field.type), "name": field.name, "required": True}
+            for field in file.schema_arrow
+        ]
         rows = file.metadata.num_rows
-    return json.dumps({"mlflow_colspec": columns}), json.dumps({"num_rows": rows, "num_elements": rows * len(columns)})
+    return json.dumps({"mlflow_colspec": columns}), json.dumps(
+        {"num_rows": rows, "num_elements": rows * len(columns)}
+    )
 
 
 def _mlflow_type(kind: pa.DataType) -> str:

@@ -1,7 +1,9 @@
-"""A run whose process was killed says `running` for ever, in its manifest or in MLflow alone: the next one in the clone closes it.
+"""A run whose process was killed says `running` for ever, in its manifest or in MLflow alone: the next one in
+the clone closes it.
 
-The manifest names the process, and so does a tag of the MLflow run: `pretrain` and `evaluate` have no manifest. A run whose process lives
-is left alone, and so is one of another machine, another clone or another MLflow store, or of a version that noted no process.
+The manifest names the process, and so does a tag of the MLflow run: `pretrain` and `evaluate` have no
+manifest. A run whose process lives is left alone, and so is one of another machine, another clone or another
+MLflow store, or of a version that noted no process.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def close_dead_runs(runs: Path, tracker: Tracker) -> list[str]:
         manifest = _manifest_of_dead_run(runs / name, running)
         if manifest is None or manifest.process is None or not is_dead(manifest.process):
             continue
-        if manifest.mlflow_uri != tracker.uri and manifest.mlflow_run_id not in running:  # a clone that was moved has a new URI
+        if (
+            manifest.mlflow_uri != tracker.uri and manifest.mlflow_run_id not in running
+        ):  # a clone that was moved has a new URI
             continue
         try:
             if manifest.status == "finished":
@@ -77,7 +81,9 @@ def _close_without_manifest(tracker: Tracker) -> None:
 
 
 def _is_of_this_clone(tracker: Tracker, clone: str) -> bool:
-    """A clone that was moved has another path now: a store inside it is its own, and a path that is gone is nobody else's."""
+    """A clone that was moved has another path now: a store inside it is its own, and a path that is gone is
+    nobody else's.
+    """
     return clone == str(tracker.root) or str(tracker.root) in tracker.uri or not Path(clone).is_dir()
 
 
@@ -92,5 +98,10 @@ def _manifest_of_dead_run(directory: Path, running: Collection[str]) -> Manifest
     """The manifest of a run that says running, there or in MLflow."""
     with suppress(DataError):  # one that was cut short has no manifest, or half of one
         manifest = Manifest.load(directory)
-        return manifest if manifest.status == "running" or (manifest.status == "finished" and manifest.mlflow_run_id in running) else None
+        return (
+            manifest
+            if manifest.status == "running"
+            or (manifest.status == "finished" and manifest.mlflow_run_id in running)
+            else None
+        )
     return None

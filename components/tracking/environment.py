@@ -1,7 +1,8 @@
 """What a run was made on: code (git), packages, Python and hardware.
 
-The difference between the workspace and the commit is saved as a patch that `git apply` takes, new files included, without
-touching the index or any branch. New files above 1 MB are not copied into it: their names and hashes are listed instead.
+The difference between the workspace and the commit is saved as a patch that `git apply` takes, new files
+included, without touching the index or any branch. New files above 1 MB are not copied into it: their names
+and hashes are listed instead.
 """
 
 from __future__ import annotations
@@ -40,9 +41,13 @@ class Git(Closed):
     branch: str = Field("", description="Branch that was checked out, empty for none.")
     dirty: bool = Field(False, description="True if the workspace differed from the commit.")
     diff_hash: str = Field("", description="sha256 of the saved difference, empty if there was none.")
-    code_diff_hash: str | None = Field(None, description="The same without *.dvc, which a run changes; None in a manifest of before.")
+    code_diff_hash: str | None = Field(
+        None, description="The same without *.dvc, which a run changes; None in a manifest of before."
+    )
     diff_path: str = Field("", description="Where the difference is saved, relative to the repository.")
-    left_out: dict[str, str] = Field(default_factory=dict, description="New files too large for the difference -> their sha256.")
+    left_out: dict[str, str] = Field(
+        default_factory=dict, description="New files too large for the difference -> their sha256."
+    )
 
 
 class Hardware(Closed):
@@ -53,7 +58,9 @@ class Hardware(Closed):
     memory_bytes: int = Field(0, description="Main memory.")
     threads: int = Field(0, description="torch threads the run was given.")
     device: str = Field("", description="Where the run's models train and decode: cpu or cuda.")
-    gpus: list[str] = Field(default_factory=list, description="Name and memory of each NVIDIA GPU, as nvidia-smi says it.")
+    gpus: list[str] = Field(
+        default_factory=list, description="Name and memory of each NVIDIA GPU, as nvidia-smi says it."
+    )
 
 
 class Environment(Closed):
@@ -68,7 +75,8 @@ class Environment(Closed):
 
 
 def collect_environment(root: Path, run_directory: Path, threads: int = 0, device: str = "") -> Environment:
-    """What the repository at `root` and this machine are now; the workspace's difference is written to `run_directory`.
+    """What the repository at `root` and this machine are now; the workspace's difference is written to
+    `run_directory`.
 
     Raises:
         DataError: `root` is no git repository or has no commit, or the disk refuses.
@@ -88,8 +96,16 @@ def describe_git(root: Path, run_directory: Path) -> Git:
     """The commit of `root`, with everything that differs from it saved as `<run_directory>/git.diff`."""
     commit = _git(root, "rev-parse", "--verify", "HEAD").decode().strip()
     branch = _git(root, "branch", "--show-current").decode().strip()
-    new = [name.decode(errors="surrogateescape") for name in _git(root, "ls-files", "-oz", "--exclude-standard").split(b"\0") if name]
-    large = {name for name in new if (root / name).is_file() and (root / name).stat().st_size > _LARGEST_NEW_FILE_BYTES}
+    new = [
+        name.decode(errors="surrogateescape")
+        for name in _git(root, "ls-files", "-oz", "--exclude-standard").split(b"\0")
+        if name
+    ]
+    large = {
+        name
+        for name in new
+        if (root / name).is_file() and (root / name).stat().st_size > _LARGEST_NEW_FILE_BYTES
+    }
     left_out = {os.fsencode(name).decode(errors="replace"): file_hash(root / name) for name in sorted(large)}
     diff = _diff(root, [name for name in new if name not in large])
     git = Git(commit=commit, branch=branch, dirty=bool(diff or left_out), left_out=left_out)
@@ -104,25 +120,34 @@ def describe_git(root: Path, run_directory: Path) -> Git:
     # A run leaves a new data.dvc behind: the next one's data are others, its code is not.
     code = _diff(root, [name for name in new if name not in large], but=":(exclude,glob)**/*.dvc")
     own = hashlib.sha256(code).hexdigest() if code else ""
-    return git.model_copy(update={"diff_hash": file_hash(path), "code_diff_hash": own, "diff_path": os.path.relpath(path, root)})
+    return git.model_copy(
+        update={"diff_hash": file_hash(path), "code_diff_hash": own, "diff_path": os.path.relpath(path, root)}
+    )
 
 
 def installed_packages() -> dict[str, str]:
     """Name -> version of every installed distribution, sorted by name."""
-    found = {dist.metadata["Name"]: dist.version for dist in metadata.distributions() if dist.metadata["Name"]}
+    found = {
+        dist.metadata["Name"]: dist.version for dist in metadata.distributions() if dist.metadata["Name"]
+    }
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
 def describe_hardware(threads: int = 0, device: str = "") -> Hardware:
-    """Processor, cores that this process may use, memory and GPUs; nothing is imported that would take seconds."""
+    """Processor, cores that this process may use, memory and GPUs; nothing is imported that would take
+    seconds.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
     memory = psutil.virtual_memory().total
-    return Hardware(cpu=_cpu(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpus())
+    return Hardware(
+        cpu=_cpu(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpus()
+    )
 
 
 def _diff(root: Path, new: list[str], but: str = "") -> bytes:
-    """Difference to HEAD with the `new` files, without what the pathspec `but` excludes, made with a copy of the index: the real one
-    stays as it is."""
+    """Difference to HEAD with the `new` files, without what the pathspec `but` excludes, made with a copy of
+    the index: the real one stays as it is.
+    """
     index = Path(_git(root, "rev-parse", "--path-format=absolute", "--git-path", "index").decode().strip())
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "index"
@@ -134,15 +159,29 @@ def _diff(root: Path, new: list[str], but: str = "") -> bytes:
             arguments = ("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
             _git(root, "--literal-pathspecs", *arguments, stdin=names, environment=environment)
         only = ["--", ".", but] if but else []
-        return _git(root, "diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", *only, environment=environment)
+        return _git(
+            root,
+            "diff",
+            "--binary",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "HEAD",
+            *only,
+            environment=environment,
+        )
 
 
 def _git(root: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> bytes:
     variables = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **(environment or {})}
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], input=stdin, capture_output=True, env=variables, check=True)
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], input=stdin, capture_output=True, env=variables, check=True
+        )
     except FileNotFoundError:
-        raise DataError("There is no git on this machine.", "A run's lineage needs it.", "Install git.") from None
+        raise DataError(
+            "There is no git on this machine.", "A run's lineage needs it.", "Install git."
+        ) from None
     except subprocess.CalledProcessError as error:
         raise _explained(root, arguments, error.stderr.decode(errors="replace").strip()) from None
     return done.stdout
@@ -155,8 +194,13 @@ def _explained(root: Path, arguments: tuple[str, ...], message: str) -> DataErro
         return DataError(f"{root} is not a git repository.", "A run's lineage needs a commit.", next_step)
     if "rev-parse" in arguments and "HEAD" in arguments and "ownership" not in message:
         next_step = "git add . && git commit -m 'First commit'"
-        return DataError(f"The git repository {root} has no commit yet.", "A run's lineage needs one.", next_step)
-    return DataError(f"git {arguments[0]} failed in {root}: {last}", next_step="Make `git status` work there, then type the command again.")
+        return DataError(
+            f"The git repository {root} has no commit yet.", "A run's lineage needs one.", next_step
+        )
+    return DataError(
+        f"git {arguments[0]} failed in {root}: {last}",
+        next_step="Make `git status` work there, then type the command again.",
+    )
 
 
 def _cpu() -> str:

@@ -1,9 +1,11 @@
-"""The experience model as an MLflow model: (task, initial state, history, action) -> (reasoning, next state, reward, done).
+"""The experience model as an MLflow model: (task, initial state, history, action) -> (reasoning, next state,
+reward, done).
 
     mlflow.pyfunc.load_model("models:/dreamgym-experience-model/1").predict(rows)
 
-It answers as inside a dream, with three differences: it reads the demonstrations that the caller gives, and retrieves none; no adapter
-checks its answers; what the history leaves open is answered by the likeliest state, not by a sampled one.
+It answers as inside a dream, with three differences: it reads the demonstrations that the caller gives, and
+retrieves none; no adapter checks its answers; what the history leaves open is answered by the likeliest
+state, not by a sampled one.
 """
 
 from __future__ import annotations
@@ -30,11 +32,16 @@ from components.tracking.pyfunc_rows import Row, columns, items, parameters, par
 ROWS = 32
 """Most rows answered side by side."""
 FORMAT = (
-    "<task> instruction <state> initial state [<think> premise] <action> action <state> state ... <demo> state <action> action <state> "
-    "next state ... <turn> instruction <state> initial state [<think> premise] <recall> earlier state ... <state> state <action> action ; "
+    "<task> instruction <state> initial state [<think> premise] <action> action <state> state ... <demo> "
+    "state <action> action <state> "
+    "next state ... <turn> instruction <state> initial state [<think> premise] <recall> earlier state ... "
+    "<state> state <action> action ; "
     "the model writes: <think> reasoning <state> next state, then <continue>, <success> or <failure>"
 )
-DEMONSTRATION = 'Expected an object such as {"state": "At desk 1: mug 1.", "action": "take mug 1", "next_state": "Took mug 1."}.'
+DEMONSTRATION = (
+    'Expected an object such as {"state": "At desk 1: mug 1.", "action": "take mug 1", '
+    '"next_state": "Took mug 1."}.'
+)
 _PARTS = ("state", "action", "next_state")
 
 
@@ -58,9 +65,13 @@ def signature() -> ModelSignature:
 def prompt(vocabulary: Vocabulary, config: ExperienceModelConfig, row: Row) -> list[int]:
     """The tokens that the experience model reads of a row before it answers."""
     action, history = str(row.values["action"]), row.history if config.history else ()
-    pieces = opening(row.task, _premise(row)) + [piece for step in history for piece in growth(step.action, step.state)]
+    pieces = opening(row.task, _premise(row)) + [
+        piece for step in history for piece in growth(step.action, step.state)
+    ]
     recalled = recall(row.states, action, config.recall)
-    return vocabulary.encode(pieces + turn(row.task, row.states[-1], action, _demonstrations(row), recalled, _premise(row)))
+    return vocabulary.encode(
+        pieces + turn(row.task, row.states[-1], action, _demonstrations(row), recalled, _premise(row))
+    )
 
 
 class ExperienceModelService:
@@ -70,7 +81,8 @@ class ExperienceModelService:
         self.model = model
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """One answer a row: `reasoning`, `next_state`, `reward`, `done`; `answered` is False where no try could be read.
+        """One answer a row: `reasoning`, `next_state`, `reward`, `done`; `answered` is False where no try
+        could be read.
 
         A row without an answer keeps its state, with reward 0 and the episode at its end, as in a dream.
 
@@ -80,7 +92,11 @@ class ExperienceModelService:
         rows, seed = read_rows(model_input), int((params or {}).get("seed", 0))
         for row in rows:
             row.text("action", "go to desk 1")
-        answers = [found for start in range(0, len(rows), ROWS) for found in self._predict(rows[start : start + ROWS], seed)]
+        answers = [
+            found
+            for start in range(0, len(rows), ROWS)
+            for found in self._predict(rows[start : start + ROWS], seed)
+        ]
         return pd.DataFrame(answers, columns=["reasoning", "next_state", "reward", "done", "answered"])
 
     def _predict(self, rows: list[Row], seed: int) -> list[tuple[str, str, float, bool, bool]]:
@@ -88,13 +104,18 @@ class ExperienceModelService:
         for number, row in enumerate(rows):
             for step in row.history:
                 foresight.advance({number: (step.action, step.state)})
-        queries = {number: Query(row.states[-1], str(row.values["action"]), _demonstrations(row)) for number, row in enumerate(rows)}
+        queries = {
+            number: Query(row.states[-1], str(row.values["action"]), _demonstrations(row))
+            for number, row in enumerate(rows)
+        }
         try:
             answers = foresight.predict(queries)
         except DataError as error:
             raise refusal(error.found, "Shorten the history, or give fewer demonstrations.") from None
         return [
-            (answer.reasoning, answer.state, answer.reward, answer.done, True) if answer else ("", row.states[-1], 0.0, True, False)
+            (answer.reasoning, answer.state, answer.reward, answer.done, True)
+            if answer
+            else ("", row.states[-1], 0.0, True, False)
             for row, answer in ((rows[number], answers[number]) for number in range(len(rows)))
         ]
 
@@ -113,7 +134,9 @@ def _demonstrations(row: Row) -> list[Transition]:
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ExperienceModelService:
-    """MLflow's way in. Args: path: the directory with the weights; model_config: `experience_model` (a config's section), `device`."""
+    """MLflow's way in. Args: path: the directory with the weights; model_config: `experience_model` (a
+    config's section), `device`.
+    """
     settings = dict(model_config or {})
     config = ExperienceModelConfig.model_validate(settings.get("experience_model", {}))
     compute = Compute(str(settings.get("device", "cpu")))

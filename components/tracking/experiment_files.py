@@ -1,7 +1,8 @@
-"""What a run's experiment commit shows in DVC: the files that `dvc exp show`, `dvc metrics diff` and `dvc plots diff` read.
+"""What a run's experiment commit shows in DVC: the files that `dvc exp show`, `dvc metrics diff` and `dvc
+plots diff` read.
 
-The paths are the same in every run. The columns are those that people compare first; all metrics are in runs/<id>/metrics.json,
-all settings in runs/<id>/config.json, and `dreamgym compare` shows every difference.
+The paths are the same in every run. The columns are those that people compare first; all metrics are in
+runs/<id>/metrics.json, all settings in runs/<id>/config.json, and `dreamgym compare` shows every difference.
 """
 
 from __future__ import annotations
@@ -46,16 +47,24 @@ BARS = "success_by_policy"
 def experiment_files(
     metrics: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any], series: Mapping[str, Sequence[float]]
 ) -> dict[str, str]:
-    """Path below the experiment's folder -> text: `dvc.yaml`, `metrics.json`, `params.yaml` and `plots/*.csv`."""
+    """Path below the experiment's folder -> text: `dvc.yaml`, `metrics.json`, `params.yaml` and
+    `plots/*.csv`.
+    """
     values = {column: _value(metrics, name) for column, name in METRICS.items()}
     values |= {column: round(value) for column in COUNTS if (value := values[column]) is not None}
     files = {
         "metrics.json": json.dumps(values, indent=2) + "\n",
-        "params.yaml": yaml.safe_dump({column: _setting(config, key) for column, key in PARAMS.items()}, sort_keys=False),
-        f"plots/{BARS}.csv": _table(("policy", "success"), [(name, _value(metrics, METRICS[name])) for name in POLICIES]),
+        "params.yaml": yaml.safe_dump(
+            {column: _setting(config, key) for column, key in PARAMS.items()}, sort_keys=False
+        ),
+        f"plots/{BARS}.csv": _table(
+            ("policy", "success"), [(name, _value(metrics, METRICS[name])) for name in POLICIES]
+        ),
     }
     for file, (name, _, _) in CURVES.items():
-        points = [(step, value) for step, value in enumerate(series.get(name, ()), start=1) if math.isfinite(value)]
+        points = [
+            (step, value) for step, value in enumerate(series.get(name, ()), start=1) if math.isfinite(value)
+        ]
         files[f"plots/{file}.csv"] = _table(("iteration", file), points)
     return files | {"dvc.yaml": _declaration()}
 
@@ -81,11 +90,24 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
 def _declaration() -> str:
     """`dvc.yaml` without stages: it declares what the other files are."""
-    bars = {"x": "success", "y": "policy", "template": "bar_horizontal", "title": "Validation games won, by policy"}
+    bars = {
+        "x": "success",
+        "y": "policy",
+        "template": "bar_horizontal",
+        "title": "Validation games won, by policy",
+    }
     bars |= {"x_label": "share of games won", "y_label": "policy"}
     curves = {
-        f"plots/{file}.csv": {"x": "iteration", "y": file, "title": title, "x_label": "iteration", "y_label": label}
+        f"plots/{file}.csv": {
+            "x": "iteration",
+            "y": file,
+            "title": title,
+            "x_label": "iteration",
+            "y_label": label,
+        }
         for file, (_, title, label) in CURVES.items()
     }
     plots = [{path: options} for path, options in ({f"plots/{BARS}.csv": bars} | curves).items()]
-    return yaml.safe_dump({"metrics": ["metrics.json"], "params": ["params.yaml"], "plots": plots}, sort_keys=False)
+    return yaml.safe_dump(
+        {"metrics": ["metrics.json"], "params": ["params.yaml"], "plots": plots}, sort_keys=False
+    )

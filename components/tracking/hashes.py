@@ -1,4 +1,6 @@
-"""Content hashes (sha256, hex) of files, directories and source code: equal content has an equal hash, wherever it lies."""
+"""Content hashes (sha256, hex) of files, directories and source code: equal content has an equal hash,
+wherever it lies.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,17 @@ def file_hash(path: Path) -> str:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.", "Expected a file.", "Make it again or restore it.") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            "Expected a file.",
+            "Make it again or restore it.",
+        ) from None
     return digest.hexdigest()
 
 
 def tree_hash(path: Path) -> str:
-    """Hash of a file, or of a directory: over its files in order of their relative paths; names count, times and modes do not.
+    """Hash of a file, or of a directory: over its files in order of their relative paths; names count, times
+    and modes do not.
 
     Raises:
         DataError: `path` or a file below it is missing or cannot be read.
@@ -46,7 +53,8 @@ def text_hash(text: str) -> str:
 
 
 def code_hash(names: Sequence[str]) -> str:
-    """Hash of the source of modules and packages (all files below a package), such as `["components.language"]`.
+    """Hash of the source of modules and packages (all files below a package), such as
+    `["components.language"]`.
 
     The packages are found as an import would find them, but a named module itself is not run.
 
@@ -61,7 +69,8 @@ def code_hash(names: Sequence[str]) -> str:
 
 
 def with_imports(names: Sequence[str], leave_out: Sequence[str] = ()) -> list[str]:
-    """`names` and all modules of this project that they import, directly or not, also inside functions; sorted.
+    """`names` and all modules of this project that they import, directly or not, also inside functions;
+    sorted.
 
     `leave_out` names modules and packages that are not followed.
 
@@ -72,7 +81,9 @@ def with_imports(names: Sequence[str], leave_out: Sequence[str] = ()) -> list[st
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found and not any(name == other or name.startswith(f"{other}.") for other in leave_out):
+        if name not in found and not any(
+            name == other or name.startswith(f"{other}.") for other in leave_out
+        ):
             found.add(name)
             waiting += _imported(name)
     return sorted(found)
@@ -82,14 +93,18 @@ def _imported(name: str) -> list[str]:
     """Modules of the project's own packages that a module names in its imports."""
     modules: list[str] = []
     for _, file in _sources(name):
-        for module, members in _import_statements(file.read_text(encoding="utf-8")) if file.suffix == ".py" else ():
+        for module, members in (
+            _import_statements(file.read_text(encoding="utf-8")) if file.suffix == ".py" else ()
+        ):
             modules += [member for member in members if _is_module(member)] or [module]
     return [module for module in modules if module != name]
 
 
 @functools.lru_cache(maxsize=1024)
 def _import_statements(source: str) -> list[tuple[str, list[str]]]:
-    """What a source text imports of the project's own packages: (module, what may be modules in it). Parsed once, as each stage asks."""
+    """What a source text imports of the project's own packages: (module, what may be modules in it). Parsed
+    once, as each stage asks.
+    """
     found: list[tuple[str, list[str]]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -125,10 +140,18 @@ def _sources(name: str) -> Iterator[tuple[Path, Path]]:
     except ModuleNotFoundError:
         spec = None
     if spec is None:
-        raise TrackingError(f"There is no module {name!r} to hash.", "Expected names such as components.language.", "Mend its name.")
+        raise TrackingError(
+            f"There is no module {name!r} to hash.",
+            "Expected names such as components.language.",
+            "Mend its name.",
+        )
     if spec.submodule_search_locations:
         for folder in sorted(spec.submodule_search_locations):
-            visible = (file for file in _files(Path(folder), _NOT_SOURCE) if not file.name.startswith(".") and file.suffix != ".pyc")
+            visible = (
+                file
+                for file in _files(Path(folder), _NOT_SOURCE)
+                if not file.name.startswith(".") and file.suffix != ".pyc"
+            )
             yield from ((Path(folder), file) for file in visible)
     elif spec.origin:
         yield Path(spec.origin).parent, Path(spec.origin)

@@ -1,4 +1,5 @@
-"""Where a policy comes from: stage by stage back to the trajectories and the commit, from the manifests under `runs/`.
+"""Where a policy comes from: stage by stage back to the trajectories and the commit, from the manifests under
+`runs/`.
 
 Each stage of the chain names its key and the run that made it, which for a reused stage is an earlier one.
 """
@@ -55,7 +56,10 @@ def lineage(runs: Path, stage: str, key: str) -> Ancestor:
     manifests = [manifest for manifest in map(_read, _directories(runs)) if manifest]
     holding = [run for run in manifests if _entry(run, stage, key)]
     if not holding:
-        raise DataError(f"No run under {runs} has a stage {stage} with the key {key}.", next_step="Name a policy that a run here made.")
+        raise DataError(
+            f"No run under {runs} has a stage {stage} with the key {key}.",
+            next_step="Name a policy that a run here made.",
+        )
     return _ancestor(holding[-1], stage, manifests, runs.parent)
 
 
@@ -79,8 +83,12 @@ def _ancestor(run: Manifest, stage: str, manifests: list[Manifest], root: Path) 
     entry = _entry(run, stage)
     if entry is None:
         return Ancestor(CALLED.get(stage, stage), "not in this run", run.run_id)
-    maker = next((other for other in manifests if (own := _entry(other, stage, entry.key)) and not own.reused), run)
-    parents = tuple(_ancestor(run, parent, manifests, root) for parent in MADE_OF.get(stage, ()) if _entry(run, parent))
+    maker = next(
+        (other for other in manifests if (own := _entry(other, stage, entry.key)) and not own.reused), run
+    )
+    parents = tuple(
+        _ancestor(run, parent, manifests, root) for parent in MADE_OF.get(stage, ()) if _entry(run, parent)
+    )
     parents = (parents or (_trajectories(maker, root),)) + _backbone(maker, stage, root)
     return Ancestor(CALLED.get(stage, stage), entry.key, maker.run_id, _facts(maker, run, stage), parents)
 
@@ -100,13 +108,20 @@ def _commit(run: Manifest) -> str:
 
 
 def _trajectories(maker: Manifest, root: Path) -> Ancestor:
-    """The offline trajectories of the run's world, with the hash of each file, and the whole version that they are a part of."""
+    """The offline trajectories of the run's world, with the hash of each file, and the whole version that
+    they are a part of.
+    """
     path = f"{DATA}/{world_of(maker)}/trajectories"
     digest = part_hashes(maker.data, root).get(path)
     if not digest:
         return Ancestor("trajectories", maker.data.dvc_in, maker.run_id, {"commit": _commit(maker)})
     files = {f"{path}/{name}": md5 for name, md5 in sorted(files_of_part(root, digest).items())}
-    return Ancestor("trajectories", digest, maker.run_id, {**files, "version of data/": maker.data.dvc_in, "commit": _commit(maker)})
+    return Ancestor(
+        "trajectories",
+        digest,
+        maker.run_id,
+        {**files, "version of data/": maker.data.dvc_in, "commit": _commit(maker)},
+    )
 
 
 def _backbone(maker: Manifest, stage: str, root: Path) -> tuple[Ancestor, ...]:

@@ -1,4 +1,6 @@
-"""Names of metrics as MLflow accepts them: a user's task families and behaviours may contain any characters."""
+"""Names of metrics as MLflow accepts them: a user's task families and behaviours may contain any
+characters.
+"""
 
 from __future__ import annotations
 

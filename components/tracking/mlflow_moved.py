@@ -1,7 +1,8 @@
 """Artifact locations of a local MLflow store that was moved or copied together with its clone.
 
-MLflow writes absolute locations into its database: of experiments, runs, models and versions. `follow_artifacts` compares them with
-where the database lies now, and rewrites those whose files lie there. So a copy never writes into the original.
+MLflow writes absolute locations into its database: of experiments, runs, models and versions.
+`follow_artifacts` compares them with where the database lies now, and rewrites those whose files lie there.
+So a copy never writes into the original.
 """
 
 from __future__ import annotations
@@ -28,20 +29,32 @@ _LOG = logging.getLogger(__name__)
 
 
 def follow_artifacts(database: Path, root: Path) -> int:
-    """Rewrite the locations of artifacts that lie beside `database`, or under `root`, and not where the database says; how many.
+    """Rewrite the locations of artifacts that lie beside `database`, or under `root`, and not where the
+    database says; how many.
 
     An artifact that still lies where the database says, and not here, stays there.
     """
-    places = list(dict.fromkeys([database.absolute().parent / ARTIFACTS, root.absolute() / "mlflow" / ARTIFACTS]))
+    places = list(
+        dict.fromkeys([database.absolute().parent / ARTIFACTS, root.absolute() / "mlflow" / ARTIFACTS])
+    )
     with closing(sqlite3.connect(database, timeout=_LOCK_SECONDS)) as connection, connection:
         if not _has_column(connection, "experiments", "artifact_location"):
             return 0
         known = {place.as_uri() for place in places}
-        recorded = [location for (location,) in connection.execute("SELECT DISTINCT artifact_location FROM experiments")]
-        moved = [location for location in recorded if location not in known and local_path(location).name == ARTIFACTS]
+        recorded = [
+            location
+            for (location,) in connection.execute("SELECT DISTINCT artifact_location FROM experiments")
+        ]
+        moved = [
+            location
+            for location in recorded
+            if location not in known and local_path(location).name == ARTIFACTS
+        ]
         changed = sum(_follow(connection, location, database.name, places) for location in moved)
     if changed:
-        _LOG.warning("The MLflow store %s was moved or copied: %d artifact locations follow it.", database, changed)
+        _LOG.warning(
+            "The MLflow store %s was moved or copied: %d artifact locations follow it.", database, changed
+        )
     return changed
 
 
@@ -54,7 +67,9 @@ def local_path(location: str | None) -> Path:
 
 
 def _follow(connection: sqlite3.Connection, old: str, database: str, places: Sequence[Path]) -> int:
-    """Rewrite the locations below `old`; how many. An experiment's own location changes where `old` is this store's former place."""
+    """Rewrite the locations below `old`; how many. An experiment's own location changes where `old` is this
+    store's former place.
+    """
     rows = list(_rows_below(connection, old))
     here = next((place for place in places if any(_at(place, old, row[2]).exists() for row in rows)), None)
     folder = local_path(old)
@@ -68,7 +83,9 @@ def _follow(connection: sqlite3.Connection, old: str, database: str, places: Seq
             moved = place.as_uri() + location[len(old) :]
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (moved, number))  # noqa: S608
             changed += 1
-    updated = connection.execute("UPDATE experiments SET artifact_location = ? WHERE artifact_location = ?", (place.as_uri(), old))
+    updated = connection.execute(
+        "UPDATE experiments SET artifact_location = ? WHERE artifact_location = ?", (place.as_uri(), old)
+    )
     return changed + updated.rowcount
 
 

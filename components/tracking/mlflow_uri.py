@@ -1,4 +1,6 @@
-"""Where MLflow is: which URI, whether it answers at all, and where its artifacts go when there is no server to take them."""
+"""Where MLflow is: which URI, whether it answers at all, and where its artifacts go when there is no server
+to take them.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,25 @@ def resolve_uri(config: TrackingConfig, root: Path) -> str:
     """`tracking.uri`, else $MLFLOW_TRACKING_URI, else the SQLite store `<root>/mlflow/mlflow.db`.
 
     Raises:
-        TrackingError: the path of the local store holds a question mark, which begins the options of such a URI.
+        TrackingError: the path of the local store holds a question mark, which begins the options of such a
+            URI.
     """
     if given := config.uri or os.environ.get("MLFLOW_TRACKING_URI", ""):
         return given
     path = (root / "mlflow" / "mlflow.db").absolute()
     if "?" in str(path):
         found = f"The path of the MLflow store {path} holds a question mark."
-        raise TrackingError(found, "Expected a path without one.", "Rename the directory, or set tracking.uri.")
+        raise TrackingError(
+            found, "Expected a path without one.", "Rename the directory, or set tracking.uri."
+        )
     return f"{_SQLITE}{path}"
 
 
 def artifact_location(uri: str, root: Path) -> str | None:
     """Where a new experiment's artifacts go.
 
-    The folder `artifacts` beside a database of SQLite; `<root>/mlflow/artifacts` for another database; None for a server, which
-    knows its own place.
+    The folder `artifacts` beside a database of SQLite; `<root>/mlflow/artifacts` for another database; None
+    for a server, which knows its own place.
     """
     if urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks"):
         return None
@@ -51,7 +56,8 @@ def artifact_location(uri: str, root: Path) -> str | None:
 
 
 def follow_move(uri: str, root: Path) -> None:
-    """Let the artifact locations of a SQLite store follow it to where it lies now. Call it inside `opened_alone`.
+    """Let the artifact locations of a SQLite store follow it to where it lies now. Call it inside
+    `opened_alone`.
 
     Raises:
         TrackingError: the store cannot be written.
@@ -68,10 +74,15 @@ def require_artifacts(uri: str, root: Path, location: str, experiment: str) -> N
     """Make the folder of a database's artifacts, if it is that of this clone.
 
     Raises:
-        TrackingError: artifacts go to a folder that does not exist on this machine, so that no model could be stored or read.
+        TrackingError: artifacts go to a folder that does not exist on this machine, so that no model could be
+            stored or read.
     """
     folder = local_path(location)
-    if urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks") or folder == Path() or folder.is_dir():
+    if (
+        urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks")
+        or folder == Path()
+        or folder.is_dir()
+    ):
         return
     if location == artifact_location(uri, root):
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +90,10 @@ def require_artifacts(uri: str, root: Path, location: str, experiment: str) -> N
     found = f"The artifacts of the MLflow experiment {experiment} go to {folder}, which does not exist."
     expected = "Expected the folder in which its models and reports lie."
     moved = f"ln -s {shlex.quote(str((root / 'mlflow' / ARTIFACTS).absolute()))} {shlex.quote(str(folder))}"
-    cure = f"If this clone was moved: mkdir -p {shlex.quote(str(folder.parent))} && {moved}. Else set another tracking.experiment."
+    cure = (
+        f"If this clone was moved: mkdir -p {shlex.quote(str(folder.parent))} && {moved}. Else set "
+        "another tracking.experiment."
+    )
     raise TrackingError(found, expected, cure)
 
 
@@ -97,20 +111,28 @@ def require_reachable(uri: str) -> None:
         _probe_sqlite(_file_of(uri))
     elif scheme in ("", "file"):
         found = f"The tracking URI {uri!r} is a directory of files, which MLflow no longer takes."
-        raise TrackingError(found, "Expected sqlite:///, postgresql:// or http://.", "Leave tracking.uri empty for the local SQLite store.")
+        raise TrackingError(
+            found,
+            "Expected sqlite:///, postgresql:// or http://.",
+            "Leave tracking.uri empty for the local SQLite store.",
+        )
 
 
 @contextmanager
 def opened_alone(uri: str) -> Iterator[None]:
-    """While this lasts no other process is inside it for the same SQLite file, which has MLflow's tables from the beginning.
+    """While this lasts no other process is inside it for the same SQLite file, which has MLflow's tables from
+    the beginning.
 
-    Two processes that make the tables at once would both fail; one that is killed among them would leave a store that nobody can open.
+    Two processes that make the tables at once would both fail; one that is killed among them would leave a
+    store that nobody can open.
     """
     if not uri.startswith(_SQLITE):
         yield
         return
     file = _file_of(uri)
-    with file.with_name(f"{file.name}-lock").open("w") as lock:  # beside SQLite's own `-journal` and `-wal`; its end unlocks it
+    with file.with_name(f"{file.name}-lock").open(
+        "w"
+    ) as lock:  # beside SQLite's own `-journal` and `-wal`; its end unlocks it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (file.is_file() and file.stat().st_size):
             _make_tables(file)
@@ -134,7 +156,9 @@ def _make_tables(file: Path) -> None:
 
 
 def has_store(uri: str) -> bool:
-    """False if `uri` is a local SQLite file that does not exist yet, so that nothing can be registered in it."""
+    """False if `uri` is a local SQLite file that does not exist yet, so that nothing can be registered in
+    it.
+    """
     return not uri.startswith(_SQLITE) or _file_of(uri).is_file()
 
 
@@ -148,7 +172,9 @@ def without_password(uri: str) -> str:
 
 def _probe_server(uri: str) -> None:
     bare = urllib.parse.urlsplit(uri)
-    address = bare._replace(netloc=bare.netloc.rpartition("@")[2], path=bare.path.rstrip("/") + "/health").geturl()
+    address = bare._replace(
+        netloc=bare.netloc.rpartition("@")[2], path=bare.path.rstrip("/") + "/health"
+    ).geturl()
     try:
         urllib.request.urlopen(address, timeout=_PROBE_SECONDS).close()
     except urllib.error.HTTPError as error:
@@ -174,9 +200,16 @@ def _probe_sqlite(path: Path) -> None:
             connection.close()
     except (sqlite3.Error, OSError) as error:
         next_step = f"Restore it, or move it away and start a new one: mv {path} {path}.old"
-        raise TrackingError(f"The MLflow store {path} cannot be opened: {error}.", "Expected a SQLite database.", next_step) from None
+        raise TrackingError(
+            f"The MLflow store {path} cannot be opened: {error}.", "Expected a SQLite database.", next_step
+        ) from None
 
 
 def _unreachable(uri: str, why: str) -> ServiceUnreachable:
-    next_step = "Start it (see mlflow/README.md), or unset MLFLOW_TRACKING_URI and tracking.uri to use the local store."
-    return ServiceUnreachable(f"The MLflow server {without_password(uri)} does not answer: {why}.", next_step=next_step)
+    next_step = (
+        "Start it (see mlflow/README.md), or unset MLFLOW_TRACKING_URI and tracking.uri to use the "
+        "local store."
+    )
+    return ServiceUnreachable(
+        f"The MLflow server {without_password(uri)} does not answer: {why}.", next_step=next_step
+    )

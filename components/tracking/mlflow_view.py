@@ -1,7 +1,8 @@
-"""The view in which MLflow's page of runs opens: the columns by which retrainings are compared, in place of every metric there is.
+"""The view in which MLflow's page of runs opens: the columns by which retrainings are compared, in place of
+every metric there is.
 
-A saved view is a tag of the experiment that the page reads when its address names the view. Whoever changes columns in the
-browser keeps changes of their own; this view stays what the code says.
+A saved view is a tag of the experiment that the page reads when its address names the view. Whoever changes
+columns in the browser keeps changes of their own; this view stays what the code says.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ TAG = f"mlflow.sharedViewState.{NAME}"
 METRICS = (
     "evaluate/success_rate",  # of a study's cell
     *("evaluate/cloned/success_rate", "evaluate/dreamed/success_rate", "evaluate/refined/success_rate"),
-    *("fidelity/next_state_exact/determined", "fidelity/reward_precision", "fidelity/rollout_agreement/dreamed"),
+    *(
+        "fidelity/next_state_exact/determined",
+        "fidelity/reward_precision",
+        "fidelity/rollout_agreement/dreamed",
+    ),
     *("cost/real_interactions", "cost/check_interactions"),
 )
 PARAMS = ("seed", "synthetic_rl.algorithm", "environment.name")
@@ -23,8 +28,14 @@ PARAMS = ("seed", "synthetic_rl.algorithm", "environment.name")
 
 def state() -> str:
     """The view as MLflow keeps it."""
-    columns = ["attributes.`Dataset`", *(f"metrics.`{name}`" for name in METRICS), *(f"params.`{name}`" for name in PARAMS)]
-    return json.dumps({"selectedColumns": columns, "orderByKey": "attributes.start_time", "orderByAsc": False})
+    columns = [
+        "attributes.`Dataset`",
+        *(f"metrics.`{name}`" for name in METRICS),
+        *(f"params.`{name}`" for name in PARAMS),
+    ]
+    return json.dumps(
+        {"selectedColumns": columns, "orderByKey": "attributes.start_time", "orderByAsc": False}
+    )
 
 
 def offer(client: MlflowClient, experiment_id: str) -> None:

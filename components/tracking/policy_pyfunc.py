@@ -2,7 +2,8 @@
 
     mlflow.pyfunc.load_model("models:/dreamgym-policy@champion").predict(rows)
 
-MLflow loads the weights through `_load_pyfunc`. The prompt is that of the rollouts (`components/policy/prompt.py`).
+MLflow loads the weights through `_load_pyfunc`. The prompt is that of the rollouts
+(`components/policy/prompt.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from components.tracking.pyfunc_rows import Row, columns, parameters, read_rows,
 ROWS = 64
 """Most rows answered side by side."""
 FORMAT = (
-    "<task> instruction <state> initial state <turn> instruction <state> initial state <think> thought <action> action <end> "
+    "<task> instruction <state> initial state <turn> instruction <state> initial state <think> thought "
+    "<action> action <end> "
     "<state> state <turn> ... ; the model writes: thought <action> action <end>"
 )
 
@@ -57,12 +59,19 @@ class PolicyModel:
             MlflowException: a row cannot be read, or is longer than the model's longest sequence.
         """
         rows, settings = read_rows(model_input), {"temperature": 0.0, "seed": 0} | dict(params or {})
-        replies = [found for start in range(0, len(rows), ROWS) for found in self._act(rows[start : start + ROWS], settings)]
+        replies = [
+            found
+            for start in range(0, len(rows), ROWS)
+            for found in self._act(rows[start : start + ROWS], settings)
+        ]
         return pd.DataFrame(replies, columns=["thought", "action"])
 
     def _act(self, rows: list[Row], settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         vocabulary = self.policy.vocabulary
-        prompts = {number: [token for part in prompt(row) for token in vocabulary.encode(part)] for number, row in enumerate(rows)}
+        prompts = {
+            number: [token for part in prompt(row) for token in vocabulary.encode(part)]
+            for number, row in enumerate(rows)
+        }
         session = self.policy.engine(int(settings["seed"])).open(len(rows))
         for number, tokens in prompts.items():
             if len(tokens) >= session.longest:
@@ -78,7 +87,11 @@ class PolicyModel:
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PolicyModel:
-    """MLflow's way in. Args: path: the directory with the weights; model_config: `max_new_tokens`, and `device` (cpu)."""
+    """MLflow's way in. Args: path: the directory with the weights; model_config: `max_new_tokens`, and
+    `device` (cpu).
+    """
     settings: dict[str, Any] = {"max_new_tokens": 32, "device": "cpu"} | dict(model_config or {})
     compute = Compute(str(settings["device"]))
-    return PolicyModel(Policy.load(Path(path), max_new_tokens=int(settings["max_new_tokens"]), compute=compute))
+    return PolicyModel(
+        Policy.load(Path(path), max_new_tokens=int(settings["max_new_tokens"]), compute=compute)
+    )

@@ -48,6 +48,9 @@ def is_dead(process: OwnProcess) -> bool:
         return False
     try:
         found = psutil.Process(process.pid)
-        return abs(found.create_time() - process.started) > CLOCK_SECONDS or found.status() == psutil.STATUS_ZOMBIE
+        return (
+            abs(found.create_time() - process.started) > CLOCK_SECONDS
+            or found.status() == psutil.STATUS_ZOMBIE
+        )
     except psutil.NoSuchProcess:
         return True

@@ -1,4 +1,6 @@
-"""The files by which MLflow loads a registered model: `MLmodel`, signature, input example, requirements; the weights lie in `weights/`."""
+"""The files by which MLflow loads a registered model: `MLmodel`, signature, input example, requirements; the
+weights lie in `weights/`.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ class ServedModel:
         """The text of the model's page, in Markdown."""
         facts = "\n".join(f"- {name}: {value}" for name, value in self.facts.items())
         return (
-            f"{self.title}\n\n{facts}\n\n**Prompt format** (lines are broken for the page)\n\n{_block(self.prompt_format)}\n\n"
-            f"**The prompt of the input example**\n\n{_block(self.prompt_example)}\n\nHow to load and serve it: {_HELP}."
+            f"{self.title}\n\n{facts}\n\n**Prompt format** (lines are broken for the "
+            f"page)\n\n{_block(self.prompt_format)}\n\n"
+            f"**The prompt of the input example**\n\n{_block(self.prompt_example)}\n\nHow to load and serve "
+            f"it: {_HELP}."
         )
 
 
@@ -54,7 +58,9 @@ def _block(text: str) -> str:
 
 
 def write_model(directory: Path, weights: Path, model: ServedModel, run_id: str, model_id: str) -> None:
-    """Write the files of an MLflow model into the new `directory`; weights are linked where the file system can, else copied."""
+    """Write the files of an MLflow model into the new `directory`; weights are linked where the file system
+    can, else copied.
+    """
     import mlflow.pyfunc  # takes a second, and not all who open the registry write a model
     from mlflow.models import Model
 
@@ -77,7 +83,11 @@ def write_model(directory: Path, weights: Path, model: ServedModel, run_id: str,
 
 def weights_of(directory: Path) -> Path:
     """Where the registered files of a downloaded version lie."""
-    return directory / WEIGHTS if (directory / "MLmodel").is_file() and (directory / WEIGHTS).is_dir() else directory
+    return (
+        directory / WEIGHTS
+        if (directory / "MLmodel").is_file() and (directory / WEIGHTS).is_dir()
+        else directory
+    )
 
 
 def _requirements() -> list[str]:

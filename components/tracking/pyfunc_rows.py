@@ -1,7 +1,7 @@
 """Rows of a pyfunc model's input as tasks and histories, for the policy and the experience model alike.
 
-A row is one episode under way: `task` (the instruction), `initial_state`, and `history`, a list of what was done and seen since:
-`[{"action": "go to desk 1", "state": "At desk 1: mug 1."}, ...]`, the oldest step first.
+A row is one episode under way: `task` (the instruction), `initial_state`, and `history`, a list of what was
+done and seen since: `[{"action": "go to desk 1", "state": "At desk 1: mug 1."}, ...]`, the oldest step first.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from mlflow.types.schema import Array, Object, Property
 
 from components.records import Task
 
-STEP = 'Expected an object such as {"action": "go to desk 1", "state": "At desk 1: mug 1."} for each step, the oldest first.'
+STEP = (
+    'Expected an object such as {"action": "go to desk 1", "state": "At desk 1: mug 1."} for each step, '
+    "the oldest first."
+)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One past step: what was done, what was seen then, and the thought that the policy had written before, if it is known."""
+    """One past step: what was done, what was seen then, and the thought that the policy had written before,
+    if it is known.
+    """
 
     action: str
     state: str
@@ -71,13 +76,21 @@ def read_rows(given: Any) -> list[Row]:
     """The rows of a data frame, a list of objects, or one object.
 
     Raises:
-        MlflowException: a value is missing or of another kind; the message names the row and what was expected.
+        MlflowException: a value is missing or of another kind; the message names the row and what was
+            expected.
     """
     if isinstance(given, Mapping):
         given = [given]
     records = given.to_dict("records") if isinstance(given, pd.DataFrame) else given
-    if not isinstance(records, Sequence) or isinstance(records, str) or not all(isinstance(record, Mapping) for record in records):
-        raise refusal(f"The input is a {type(given).__name__}.", "Expected rows with the columns task, initial_state and history.")
+    if (
+        not isinstance(records, Sequence)
+        or isinstance(records, str)
+        or not all(isinstance(record, Mapping) for record in records)
+    ):
+        raise refusal(
+            f"The input is a {type(given).__name__}.",
+            "Expected rows with the columns task, initial_state and history.",
+        )
     return [_row(number, record) for number, record in enumerate(records)]
 
 
@@ -87,7 +100,9 @@ def refusal(found: str, expected: str) -> MlflowException:
 
 
 def items(value: Any, number: int, column: str, expected: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(name for a message, object) of each entry of a list column; none where the column is empty. Raises MlflowException otherwise."""
+    """(name for a message, object) of each entry of a list column; none where the column is empty. Raises
+    MlflowException otherwise.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return
     entries = value.tolist() if hasattr(value, "tolist") else value
@@ -110,9 +125,15 @@ def part(entry: Mapping[str, Any], key: str, name: str, expected: str) -> str:
 
 def _row(number: int, record: Mapping[str, Any]) -> Row:
     task = _text(record.get("task"), number, "task", "put a hot mug in desk")
-    state = _text(record.get("initial_state"), number, "initial_state", "Room: desk 1, fridge 1. Holding nothing.")
+    state = _text(
+        record.get("initial_state"), number, "initial_state", "Room: desk 1, fridge 1. Holding nothing."
+    )
     steps = tuple(
-        Step(part(entry, "action", name, STEP), part(entry, "state", name, STEP), str(entry.get("thought") or ""))
+        Step(
+            part(entry, "action", name, STEP),
+            part(entry, "state", name, STEP),
+            str(entry.get("thought") or ""),
+        )
         for name, entry in items(record.get("history"), number, "history", STEP)
     )
     return Row(number, Task("", "", "", task, state), steps, record)
@@ -120,7 +141,9 @@ def _row(number: int, record: Mapping[str, Any]) -> Row:
 
 def _text(value: Any, number: int, column: str, example: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise refusal(f"Row {number}: `{column}` is {_shown(value)}.", f"Expected a text such as {example!r}.")
+        raise refusal(
+            f"Row {number}: `{column}` is {_shown(value)}.", f"Expected a text such as {example!r}."
+        )
     return value
 
 

@@ -33,7 +33,8 @@ def new_run_id(now: datetime | None = None) -> str:
 
 
 def start_run_directory(runs: Path, run_id: str | None = None) -> Path:
-    """Make `runs/<id>/` (of a given id, or a fresh one) and let `runs/latest` point at it; an existing directory is kept.
+    """Make `runs/<id>/` (of a given id, or a fresh one) and let `runs/latest` point at it; an existing
+    directory is kept.
 
     Raises:
         DataError: the directory cannot be made.
@@ -55,7 +56,11 @@ def point_latest(run_directory: Path) -> None:
     """
     link = run_directory.parent / _LATEST
     if link.exists() and not link.is_symlink():
-        raise DataError(f"{link} is not a link.", "Expected a link to the newest run.", f"Move it away: mv {link} {link}.old")
+        raise DataError(
+            f"{link} is not a link.",
+            "Expected a link to the newest run.",
+            f"Move it away: mv {link} {link}.old",
+        )
     if link.is_symlink() and link.exists() and link.readlink().name > run_directory.name:
         return
     temporary = link.with_name(f".{_LATEST}.{secrets.token_hex(4)}")
@@ -69,13 +74,19 @@ def point_latest(run_directory: Path) -> None:
 
 
 def find_run(runs: Path, run_id: str = _LATEST) -> Path:
-    """The directory of a run by its id or `latest`, with the link resolved. Raises DataError naming the nearest runs there are."""
+    """The directory of a run by its id or `latest`, with the link resolved. Raises DataError naming the
+    nearest runs there are.
+    """
     directory = runs / run_id
     if run_id and Path(run_id).name == run_id and directory.is_dir():
         return directory.resolve()
     known = list_runs(runs)
     near = difflib.get_close_matches(run_id, known, n=3) or known[-3:]
-    hint = f"Name one of the runs there are, such as {', '.join(near)}." if near else "Type `dreamgym retrain` to make a first run."
+    hint = (
+        f"Name one of the runs there are, such as {', '.join(near)}."
+        if near
+        else "Type `dreamgym retrain` to make a first run."
+    )
     raise DataError(f"There is no run {run_id!r} under {runs}.", next_step=hint)
 
 
@@ -83,11 +94,16 @@ def list_runs(runs: Path) -> list[str]:
     """Ids of all runs, oldest first."""
     if not runs.is_dir():
         return []
-    return sorted(entry.name for entry in runs.iterdir() if entry.is_dir() and not entry.is_symlink() and not entry.name.startswith("."))
+    return sorted(
+        entry.name
+        for entry in runs.iterdir()
+        if entry.is_dir() and not entry.is_symlink() and not entry.name.startswith(".")
+    )
 
 
 def write_metrics(run_directory: Path, metrics: Mapping[str, Mapping[str, float]]) -> Path:
-    """Write `metrics.json` as `{name: {"value", "n", "low", "high"}}`, replacing it in one step, and return its path.
+    """Write `metrics.json` as `{name: {"value", "n", "low", "high"}}`, replacing it in one step, and return
+    its path.
 
     Raises:
         TrackingError: an entry has other keys or something that is no number.
@@ -107,11 +123,15 @@ def read_metrics(run_directory: Path) -> Metrics:
     try:
         return checked_metrics(json.loads(read_text(path)))
     except (ValueError, OSError, TrackingError) as error:
-        raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None
+        raise DataError(
+            f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused."
+        ) from None
 
 
 def write_games(run_directory: Path, games: Mapping[str, Mapping[str, bool]]) -> Path:
-    """Write `games.json`, policy -> task id -> won, of the held-out games. Raises DataError if the disk refuses."""
+    """Write `games.json`, policy -> task id -> won, of the held-out games. Raises DataError if the disk
+    refuses.
+    """
     path = run_directory / GAMES
     write_json(path, games)
     return path
@@ -121,12 +141,19 @@ def read_games(run_directory: Path) -> dict[str, dict[str, bool]]:
     """The outcomes of a run's held-out games. Raises DataError if the run has none, or they are damaged."""
     path = run_directory / GAMES
     if not path.is_file():
-        raise DataError(f"There is no {path}: the run has not come to its evaluation.", next_step="Name a finished run.")
+        raise DataError(
+            f"There is no {path}: the run has not come to its evaluation.", next_step="Name a finished run."
+        )
     try:
         games = json.loads(read_text(path))
-        return {str(policy): {str(task): bool(won) for task, won in played.items()} for policy, played in games.items()}
+        return {
+            str(policy): {str(task): bool(won) for task, won in played.items()}
+            for policy, played in games.items()
+        }
     except (ValueError, OSError, AttributeError) as error:
-        raise DataError(f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused.") from None
+        raise DataError(
+            f"{path} is damaged: {error}", next_step="Run it again: finished stages are reused."
+        ) from None
 
 
 def checked_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Metrics:
@@ -143,7 +170,11 @@ def checked_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Metrics:
 def _entry(name: str, entry: Any) -> dict[str, float | int | None]:
     if not isinstance(entry, Mapping) or set(entry) != set(_KEYS):
         shown = sorted(entry) if isinstance(entry, Mapping) else repr(entry)
-        raise TrackingError(f"The metric {name} holds {shown}.", f"Expected exactly {', '.join(_KEYS)}.", "Give Estimate.to_json().")
+        raise TrackingError(
+            f"The metric {name} holds {shown}.",
+            f"Expected exactly {', '.join(_KEYS)}.",
+            "Give Estimate.to_json().",
+        )
     return {key: _number(name, key, entry[key]) for key in _KEYS}
 
 

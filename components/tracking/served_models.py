@@ -1,4 +1,6 @@
-"""What MLflow needs to know of the two kinds of models that a run registers: the policy and the experience model."""
+"""What MLflow needs to know of the two kinds of models that a run registers: the policy and the experience
+model.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,12 @@ from components.tracking.pyfunc_files import ServedModel
 from components.tracking.pyfunc_rows import read_rows
 
 
-def served_policy(config: Config, weights: Path, example: Sequence[Mapping[str, Any]], facts: Mapping[str, str]) -> ServedModel:
-    """The policy in `weights`, with the sampling of the evaluation as defaults. Args: example: rows of input; facts: for its page."""
+def served_policy(
+    config: Config, weights: Path, example: Sequence[Mapping[str, Any]], facts: Mapping[str, str]
+) -> ServedModel:
+    """The policy in `weights`, with the sampling of the evaluation as defaults. Args: example: rows of input;
+    facts: for its page.
+    """
     length = config.synthetic_rl.max_new_tokens
     vocabulary, row = Vocabulary.load(weights), read_rows(example)[-1]
     tokens = [token for part in policy_pyfunc.prompt(row) for token in vocabulary.encode(part)]
@@ -30,11 +36,14 @@ def served_policy(config: Config, weights: Path, example: Sequence[Mapping[str, 
     )
 
 
-def served_experience_model(config: Config, weights: Path, example: Sequence[Mapping[str, Any]], facts: Mapping[str, str]) -> ServedModel:
+def served_experience_model(
+    config: Config, weights: Path, example: Sequence[Mapping[str, Any]], facts: Mapping[str, str]
+) -> ServedModel:
     """The experience model in `weights`. Args: example: rows of input; facts: for its page."""
     vocabulary, row = Vocabulary.load(weights), read_rows(example)[-1]
     return ServedModel(
-        title="An experience model: from a task, a history and an action to reasoning, the next state, the reward and whether it ends.",
+        title="An experience model: from a task, a history and an action to reasoning, the next state, the "
+        "reward and whether it ends.",
         module=experience_pyfunc.__name__,
         signature=experience_pyfunc.signature(),
         example=example,
@@ -46,4 +55,8 @@ def served_experience_model(config: Config, weights: Path, example: Sequence[Map
 
 
 def _format_of(vocabulary: Vocabulary) -> str:
-    return "chat (the tokenizer's own template)" if vocabulary.has_chat_template else "compact (markers are special tokens)"
+    return (
+        "chat (the tokenizer's own template)"
+        if vocabulary.has_chat_template
+        else "compact (markers are special tokens)"
+    )

@@ -1,11 +1,14 @@
-"""The content-addressed store of finished stages: what was computed once is not computed again, and a damaged result never used.
+"""The content-addressed store of finished stages: what was computed once is not computed again, and a damaged
+result never used.
 
-A stage's key is the hash of its inputs' content, its slice of the config and the source of the code it depends on. Its files
-lie in `<root>/<name>-<first 12 of the key>/`, with `stage.json` naming the hash of every output. While a stage runs, they
-lie in `....partial/`, which outlives a crash, so that the stage resumes from its own checkpoints; `commit` renames it.
+A stage's key is the hash of its inputs' content, its slice of the config and the source of the code it
+depends on. Its files lie in `<root>/<name>-<first 12 of the key>/`, with `stage.json` naming the hash of
+every output. While a stage runs, they lie in `....partial/`, which outlives a crash, so that the stage
+resumes from its own checkpoints; `commit` renames it.
 
-Two processes with the same key: the second gets a work directory of its own, and its `commit` returns the result of
-whichever came first. In one process a second `begin` (a retry) gets the same work directory, so threads must not share a key.
+Two processes with the same key: the second gets a work directory of its own, and its `commit` returns the
+result of whichever came first. In one process a second `begin` (a retry) gets the same work directory, so
+threads must not share a key.
 """
 
 from __future__ import annotations
@@ -35,12 +38,16 @@ _LOG = logging.getLogger(__name__)
 _BEGUN: dict[tuple[int, Path], tuple[Path, int | None]] = {}
 """(process, lock file) -> (work directory, lock's descriptor, None if another process holds the lock).
 
-Record locks vanish with their process and are not inherited by its workers; that is why the process is part of the key."""
+Record locks vanish with their process and are not inherited by its workers; that is why the process is part
+of the key.
+"""
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage. `seconds` is the wall time of the computation, of all its attempts, also when this run `reused` it."""
+    """A finished stage. `seconds` is the wall time of the computation, of all its attempts, also when this
+    run `reused` it.
+    """
 
     name: str
     key: str
@@ -55,7 +62,8 @@ class StageResult:
 
 @dataclass(frozen=True)
 class EarlierResult:
-    """A finished result of a stage as its record tells, unverified: what its key was made of, and how long it took.
+    """A finished result of a stage as its record tells, unverified: what its key was made of, and how long it
+    took.
 
     `parts` is empty in a record of a version that did not keep them. `made`: seconds since 1970.
     """
@@ -73,8 +81,11 @@ class StageStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def key(self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]) -> str:
-        """sha256 (hex) of the stage's name, its inputs' content hashes, its config (JSON values) and the source of `code`.
+    def key(
+        self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
+    ) -> str:
+        """sha256 (hex) of the stage's name, its inputs' content hashes, its config (JSON values) and the
+        source of `code`.
 
         Raises:
             TrackingError: `code` names a module that does not exist.
@@ -83,24 +94,33 @@ class StageStore:
         return key_of(name, key_parts(inputs, config, code))
 
     def find(self, name: str, key: str) -> StageResult | None:
-        """The stage's result with `reused` set, or None if it was never made or is damaged (then a warning says how)."""
+        """The stage's result with `reused` set, or None if it was never made or is damaged (then a warning
+        says how).
+        """
         result, reason = self.look_up(name, key)
         if result is None and reason:
             _LOG.warning("%s", reason)
         return result
 
     def look_up(self, name: str, key: str) -> tuple[StageResult | None, str]:
-        """(result, "") if it can be reused, (None, "") if it was never made, (None, what is damaged) if it must be made again."""
+        """(result, "") if it can be reused, (None, "") if it was never made, (None, what is damaged) if it
+        must be made again.
+        """
         directory = self._directory(name, key)
         if not directory.exists():
             return None, ""
         try:
             return _verified(directory, name, key), ""
         except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return None, f"The stored result of {name} in {directory} is damaged and will be made again: {error}"
+            return (
+                None,
+                f"The stored result of {name} in {directory} is damaged and will be made again: {error}",
+            )
 
     def earlier(self, name: str) -> list[EarlierResult]:
-        """All finished results of a stage, whatever their keys, the newest first; what cannot be read is left out."""
+        """All finished results of a stage, whatever their keys, the newest first; what cannot be read is left
+        out.
+        """
         found = []
         for record in self.root.glob(f"{name}-*/{RECORD}"):
             try:
@@ -108,7 +128,9 @@ class StageStore:
                 if values["name"] == name and record.parent == self._directory(name, values["key"]):
                     made = record.stat().st_mtime
                     parts = values.get("key_parts") or {}
-                    found.append(EarlierResult(record.parent, values["key"], float(values["seconds"]), parts, made))
+                    found.append(
+                        EarlierResult(record.parent, values["key"], float(values["seconds"]), parts, made)
+                    )
             except (DataError, TrackingError, OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
         return sorted(found, key=lambda result: result.made, reverse=True)
@@ -116,10 +138,16 @@ class StageStore:
     def begun(self, name: str, key: str) -> list[str]:
         """Names of what an attempt that did not come to its end left in the work directory."""
         work = self._work(name, key)
-        return sorted(entry.name for entry in work.iterdir() if not entry.name.startswith(".")) if work.is_dir() else []
+        return (
+            sorted(entry.name for entry in work.iterdir() if not entry.name.startswith("."))
+            if work.is_dir()
+            else []
+        )
 
     def begin(self, name: str, key: str) -> Path:
-        """The work directory, with whatever a crashed attempt left in it. Raises DataError if it cannot be made."""
+        """The work directory, with whatever a crashed attempt left in it. Raises DataError if it cannot be
+        made.
+        """
         work = self._work(name, key)
         try:
             work.mkdir(parents=True, exist_ok=True)
@@ -142,21 +170,28 @@ class StageStore:
 
         `parts` are those of the key (`stage_keys.py`), kept so that later changes can be told.
 
-        If another process has committed this key meanwhile, its result is returned (`reused`) and the work directory removed.
+        If another process has committed this key meanwhile, its result is returned (`reused`) and the work
+        directory removed.
 
         Raises:
-            DataError: an output is missing or lies elsewhere, or the disk refuses; the work directory then stays.
-            TrackingError: a metric is not in the form {"value", "n", "low", "high"}, or `begin` was not called.
+            DataError: an output is missing or lies elsewhere, or the disk refuses; the work directory then
+                stays.
+            TrackingError: a metric is not in the form {"value", "n", "low", "high"}, or `begin` was not
+                called.
         """
         work, final = self._work(name, key), self._directory(name, key)
         if not work.is_dir():
-            raise TrackingError(f"The stage {name} has no work directory {work}.", "Expected one from StageStore.begin.")
+            raise TrackingError(
+                f"The stage {name} has no work directory {work}.", "Expected one from StageStore.begin."
+            )
         record = {
             "name": name,
             "key": key,
             "metrics": checked_metrics(metrics),
             "outputs": dict(outputs),
-            "output_hashes": {label: tree_hash(_inside(work, label, place)) for label, place in outputs.items()},
+            "output_hashes": {
+                label: tree_hash(_inside(work, label, place)) for label, place in outputs.items()
+            },
             "seconds": seconds,
             "details": dict(details or {}),
             "key_parts": dict(parts or {}),
@@ -171,7 +206,9 @@ class StageStore:
         return first or _result(final, record, reused=False)
 
     def _place(self, work: Path, final: Path, name: str, key: str) -> StageResult | None:
-        """Rename `work` to `final`, or give the valid result that is there already; a damaged one is set aside, not removed."""
+        """Rename `work` to `final`, or give the valid result that is there already; a damaged one is set
+        aside, not removed.
+        """
         while True:
             first, damage = self.look_up(name, key)
             if first is not None:
@@ -190,14 +227,19 @@ class StageStore:
 
     def _directory(self, name: str, key: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name) or not re.fullmatch(r"[0-9a-f]{64}", key):
-            raise TrackingError(f"No stage can be called {name!r} with the key {key!r}.", "Expected letters, digits, '_', '-'; a sha256.")
+            raise TrackingError(
+                f"No stage can be called {name!r} with the key {key!r}.",
+                "Expected letters, digits, '_', '-'; a sha256.",
+            )
         return self.root / f"{name}-{key[:12]}"
 
     def _lock_file(self, name: str, key: str) -> Path:
         return self.root.absolute() / ".locks" / self._directory(name, key).name
 
     def _work(self, name: str, key: str) -> Path:
-        """The directory of this process's last `begin`; else `.partial` if its lock is free, else one that carries the process's id."""
+        """The directory of this process's last `begin`; else `.partial` if its lock is free, else one that
+        carries the process's id.
+        """
         final, lock = self._directory(name, key), self._lock_file(name, key)
         begun = _BEGUN.get((os.getpid(), lock))
         if begun is None:
@@ -254,7 +296,9 @@ def _free_name(final: Path) -> Path:
 
 
 def _acquire(lock: Path) -> int | None:
-    """The descriptor of `lock`, held until it is closed or the process ends; None if another living process holds it."""
+    """The descriptor of `lock`, held until it is closed or the process ends; None if another living process
+    holds it.
+    """
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)

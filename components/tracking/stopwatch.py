@@ -1,4 +1,5 @@
-"""The wall time of a piece of work that may be killed and taken up again: each attempt counts, the time between them does not.
+"""The wall time of a piece of work that may be killed and taken up again: each attempt counts, the time
+between them does not.
 
 A thread notes in the work directory how long it has run, every few seconds; a kill loses as much at most.
 """
@@ -34,7 +35,9 @@ class Stopwatch:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._ended.set()
         self._thread.join()
         self._write()

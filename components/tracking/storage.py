@@ -45,7 +45,9 @@ KINDS = (
 DATA = "versions of data"
 SECONDS_A_DAY = 86400.0
 SILENT_DAYS = 7.0
-"""A run of another machine whose record has not changed for so long is not in progress. A stage ends after a day by default."""
+"""A run of another machine whose record has not changed for so long is not in progress. A stage ends after a
+day by default.
+"""
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,9 @@ def _stored(kind: str, path: Path, kept: str = "") -> Stored:
 
 
 def _measure(path: Path) -> tuple[int, float]:
-    """Bytes below a path, and when its newest file was changed, in seconds since 1970. Links count as files."""
+    """Bytes below a path, and when its newest file was changed, in seconds since 1970. Links count as
+    files.
+    """
     size, newest = 0, path.lstat().st_mtime
     for folder, _, names in os.walk(path):
         for name in names:

@@ -1,6 +1,7 @@
 """Record offline trajectories in the real environment: expert, noisy, near-miss and random behaviour.
 
-Deterministic: the same tasks, behaviours and seed give the same records in the same order, whatever the number of workers.
+Deterministic: the same tasks, behaviours and seed give the same records in the same order, whatever the
+number of workers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ class Episode:
 
 def plan(tasks: Sequence[Task], counts: dict[str, int], seed: int) -> list[Episode]:
     """Every task's episodes: `counts` says how many of each behaviour."""
-    return [Episode(task, name, seed * 1000 + n) for task in tasks for name in BEHAVIOURS for n in range(counts.get(name, 0))]
+    return [
+        Episode(task, name, seed * 1000 + n)
+        for task in tasks
+        for name in BEHAVIOURS
+        for n in range(counts.get(name, 0))
+    ]
 
 
 def collect(
@@ -52,7 +58,8 @@ def collect(
         rows: episodes played side by side, where the world has room.
         on_batch: called with (episodes done, episodes in all).
 
-    What infrastructure broke is played again: who acts draws by the seed of the episode, so the same comes of it.
+    What infrastructure broke is played again: who acts draws by the seed of the episode, so the same comes of
+    it.
 
     Raises:
         EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
@@ -64,7 +71,9 @@ def collect(
             batch = episodes[start : start + rows]
             playing = functools.partial(_play, adapter, environment, batch, max_steps)
             names = {row: episode.id for row, episode in enumerate(batch)}
-            done += play_whole(names, playing, "episodes", "Data with holes could not be made again.").values()
+            done += play_whole(
+                names, playing, "episodes", "Data with holes could not be made again."
+            ).values()
             if on_batch:
                 on_batch(min(start + rows, len(episodes)), len(episodes))
     finally:
@@ -73,7 +82,12 @@ def collect(
 
 
 def _play(
-    adapter: Adapter, environment: Environment, episodes: Sequence[Episode], max_steps: int, places: Sequence[int], _attempt: int
+    adapter: Adapter,
+    environment: Environment,
+    episodes: Sequence[Episode],
+    max_steps: int,
+    places: Sequence[int],
+    _attempt: int,
 ) -> tuple[dict[int, Trajectory], dict[int, str]]:
     """By their places: the episodes, and why infrastructure broke the others."""
     batch = [episodes[place] for place in places]
@@ -95,10 +109,18 @@ def _play(
             with users_call(f"The adapter's reason() about {actions[row]!r:.80}"):
                 reasoning = adapter.reason(played[row], actions[row], answer.state, answer.reward)
             transition = Transition(
-                task_id=batch[row].task.id, episode_id=batch[row].id, step=step, state=played[row].states[-1], action=actions[row],
-                next_state=answer.state, reward=answer.reward, done=answer.done, reasoning=reasoning, source=REAL,
+                task_id=batch[row].task.id,
+                episode_id=batch[row].id,
+                step=step,
+                state=played[row].states[-1],
+                action=actions[row],
+                next_state=answer.state,
+                reward=answer.reward,
+                done=answer.done,
+                reasoning=reasoning,
+                source=REAL,
                 behaviour=batch[row].behaviour,
-            )  # fmt: skip
+            )
             played[row] = Trajectory(played[row].task, (*played[row].steps, transition))
             admissible[row] = answer.info.get("admissible", ())
             if answer.done:
@@ -113,5 +135,7 @@ def _action(actor: Behaviour, episode: Episode, played: Trajectory, admissible: 
         answer = actor(played, admissible)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
         found = f"The behaviour {episode.behaviour} gave {answer!r:.100} in {episode.task.id}."
-        raise EnvironmentFailure(found, "Expected a thought and an action, both text.", "Correct the adapter's behaviour.")
+        raise EnvironmentFailure(
+            found, "Expected a thought and an action, both text.", "Correct the adapter's behaviour."
+        )
     return answer[1]

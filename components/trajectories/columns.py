@@ -1,8 +1,9 @@
 """Columns of a table that somebody else wrote, cast to those of a record where no value changes.
 
-pandas, Spark and Arrow write the same values in many types: text as a dictionary (categorical) or as views, a step as a float, a reward
-as an integer. Such columns are cast. A cast that would change a value is refused with the column, the row and the value. Columns that a
-record does not have, such as a pandas index or time stamps, are not read.
+pandas, Spark and Arrow write the same values in many types: text as a dictionary (categorical) or as views, a
+step as a float, a reward as an integer. Such columns are cast. A cast that would change a value is refused
+with the column, the row and the value. Columns that a record does not have, such as a pandas index or time
+stamps, are not read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _EXACT = 2**53
 
 @dataclass
 class Columns:
-    """A table with exactly the columns of a record, and what was done: casts (column -> type in the file), columns that are not read."""
+    """A table with exactly the columns of a record, and what was done: casts (column -> type in the file),
+    columns that are not read.
+    """
 
     table: pa.Table
     casts: dict[str, str] = field(default_factory=dict)
@@ -40,7 +43,9 @@ class Columns:
 
 
 class ColumnProblem(ValueError):
-    """A column cannot be read without changing a value. Args: found, expected: as the Data Docs show it; cure: a line of pandas."""
+    """A column cannot be read without changing a value. Args: found, expected: as the Data Docs show it;
+    cure: a line of pandas.
+    """
 
     def __init__(self, column: str, found: str, expected: str, cure: str) -> None:
         self.column, self.found, self.expected, self.cure = column, found, expected, cure
@@ -48,7 +53,8 @@ class ColumnProblem(ValueError):
 
 
 def as_record(path: Path, table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]) -> Columns:
-    """The columns of `schema`, each cast without loss. Args: defaults: values of columns that may be empty throughout.
+    """The columns of `schema`, each cast without loss. Args: defaults: values of columns that may be empty
+    throughout.
 
     Raises:
         DataError: a column is missing, stands twice, or has a value that no cast keeps.
@@ -59,7 +65,9 @@ def as_record(path: Path, table: pa.Table, schema: pa.Schema, defaults: Mapping[
     return columns
 
 
-def examine(table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]) -> tuple[Columns, list[ColumnProblem]]:
+def examine(
+    table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]
+) -> tuple[Columns, list[ColumnProblem]]:
     """What can be cast, and what cannot; the table is whole only where there is no problem."""
     columns, problems = Columns(table.select([])), []
     columns.unread = [name for name in table.column_names if name not in schema.names]
@@ -80,7 +88,10 @@ def examine(table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]) -> 
 def refused(path: Path, problems: list[ColumnProblem]) -> DataError:
     """What to tell the user of columns that cannot be read."""
     cures = "; ".join(dict.fromkeys(problem.cure for problem in problems))
-    found = f"{path} cannot be read without changing it: {'; '.join(f'{one.column} {one.found}' for one in problems)}."
+    found = (
+        f"{path} cannot be read without changing it: "
+        f"{'; '.join(f'{one.column} {one.found}' for one in problems)}."
+    )
     return DataError(
         found,
         f"Expected {'; '.join(f'{one.column}: {one.expected}' for one in problems)}.",
@@ -101,7 +112,9 @@ def _shared_bytes(column: pa.Array) -> int:
         lengths = pc.binary_length(values).cast(pa.int64())
         return pc.sum(pc.take(lengths, column.indices)).as_py() or 0
     if pa.types.is_string_view(column.type) and len(column):
-        views = np.frombuffer(column.buffers()[1], np.int32)[column.offset * 4 : (column.offset + len(column)) * 4 : 4]
+        views = np.frombuffer(column.buffers()[1], np.int32)[
+            column.offset * 4 : (column.offset + len(column)) * 4 : 4
+        ]
         return int(views.astype(np.int64).sum())
     return 0
 
@@ -115,10 +128,14 @@ def _only(table: pa.Table, name: str) -> pa.ChunkedArray:
         raise ColumnProblem(name, f"stands there {len(places)} times", "one column of that name", cure)
     near = difflib.get_close_matches(name, table.column_names, n=1, cutoff=0.6)
     cure = f"frame.rename(columns={{{near[0]!r}: {name!r}}})" if near else f"frame[{name!r}] = ..."
-    raise ColumnProblem(name, f"is missing{f' (there is {near[0]})' if near else ''}", "a column of that name", cure)
+    raise ColumnProblem(
+        name, f"is missing{f' (there is {near[0]})' if near else ''}", "a column of that name", cure
+    )
 
 
-def _cast(name: str, column: pa.ChunkedArray, wanted: pa.DataType, defaults: Mapping[str, Any]) -> pa.ChunkedArray:
+def _cast(
+    name: str, column: pa.ChunkedArray, wanted: pa.DataType, defaults: Mapping[str, Any]
+) -> pa.ChunkedArray:
     if column.null_count == len(column) and name in defaults:
         return pa.chunked_array([pa.array([defaults[name]] * len(column), wanted)])
     if pa.types.is_dictionary(column.type):
@@ -167,7 +184,9 @@ def _is_utf8(value: Any) -> bool:
 
 
 def _number(name: str, column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Integers, floats, decimals and booleans in each other's place, value by value the same; NaN is a missing value."""
+    """Integers, floats, decimals and booleans in each other's place, value by value the same; NaN is a
+    missing value.
+    """
     values = column.to_pylist()
     converted: list[Any] = []
     for row, value in enumerate(values):

@@ -1,7 +1,9 @@
-"""Data Docs that need no network: Great Expectations' pages without links to other hosts, and a first page in words.
+"""Data Docs that need no network: Great Expectations' pages without links to other hosts, and a first page in
+words.
 
-Great Expectations takes styles, scripts and pictures of its pages from servers of other people. Without a network they are bare, and the
-list on the first page, which a script fills, is empty. Here each page carries its style, and the first page is our own.
+Great Expectations takes styles, scripts and pictures of its pages from servers of other people. Without a
+network they are bare, and the list on the first page, which a script fills, is empty. Here each page carries
+its style, and the first page is our own.
 """
 
 from __future__ import annotations
@@ -12,24 +14,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_SCRIPT = re.compile(r"<script\b.*?</script>|<style\b.*?</style>|<footer\b.*?</footer>", re.DOTALL | re.IGNORECASE)
+_SCRIPT = re.compile(
+    r"<script\b.*?</script>|<style\b.*?</style>|<footer\b.*?</footer>", re.DOTALL | re.IGNORECASE
+)
 _LINK = re.compile(r"<(?:link|img)\b[^>]*?(?:href|src)=\"[^\"]*\"[^>]*>", re.DOTALL | re.IGNORECASE)
 _TITLE = re.compile(r"<title>.*?</title>", re.DOTALL | re.IGNORECASE)
 _HEADING = re.compile(r"<h4>\s*Expectation (?:Validation Result|Suite)\s*</h4>", re.IGNORECASE)
 _STYLE = """
-body{font:15px/1.45 system-ui,sans-serif;color:#1b1f24;background:#fff;margin:0 auto;max-width:1200px;padding:16px}
+body{font:15px/1.45 system-ui,sans-serif;color:#1b1f24;background:#fff;margin:0 auto;
+max-width:1200px;padding:16px}
 h1{font-size:22px;margin:8px 0}h4{font-size:18px;margin:8px 0}p.lead{margin:0 0 12px;color:#57606a}
 a{color:#0b5cad}code,pre{font:13px ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere}
 table{border-collapse:collapse;margin:8px 0 16px;width:100%}
 th,td{border:1px solid #d0d7de;padding:5px 8px;text-align:left;vertical-align:top;overflow-wrap:anywhere}
 th{background:#f6f8fa}td.n{text-align:right;white-space:nowrap}
-.row{display:flex;gap:20px}.col-lg-2{flex:0 0 210px}.col-lg-10{flex:1;min-width:0}.sticky{position:sticky;top:8px}
-.card{border:1px solid #d0d7de;border-radius:6px;margin:8px 0}.card-header{background:#f6f8fa;padding:6px 10px}
+.row{display:flex;gap:20px}.col-lg-2{flex:0 0 210px}.col-lg-10{flex:1;min-width:0}
+.sticky{position:sticky;top:8px}
+.card{border:1px solid #d0d7de;border-radius:6px;margin:8px 0}
+.card-header{background:#f6f8fa;padding:6px 10px}
 .card-body{padding:6px 10px;max-height:75vh;overflow:auto}.card:has(.btn-group-toggle){display:none}
 ul.nav{list-style:none;margin:0;padding:0}ol.breadcrumb{display:flex;gap:8px;list-style:none;padding:0;color:#57606a}
 .collapse{display:none}.collapse:target{display:block}.navbar{padding:0}
 .text-danger,.broken{color:#b42318}.text-success,.kept{color:#11713b}
-.fa-check-circle::before,.kept::before{content:"\\2714  "}.fa-times::before,.broken::before{content:"\\2718  "}
+.fa-check-circle::before,.kept::before{content:"\\2714  "}
+.fa-times::before,.broken::before{content:"\\2718  "}
 .badge{background:#eaeef2;border-radius:4px;padding:0 4px}.modal{display:none}
 """
 
@@ -45,7 +53,8 @@ class Rule:
 
 
 def make_local(docs: Path, title: str, facts: Sequence[tuple[str, str]], rules: Sequence[Rule]) -> None:
-    """Rewrite all pages below `docs` so that they need no other host, named `title`, and write the first page.
+    """Rewrite all pages below `docs` so that they need no other host, named `title`, and write the first
+    page.
 
     Args: facts: names and values that stand at the top of the first page.
     """
@@ -64,14 +73,24 @@ def _local(page: str, title: str) -> str:
 
 def _first_page(docs: Path, title: str, facts: Sequence[tuple[str, str]], rules: Sequence[Rule]) -> str:
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
-    about = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts)
+    about = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts
+    )
     listed = "".join(_row(rule) for rule in sorted(rules, key=lambda rule: rule.kept))
-    pages = [page.relative_to(docs).as_posix() for page in sorted(docs.rglob("*.html")) if page.name != "index.html"]
-    links = "".join(f'<li><a href="{html.escape(page)}">{html.escape(_described(page))}</a></li>' for page in pages)
+    pages = [
+        page.relative_to(docs).as_posix()
+        for page in sorted(docs.rglob("*.html"))
+        if page.name != "index.html"
+    ]
+    links = "".join(
+        f'<li><a href="{html.escape(page)}">{html.escape(_described(page))}</a></li>' for page in pages
+    )
     columns = "<tr><th>Result</th><th>Rule</th><th>Name</th><th>Rows that break it</th></tr>"
     return (
-        f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{html.escape(title)}</h1><table>{about}</table>'
-        f"<table>{columns}{listed}</table><h4>Pages of Great Expectations</h4><ul>{links}</ul></body></html>\n"
+        "<!doctype html><html "
+        f'lang="en"><head>{head}</head><body><h1>{html.escape(title)}</h1><table>{about}</table>'
+        f"<table>{columns}{listed}</table><h4>Pages of Great "
+        f"Expectations</h4><ul>{links}</ul></body></html>\n"
     )
 
 

@@ -1,4 +1,6 @@
-"""`data/` as it lies, held against the version that `data.dvc` names: hashes of a version and of its folders, and what differs."""
+"""`data/` as it lies, held against the version that `data.dvc` names: hashes of a version and of its folders,
+and what differs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.errors import DataError
-from components.trajectories.dvc_cache import cache_directory, file_digest, files_of, listing_hash, missing_objects, object_path
+from components.trajectories.dvc_cache import (
+    cache_directory,
+    file_digest,
+    files_of,
+    listing_hash,
+    missing_objects,
+    object_path,
+)
 from components.trajectories.dvc_command import alone
 from components.trajectories.pointer import DATA, POINTER, Out, hashes_of, part_of, read_pointer
 
@@ -27,8 +36,12 @@ def _data_files(root: Path) -> Iterator[str]:
         yield from ((Path(folder) / name).relative_to(data).as_posix() for name in names)
 
 
-def parts_lying(root: Path, lying: Mapping[str, str], options: Mapping[str, Mapping[str, object]]) -> tuple[Out, ...]:
-    """The parts of `data/` as it lies. Args: options: what the user has set for a part in data.dvc, which is kept."""
+def parts_lying(
+    root: Path, lying: Mapping[str, str], options: Mapping[str, Mapping[str, object]]
+) -> tuple[Out, ...]:
+    """The parts of `data/` as it lies. Args: options: what the user has set for a part in data.dvc, which is
+    kept.
+    """
     outs = []
     for path, files in sorted(_by_part(lying).items()):
         size = sum((root / DATA / relative).stat().st_size for relative in files)
@@ -57,7 +70,8 @@ def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
 def data_hash(root: Path) -> str:
     """DVC's hash of all files of the version that `data.dvc` names, as if `data/` were one part.
 
-    Raises DataError if data.dvc is missing or unreadable, or if neither the cache nor `data/` has the version's files.
+    Raises DataError if data.dvc is missing or unreadable, or if neither the cache nor `data/` has the
+    version's files.
     """
     return version_hash(root, read_pointer(root / POINTER))
 
@@ -74,7 +88,9 @@ def version_hash(root: Path, outs: Sequence[Out]) -> str:
 
 
 def _files_named(root: Path, outs: Sequence[Out]) -> dict[str, str]:
-    """The version's files by the cached listings; where one is missing, by `data/`, if it holds that very part."""
+    """The version's files by the cached listings; where one is missing, by `data/`, if it holds that very
+    part.
+    """
     cache = cache_directory(root)
     files: dict[str, str] = {}
     unlisted = [out for out in outs if out.is_directory and not object_path(cache, out.md5).is_file()]
@@ -85,7 +101,10 @@ def _files_named(root: Path, outs: Sequence[Out]) -> dict[str, str]:
         elif _lies(out, lying):
             files |= {out.relative(name): md5 for name, md5 in _below(lying, out.inside).items()}
         else:
-            found = f"The files of {out.path} ({out.md5}) are not in this clone: neither its listing in the cache nor the part itself."
+            found = (
+                f"The files of {out.path} ({out.md5}) are not in this clone: neither its listing in the "
+                "cache nor the part itself."
+            )
             raise DataError(found, next_step="Type `dreamgym data pull`.")
     return files
 
@@ -96,10 +115,11 @@ def _lies(out: Out, lying: Mapping[str, str]) -> bool:
 
 
 def part_hash(root: Path, folder: str, without: str = "") -> str:
-    """The hash that DVC would give to `folder` of the version if it were versioned by itself, and had no folder `without`.
+    """The hash that DVC would give to `folder` of the version if it were versioned by itself, and had no
+    folder `without`.
 
-    What other folders hold does not matter. Where neither the cache nor `data/` has the files, it is a hash of the parts' hashes.
-    Raises DataError if data.dvc is missing or unreadable.
+    What other folders hold does not matter. Where neither the cache nor `data/` has the files, it is a hash
+    of the parts' hashes. Raises DataError if data.dvc is missing or unreadable.
     """
     outs = read_pointer(root / POINTER)
     for out in outs:
@@ -123,9 +143,10 @@ def _overlap(first: str, second: str) -> bool:
 class Drift:
     """How `data/` differs from the version that data.dvc names, relative to `data/`.
 
-    `changed`: the version has them, and data/ has others or none; `added`: data/ alone has them, within a part of the version or as a
-    part of another one; `unsaved`: those of data/ whose bytes are not in the cache, so that a checkout would lose them.
-    A file in no part, and that no version ever had, is nobody's matter here: no checkout touches it.
+    `changed`: the version has them, and data/ has others or none; `added`: data/ alone has them, within a
+    part of the version or as a part of another one; `unsaved`: those of data/ whose bytes are not in the
+    cache, so that a checkout would lose them. A file in no part, and that no version ever had, is nobody's
+    matter here: no checkout touches it.
     """
 
     changed: list[str]
@@ -134,7 +155,8 @@ class Drift:
 
 
 def drift(root: Path) -> Drift:
-    """Hold `data/` against data.dvc, byte by byte; what another DVC command changes at that moment is waited for.
+    """Hold `data/` against data.dvc, byte by byte; what another DVC command changes at that moment is waited
+    for.
 
     Raises DataError as `read_pointer`, or if that command takes too long.
     """
@@ -148,7 +170,9 @@ def drift(root: Path) -> Drift:
     with alone(root):
         outs, lying, cache = read_pointer(root / POINTER), hash_data(root), cache_directory(root)
         other = [out for out in outs if not _lies(out, lying)]
-        named = files_of(cache, [out for out in other if not out.is_directory or object_path(cache, out.md5).is_file()])
+        named = files_of(
+            cache, [out for out in other if not out.is_directory or object_path(cache, out.md5).is_file()]
+        )
         changed = [relative for relative, md5 in named.items() if lying.get(relative) != md5]
         within = [relative for out in other for relative in _relatives(out, lying) if relative not in named]
         at_stake = [*(relative for relative in changed if relative in lying), *within]
@@ -158,7 +182,11 @@ def drift(root: Path) -> Drift:
 
 def _relatives(out: Out, lying: Mapping[str, str]) -> list[str]:
     """The files of `data/` that lie in this part."""
-    return [relative for relative in lying if not out.inside or relative == out.inside or relative.startswith(f"{out.inside}/")]
+    return [
+        relative
+        for relative in lying
+        if not out.inside or relative == out.inside or relative.startswith(f"{out.inside}/")
+    ]
 
 
 def _outside(outs: Sequence[Out], lying: Mapping[str, str]) -> dict[str, str]:
@@ -167,18 +195,26 @@ def _outside(outs: Sequence[Out], lying: Mapping[str, str]) -> dict[str, str]:
 
 
 def left_over_files(root: Path, outs: Sequence[Out], lying: Mapping[str, str]) -> list[str]:
-    """Files that are a whole part of another version, which the cache keeps: what a checkout of that one left in `data/`."""
+    """Files that are a whole part of another version, which the cache keeps: what a checkout of that one left
+    in `data/`.
+    """
     cache = cache_directory(root)
     parts = parts_lying(root, _outside(outs, lying), {})
-    kept = [out for out in parts if object_path(cache, out.md5).is_file() and not missing_objects(cache, [out])]
+    kept = [
+        out for out in parts if object_path(cache, out.md5).is_file() and not missing_objects(cache, [out])
+    ]
     return [relative for out in kept for relative in _relatives(out, lying)]
 
 
 def missing_files(root: Path) -> list[str]:
-    """What `data.dvc` names and `data/` lacks, relative to `root`; of a part whose listing is not here, its own path."""
+    """What `data.dvc` names and `data/` lacks, relative to `root`; of a part whose listing is not here, its
+    own path.
+    """
     outs, cache = read_pointer(root / POINTER), cache_directory(root)
     listed = [out for out in outs if not out.is_directory or object_path(cache, out.md5).is_file()]
     unlisted = [out for out in outs if out not in listed]
     lying = hash_data(root) if unlisted else {}
     missing = [out.path for out in unlisted if not _lies(out, lying)]
-    return missing + [f"{DATA}/{relative}" for relative in files_of(cache, listed) if not (root / DATA / relative).is_file()]
+    return missing + [
+        f"{DATA}/{relative}" for relative in files_of(cache, listed) if not (root / DATA / relative).is_file()
+    ]

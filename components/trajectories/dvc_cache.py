@@ -1,6 +1,7 @@
 """DVC's settings and cache of a repository: remotes, cached objects, and the files of a version.
 
-Every level of DVC's config counts (system, global, project, local), so a remote or a shared cache may be set at any of them.
+Every level of DVC's config counts (system, global, project, local), so a remote or a shared cache may be set
+at any of them.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ def dvc_config(root: Path) -> dict[str, Any]:
     try:
         return dict(Config(dvc_dir=str(root.absolute() / ".dvc")))
     except ConfigError as error:
-        raise DataError(f"DVC's settings cannot be read: {error}.", next_step="Type `dvc config --list` and mend what it names.") from None
+        raise DataError(
+            f"DVC's settings cannot be read: {error}.",
+            next_step="Type `dvc config --list` and mend what it names.",
+        ) from None
 
 
 def write_dvc_config(path: Path, sections: Mapping[str, Any]) -> None:
-    """Write a config file of DVC, readable by its owner alone; DVC's own writer refuses paths with letters outside ASCII.
+    """Write a config file of DVC, readable by its owner alone; DVC's own writer refuses paths with letters
+    outside ASCII.
 
     Args: sections: as `dvc_config` gives them; `remote` and `db` hold one section a name.
     """
@@ -54,7 +59,9 @@ def write_dvc_config(path: Path, sections: Mapping[str, Any]) -> None:
     file = ConfigObj(encoding="utf-8")
     for section, values in sections.items():
         named = section in ("remote", "db", "machine")
-        for title, options in ({f'{section} "{name}"': own for name, own in values.items()} if named else {section: values}).items():
+        for title, options in (
+            {f'{section} "{name}"': own for name, own in values.items()} if named else {section: values}
+        ).items():
             file[title] = {key: str(value) for key, value in options.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
@@ -83,7 +90,9 @@ def remote_names(root: Path) -> list[str]:
 
 
 def remote_to_push_to(root: Path) -> str:
-    """The default remote; where that is `seed`, which is part of the git repository, or none is set: `local`, else the first other one."""
+    """The default remote; where that is `seed`, which is part of the git repository, or none is set: `local`,
+    else the first other one.
+    """
     names = remote_names(root)
     chosen = default_remote(root)
     if chosen in names and chosen != SEED:
@@ -97,11 +106,16 @@ def object_path(cache: Path, digest: str) -> Path:
 
 
 def read_listing(cache: Path, digest: str) -> dict[str, str]:
-    """Relative path -> MD5 of the files of a directory's version. Raises DataError if the cached listing is missing or damaged."""
+    """Relative path -> MD5 of the files of a directory's version. Raises DataError if the cached listing is
+    missing or damaged.
+    """
     path = object_path(cache, digest)
     if not path.is_file() or file_digest(path) + ".dir" != digest:
         state, cure = ("damaged", f"`rm -f {path}`, then ") if path.is_file() else ("missing", "")
-        raise DataError(f"The listing {path} of the snapshot {digest} is {state}.", next_step=f"Type {cure}`dreamgym data pull`.")
+        raise DataError(
+            f"The listing {path} of the snapshot {digest} is {state}.",
+            next_step=f"Type {cure}`dreamgym data pull`.",
+        )
     files = {str(entry["relpath"]): str(entry["md5"]) for entry in json.loads(read_text(path))}
     for relative, md5 in files.items():
         _require_inside(digest, relative, md5)
@@ -109,15 +123,21 @@ def read_listing(cache: Path, digest: str) -> dict[str, str]:
 
 
 def _require_inside(digest: str, relative: str, md5: str) -> None:
-    """DVC writes a file wherever the listing says: one of a stranger's must not lead out of data/ or of the cache."""
+    """DVC writes a file wherever the listing says: one of a stranger's must not lead out of data/ or of the
+    cache.
+    """
     parts = relative.split("/")
     if not all(parts) or {".", ".."} & set(parts) or not re.fullmatch(r"[0-9a-f]{32}", md5):
         found = f"The snapshot {digest} names the file {relative!r} with the hash {md5!r}."
-        raise DataError(found, f"Expected a path below {DATA}/ and an MD5.", f"Type `git checkout {POINTER}` to go back.")
+        raise DataError(
+            found, f"Expected a path below {DATA}/ and an MD5.", f"Type `git checkout {POINTER}` to go back."
+        )
 
 
 def files_of(cache: Path, outs: Iterable[Out]) -> dict[str, str]:
-    """Path below `data/` -> MD5 of every file of a version. Raises DataError if a cached listing is missing or damaged."""
+    """Path below `data/` -> MD5 of every file of a version. Raises DataError if a cached listing is missing
+    or damaged.
+    """
     files: dict[str, str] = {}
     for out in outs:
         own = {"": out.md5} if not out.is_directory else read_listing(cache, out.md5)
@@ -126,10 +146,14 @@ def files_of(cache: Path, outs: Iterable[Out]) -> dict[str, str]:
 
 
 def missing_objects(cache: Path, outs: Sequence[Out]) -> list[str]:
-    """Hashes of the version's objects that the cache lacks; of a directory without a listing, its own alone."""
+    """Hashes of the version's objects that the cache lacks; of a directory without a listing, its own
+    alone.
+    """
     listed = [out for out in outs if not out.is_directory or object_path(cache, out.md5).is_file()]
     unlisted = {out.md5 for out in outs if out not in listed}
-    return sorted(unlisted | {md5 for md5 in files_of(cache, listed).values() if not object_path(cache, md5).is_file()})
+    return sorted(
+        unlisted | {md5 for md5 in files_of(cache, listed).values() if not object_path(cache, md5).is_file()}
+    )
 
 
 def size_in_cache(cache: Path, out: Out) -> tuple[int, int]:

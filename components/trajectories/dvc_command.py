@@ -1,6 +1,8 @@
-"""One DVC command as a child process: it waits for others in the repository, is ended if it hangs, and its failure is told.
+"""One DVC command as a child process: it waits for others in the repository, is ended if it hangs, and its
+failure is told.
 
-DVC itself gives up on a held lock after three seconds, and waits for a remote that accepts a connection and never answers without end.
+DVC itself gives up on a held lock after three seconds, and waits for a remote that accepts a connection and
+never answers without end.
 """
 
 from __future__ import annotations
@@ -22,9 +24,18 @@ from components.errors import DataError, DreamGymError, ServiceUnreachable, Stag
 
 LOCK_WAIT_SECONDS = 120.0
 TIME_LIMIT_SECONDS = 4 * 3600.0
-"""What one command may take: far more than any transfer of this project, and less than from one night to the next."""
+"""What one command may take: far more than any transfer of this project, and less than from one night to the
+next.
+"""
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
-_SILENT = ("Connection refused", "Connection reset", "timed out", "Name or service not known", "name resolution", "ot connect to")
+_SILENT = (
+    "Connection refused",
+    "Connection reset",
+    "timed out",
+    "Name or service not known",
+    "name resolution",
+    "ot connect to",
+)
 """What DVC's remotes say where nobody answers."""
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 _CHECKOUT_FAILED = "Checkout failed for following targets"
@@ -56,7 +67,9 @@ def _ended(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProces
     with subprocess.Popen(command, cwd=root, env=environment, text=True, **pipes) as child:  # type: ignore[call-overload]
         try:
             while True:
-                with suppress(subprocess.TimeoutExpired):  # in short waits: the end of a stage's time reaches no thread that sleeps
+                with suppress(
+                    subprocess.TimeoutExpired
+                ):  # in short waits: the end of a stage's time reaches no thread that sleeps
                     output, errors = child.communicate(timeout=1.0)
                     return subprocess.CompletedProcess(command, child.returncode, output, errors)
                 if time.monotonic() >= deadline:
@@ -77,7 +90,9 @@ def _kill(pid: int) -> None:
 
 def _hangs(root: Path, command: str) -> StageTimeout:
     found = f"`dvc {command}` had not ended after {TIME_LIMIT_SECONDS / 3600:g} hours and was stopped."
-    return StageTimeout(found, "Expected its remote to answer.", f"Type it in {root.absolute()} to see where it waits.")
+    return StageTimeout(
+        found, "Expected its remote to answer.", f"Type it in {root.absolute()} to see where it waits."
+    )
 
 
 @contextmanager
@@ -111,7 +126,9 @@ def _acquired(file: IO[str]) -> bool:
 
 def _locked(root: Path) -> DataError:
     found = f"Another process has held DVC's lock in {root.absolute()} for {LOCK_WAIT_SECONDS:g} s."
-    return DataError(found, next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again.")
+    return DataError(
+        found, next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again."
+    )
 
 
 def failed(root: Path, command: str, stderr: str, size: int = 0) -> DreamGymError:
@@ -119,11 +136,20 @@ def failed(root: Path, command: str, stderr: str, size: int = 0) -> DreamGymErro
     free = shutil.disk_usage(root).free
     no_room = _CHECKOUT_FAILED in stderr and free < size  # all that a checkout says of a full disk
     if no_room or disk_is_full(stderr):
-        found = f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as it was."
-        cure = "Free some space (`dvc gc --workspace --all-experiments` drops versions that no run made) and type the same again."
+        found = (
+            f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as "
+            "it was."
+        )
+        cure = (
+            "Free some space (`dvc gc --workspace --all-experiments` drops versions that no run made) "
+            "and type the same again."
+        )
         return DataError(found, next_step=cure)
     kind = ServiceUnreachable if is_silence(stderr) else DataError
-    return kind(f"`dvc {command}` failed: {reason_of(stderr)}", next_step=f"Type it in {root.absolute()} to see all it says.")
+    return kind(
+        f"`dvc {command}` failed: {reason_of(stderr)}",
+        next_step=f"Type it in {root.absolute()} to see all it says.",
+    )
 
 
 def disk_is_full(stderr: str) -> bool:

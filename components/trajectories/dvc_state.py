@@ -1,4 +1,6 @@
-"""What of a repository's own files stops DVC or git later: a lock file that DVC cannot read, a merge conflict, an index that is locked."""
+"""What of a repository's own files stops DVC or git later: a lock file that DVC cannot read, a merge
+conflict, an index that is locked.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,15 @@ def pointer_conflict(root: Path) -> DataError | None:
     found = f"{path} is in a merge conflict: it names two versions of data/."
     if unmerged:
         ours = "git checkout --ours data.dvc && git add data.dvc"
-        cure = f"To keep the version of the present branch, type `{ours}`; for the other one, --theirs in place of --ours."
+        cure = (
+            f"To keep the version of the present branch, type `{ours}`; for the other one, --theirs in "
+            "place of --ours."
+        )
     else:
-        cure = "Take a version from before it was committed so: git log --oneline data.dvc; git checkout COMMIT -- data.dvc"
+        cure = (
+            "Take a version from before it was committed so: git log --oneline data.dvc; git checkout "
+            "COMMIT -- data.dvc"
+        )
     return DataError(found, "Expected one version.", cure)
 
 
@@ -66,14 +74,21 @@ def _require_readable_lock(root: Path) -> None:
     while not _is_whole(path):
         if time.monotonic() > deadline:
             size = path.stat().st_size if path.is_file() else 0
-            found = f"DVC's lock file {path} ({size:,} bytes) is damaged; a command that was killed leaves such a file."
+            found = (
+                f"DVC's lock file {path} ({size:,} bytes) is damaged; a command that was killed leaves "
+                "such a file."
+            )
             cure = f"See that no DVC command is running, then type: rm -f {path}"
-            raise DataError(found, "Expected JSON with `read` and `write`. DVC refuses every command otherwise.", cure)
+            raise DataError(
+                found, "Expected JSON with `read` and `write`. DVC refuses every command otherwise.", cure
+            )
         time.sleep(LOCK_WRITE_SECONDS / 20)
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether DVC can read its lock file, or there is none. While a DVC command rewrites it, it is empty or cut off for a moment."""
+    """Whether DVC can read its lock file, or there is none. While a DVC command rewrites it, it is empty or
+    cut off for a moment.
+    """
     try:
         held = json.loads(read_text(path))
     except FileNotFoundError:
@@ -90,7 +105,10 @@ def _require_writable_index(root: Path) -> None:
         return
     age = time.time() - path.stat().st_mtime
     if age > INDEX_LOCK_SECONDS:
-        found = f"git's index is locked by {path}, {age / 60:.0f} minutes old; a git command that was killed leaves such a file."
+        found = (
+            f"git's index is locked by {path}, {age / 60:.0f} minutes old; a git command that was "
+            "killed leaves such a file."
+        )
         cure = f"See that no git command is running, then type: rm -f {path}"
         raise DataError(found, "A run ends with a commit of its own, which git would refuse.", cure)
 

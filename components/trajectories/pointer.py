@@ -1,8 +1,9 @@
 """`data.dvc` as text: which paths of `data/` DVC versions, and the hash of each.
 
-One file names all parts of a version, so that one commit moves them together. A part (`Out`) is what lies two levels down:
-`data/alfworld/trajectories`, `data/alfworld/backbone`, `data/backbones/qwen`. Its hash says whether that part changed.
-A pointer with the single part `data`, which earlier versions of this project and `dvc add data` write, is read as well.
+One file names all parts of a version, so that one commit moves them together. A part (`Out`) is what lies two
+levels down: `data/alfworld/trajectories`, `data/alfworld/backbone`, `data/backbones/qwen`. Its hash says
+whether that part changed. A pointer with the single part `data`, which earlier versions of this project and
+`dvc add data` write, is read as well.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _OURS = ("md5", "size", "nfiles", "hash", "path")
 
 @dataclass(frozen=True)
 class Out:
-    """One part of a version: its path from the repository's top, DVC's hash, bytes, number of files, and other keys of the file."""
+    """One part of a version: its path from the repository's top, DVC's hash, bytes, number of files, and
+    other keys of the file.
+    """
 
     path: str
     md5: str
@@ -53,7 +56,9 @@ class Out:
 
 
 def read_pointer(path: Path) -> tuple[Out, ...]:
-    """The parts that a `data.dvc` names. Raises DataError if the file is missing, unreadable, in conflict, or leads out of `data/`."""
+    """The parts that a `data.dvc` names. Raises DataError if the file is missing, unreadable, in conflict, or
+    leads out of `data/`.
+    """
     if not path.is_file():
         next_step = f"Type `git checkout {path.name}`, or `dreamgym collect`."
         raise DataError(f"There is no {path}.", "It names the version of data/.", next_step)
@@ -65,11 +70,15 @@ def read_pointer(path: Path) -> tuple[Out, ...]:
 
 
 def parse_pointer(text: str, source: str) -> tuple[Out, ...]:
-    """The parts named by the text of a `data.dvc`. Args: source: where the text is from, for messages. Raises DataError."""
+    """The parts named by the text of a `data.dvc`. Args: source: where the text is from, for messages. Raises
+    DataError.
+    """
     if re.search(r"^<{7} ", text, re.MULTILINE):
         found = f"{source} is in a merge conflict."
         choose = f"Type `git checkout --ours {POINTER}` or `git checkout --theirs {POINTER}`"
-        raise DataError(found, "Expected one version of data/.", f"{choose}, then `git add {POINTER}` and `dvc checkout`.")
+        raise DataError(
+            found, "Expected one version of data/.", f"{choose}, then `git add {POINTER}` and `dvc checkout`."
+        )
     try:
         parse_yaml(text)  # refuses a key that stands twice, of which PyYAML keeps the last
         content = yaml.safe_load(text)
@@ -79,7 +88,15 @@ def parse_pointer(text: str, source: str) -> tuple[Out, ...]:
         if not outs or len({out.path for out in outs}) != len(outs):
             raise ValueError("it names no path, or one path twice")
         return tuple(sorted(outs, key=lambda out: out.path))
-    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (
+        yaml.YAMLError,
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise _unreadable(source, error) from None
 
 
@@ -97,7 +114,11 @@ def _parse_out(entry: Mapping[str, Any]) -> Out:
 def _unreadable(source: str, error: Exception) -> DataError:
     reason = str(error) if isinstance(error, YamlRefused) else type(error).__name__
     problem = f"{source} is no pointer to a version of data/ ({reason})."
-    return DataError(problem, "Expected the paths below data/ and their hashes, as DVC writes them.", f"Type `git checkout {POINTER}`.")
+    return DataError(
+        problem,
+        "Expected the paths below data/ and their hashes, as DVC writes them.",
+        f"Type `git checkout {POINTER}`.",
+    )
 
 
 def pointer_text(outs: Iterable[Out]) -> str:
@@ -105,7 +126,9 @@ def pointer_text(outs: Iterable[Out]) -> str:
     entries = []
     for out in sorted(outs, key=lambda out: out.path):
         counted = {"nfiles": out.files} if out.is_directory else {}
-        entries.append({"md5": out.md5, "size": out.size, **counted, "hash": "md5", "path": out.path, **out.options})
+        entries.append(
+            {"md5": out.md5, "size": out.size, **counted, "hash": "md5", "path": out.path, **out.options}
+        )
     return yaml.safe_dump({"outs": entries}, sort_keys=False)
 
 
@@ -137,4 +160,8 @@ def changed_parts(before: Sequence[Out], after: Sequence[Out]) -> list[PartChang
     """The parts that are not the same in both versions, by path."""
     first, second = ({out.path: out for out in outs} for outs in (before, after))
     pairs = [PartChange(path, first.get(path), second.get(path)) for path in sorted({*first, *second})]
-    return [pair for pair in pairs if pair.before is None or pair.after is None or pair.before.md5 != pair.after.md5]
+    return [
+        pair
+        for pair in pairs
+        if pair.before is None or pair.after is None or pair.before.md5 != pair.after.md5
+    ]

@@ -1,9 +1,10 @@
-"""Episodes told again with other names throughout: where real ones are few, a small model learns names by heart and forgets to copy.
+"""Episodes told again with other names throughout: where real ones are few, a small model learns names by
+heart and forgets to copy.
 
-A name is a word that few tasks of its family share; what all share is the form of the page and stays, as do numbers, labels (before a
-colon) and marks (in brackets). Each name becomes another everywhere in the episode: another name, random letters of the same shape, or
-some of another script. Only what the adapter's teacher explains in the very same way, but for the names, is told: there no outcome
-hung on a word.
+A name is a word that few tasks of its family share; what all share is the form of the page and stays, as do
+numbers, labels (before a colon) and marks (in brackets). Each name becomes another everywhere in the episode:
+another name, random letters of the same shape, or some of another script. Only what the adapter's teacher
+explains in the very same way, but for the names, is told: there no outcome hung on a word.
 """
 
 from __future__ import annotations
@@ -25,17 +26,32 @@ COMMON = 0.2
 FOREIGN = 0.3
 """Share of the names of random letters that are of another script than Latin, or of signs."""
 SCRIPTS = (
-    (0x0391, 0x03A9), (0x03B1, 0x03C9), (0x0410, 0x044F), (0x05D0, 0x05EA), (0x0627, 0x063A), (0x0905, 0x0939), (0x3041, 0x3096),
-    (0x30A1, 0x30FA), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x00C0, 0x017F), (0x2190, 0x21FF), (0x2600, 0x266F),
-)  # fmt: skip
-"""First and last code point of each: Greek, Cyrillic, Hebrew, Arabic, Devanagari, Japanese, Chinese, Korean, Latin with marks, signs."""
+    (0x0391, 0x03A9),
+    (0x03B1, 0x03C9),
+    (0x0410, 0x044F),
+    (0x05D0, 0x05EA),
+    (0x0627, 0x063A),
+    (0x0905, 0x0939),
+    (0x3041, 0x3096),
+    (0x30A1, 0x30FA),
+    (0x4E00, 0x9FA5),
+    (0xAC00, 0xD7A3),
+    (0x00C0, 0x017F),
+    (0x2190, 0x21FF),
+    (0x2600, 0x266F),
+)
+"""First and last code point of each: Greek, Cyrillic, Hebrew, Arabic, Devanagari, Japanese, Chinese, Korean,
+Latin with marks, signs.
+"""
 _WORD = re.compile(r"[^\W\d_][^\W_]*|\d+[^\W\d_][^\W_]*")
 _FORM = re.compile(r"([^\W_]+):|[(\[]([^)\]]*)[)\]]")
 
 
 @dataclass(frozen=True)
 class Names:
-    """Of a corpus: the words of each family that stay, the names of each task, and all names, to draw from; words are folded."""
+    """Of a corpus: the words of each family that stay, the names of each task, and all names, to draw from;
+    words are folded.
+    """
 
     stay: Mapping[str, frozenset[str]]
     own: Mapping[str, Sequence[str]]
@@ -49,10 +65,20 @@ class Names:
         for episode in episodes:
             texts = _texts(episode)
             words = {word.casefold() for text in texts for word in _WORD.findall(text)}
-            form |= {word.casefold() for text in texts for pair in _FORM.findall(text) for part in pair for word in _WORD.findall(part)}
+            form |= {
+                word.casefold()
+                for text in texts
+                for pair in _FORM.findall(text)
+                for part in pair
+                for word in _WORD.findall(part)
+            }
             seen.setdefault(episode.task.family, {}).setdefault(episode.task.id, set()).update(words)
         stay = {family: frozenset(_common(list(tasks.values())) | form) for family, tasks in seen.items()}
-        own = {task: sorted(words - stay[family]) for family, tasks in seen.items() for task, words in tasks.items()}
+        own = {
+            task: sorted(words - stay[family])
+            for family, tasks in seen.items()
+            for task, words in tasks.items()
+        }
         return cls(stay, own, sorted({word for words in own.values() for word in words}))
 
 
@@ -65,7 +91,9 @@ def _common(tasks: Sequence[set[str]]) -> set[str]:
 
 
 def retold(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, seed: int) -> list[Trajectory]:
-    """Up to `copies` of each episode in other names; those of one task have the same names in one copy, and an id of their own."""
+    """Up to `copies` of each episode in other names; those of one task have the same names in one copy, and
+    an id of their own.
+    """
     if not copies:
         return []
     names, found = Names.of(episodes), []
@@ -79,7 +107,9 @@ def retold(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, seed: 
 
 
 def told_of(task_id: str) -> str:
-    """The id of the task that one of this id tells again, in other names or in hindsight; its own if it is no copy."""
+    """The id of the task that one of this id tells again, in other names or in hindsight; its own if it is no
+    copy.
+    """
     return _TOLD.sub("", task_id)
 
 
@@ -100,13 +130,17 @@ def _other(word: str, pool: Sequence[str], taken: set[str], rng: random.Random) 
 
 
 def _letters(word: str, rng: random.Random) -> str:
-    """Random letters and digits, as many, or up to three more where there are few; or one to four letters of another script."""
+    """Random letters and digits, as many, or up to three more where there are few; or one to four letters of
+    another script.
+    """
     if rng.random() < FOREIGN:
         first, last = rng.choice(SCRIPTS)
         few = [chr(rng.randint(first, last)) for _ in range(rng.randint(1, 4))]
         return "".join(rng.choices(few, k=rng.randint(1, 4)))
     count = max(len(word), 2) + rng.randint(0, 3 if len(word) < 5 else 0)
-    return rng.choice(string.ascii_lowercase) + "".join(rng.choices(string.ascii_letters + string.digits, k=count - 1))
+    return rng.choice(string.ascii_lowercase) + "".join(
+        rng.choices(string.ascii_letters + string.digits, k=count - 1)
+    )
 
 
 def _as(word: str, other: str | None) -> str:
@@ -120,7 +154,9 @@ def _as(word: str, other: str | None) -> str:
     return other.capitalize() if word.istitle() else other
 
 
-def _told(episode: Trajectory, exchange: Callable[[str], str], adapter: Adapter, mark: str) -> Trajectory | None:
+def _told(
+    episode: Trajectory, exchange: Callable[[str], str], adapter: Adapter, mark: str
+) -> Trajectory | None:
     instruction, first = exchange(episode.task.instruction), exchange(episode.task.initial_state)
     task = replace(episode.task, id=episode.task.id + mark, instruction=instruction, initial_state=first)
     told = Trajectory(task)
@@ -135,9 +171,13 @@ def _told(episode: Trajectory, exchange: Callable[[str], str], adapter: Adapter,
 
 def _step(step: Transition, before: Trajectory, exchange: Callable[[str], str], mark: str) -> Transition:
     return replace(
-        step, task_id=before.task.id, episode_id=step.episode_id + mark, state=before.states[-1], action=exchange(step.action),
+        step,
+        task_id=before.task.id,
+        episode_id=step.episode_id + mark,
+        state=before.states[-1],
+        action=exchange(step.action),
         next_state=exchange(step.next_state),
-    )  # fmt: skip
+    )
 
 
 def _texts(episode: Trajectory) -> list[str]:

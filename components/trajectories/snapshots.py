@@ -1,13 +1,15 @@
 """Versions of `data/` under DVC: `data.dvc` names the parts, their bytes lie in the cache and in remotes.
 
-`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first version: it is DVC's default, so that a plain
-`dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by git) takes every new one, unless
-`core.remote` names another remote, such as an object store. A default that the user sets is never changed or shadowed.
+`seed` lies in git beside the code (`seed/`, at most 20 MB) and holds the first version: it is DVC's default,
+so that a plain `dvc pull` serves a fresh clone without a login. `local` (`.dreamgym/dvc-remote`, ignored by
+git) takes every new one, unless `core.remote` names another remote, such as an object store. A default that
+the user sets is never changed or shadowed.
 
-DVC fails quietly in four ways that are closed here: a fetch of a missing object succeeds, also where an HTTP remote does not answer, a
-checkout writes damaged cache bytes, and a held lock ends a command after three seconds. So every checkout is compared with the hashes
-in `data.dvc`, and commands wait for each other (dvc_command.py). `dvc status` is no such comparison: it trusts what checkout noted and
-calls damaged bytes up to date.
+DVC fails quietly in four ways that are closed here: a fetch of a missing object succeeds, also where an HTTP
+remote does not answer, a checkout writes damaged cache bytes, and a held lock ends a command after three
+seconds. So every checkout is compared with the hashes in `data.dvc`, and commands wait for each other
+(dvc_command.py). `dvc status` is no such comparison: it trusts what checkout noted and calls damaged bytes up
+to date.
 """
 
 from __future__ import annotations
@@ -51,7 +53,17 @@ from components.trajectories.dvc_cache import (
 from components.trajectories.dvc_command import disk_is_full, failed, is_silence, reason_of, run_dvc
 from components.trajectories.pointer import DATA, POINTER, Out, read_pointer, write_pointer
 
-__all__ = ["LOCAL", "SEED", "Drift", "Snapshot", "data_hash", "data_parts", "drift", "missing_files", "part_hash"]
+__all__ = [
+    "LOCAL",
+    "SEED",
+    "Drift",
+    "Snapshot",
+    "data_hash",
+    "data_parts",
+    "drift",
+    "missing_files",
+    "part_hash",
+]
 
 SEED_LIMIT_BYTES = 20_000_000
 KEEP = "Type `dreamgym data save` to keep it as a new version"
@@ -77,7 +89,9 @@ def init_if_needed(root: Path) -> None:
     """
     if not (root / ".git").exists():
         raise DataError(
-            f"{root.absolute()} is no git repository.", "DVC keeps data.dvc in git.", "Type `git init` there, then the same again."
+            f"{root.absolute()} is no git repository.",
+            "DVC keeps data.dvc in git.",
+            "Type `git init` there, then the same again.",
         )
     if not (root / ".dvc" / "config").exists():
         _dvc(root, "init")
@@ -87,7 +101,9 @@ def init_if_needed(root: Path) -> None:
 
 
 def configure_remotes(root: Path) -> None:
-    """Write the two remotes into `.dvc/config`, relative to it; another default remote that was set there stays the default."""
+    """Write the two remotes into `.dvc/config`, relative to it; another default remote that was set there
+    stays the default.
+    """
     from dvc.config import Config
     from dvc.config_schema import RelPath
 
@@ -95,19 +111,27 @@ def configure_remotes(root: Path) -> None:
         core = config.setdefault("core", {})
         core.update(analytics="false", autostage="false", remote=core.get("remote", SEED))
         for name, place in ((SEED, "seed"), (LOCAL, ".dreamgym/dvc-remote")):
-            config.setdefault("remote", {})[name] = {"url": RelPath(str(root.absolute() / place)), "verify": "true"}
+            config.setdefault("remote", {})[name] = {
+                "url": RelPath(str(root.absolute() / place)),
+                "verify": "true",
+            }
 
 
 def snapshot(root: Path) -> Snapshot:
     """Version `data/` as it is now: update `data.dvc` and the cache. The same data gives the same hash.
 
     Raises:
-        DataError: there is no data or no git repository, the disk is full, or DVC stays locked; `data.dvc` is then as it was.
+        DataError: there is no data or no git repository, the disk is full, or DVC stays locked; `data.dvc` is
+            then as it was.
     """
     init_if_needed(root)
     lying = hash_data(root)
     if not lying:
-        raise DataError(f"{root / DATA} holds no files.", "Expected data to take a snapshot of.", "Type `dreamgym collect` first.")
+        raise DataError(
+            f"{root / DATA} holds no files.",
+            "Expected data to take a snapshot of.",
+            "Type `dreamgym collect` first.",
+        )
     path = root / POINTER
     before = read_pointer(path) if path.is_file() else ()
     outs = parts_lying(root, lying, {out.path: out.options for out in before})
@@ -151,10 +175,12 @@ def _remove_left_over(root: Path) -> None:
 
 
 def push(root: Path, remote: str = "") -> str:
-    """Copy the version that data.dvc names to `remote`, by default the configured one (`local` where that is `seed`); its name.
+    """Copy the version that data.dvc names to `remote`, by default the configured one (`local` where that is
+    `seed`); its name.
 
     Raises:
-        DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20 MB.
+        DataError: the cache lacks a part of it, the remote cannot be written, or `seed` would exceed its 20
+            MB.
         ServiceUnreachable: the remote is a server that does not answer.
     """
     outs = read_pointer(root / POINTER)
@@ -164,25 +190,36 @@ def push(root: Path, remote: str = "") -> str:
 
 
 def choose_remote(root: Path, outs: Sequence[Out], remote: str = "") -> str:
-    """The remote that a version is pushed to. Raises DataError if the cache lacks a part of it, or `seed` would exceed its 20 MB."""
+    """The remote that a version is pushed to. Raises DataError if the cache lacks a part of it, or `seed`
+    would exceed its 20 MB.
+    """
     remote = remote or remote_to_push_to(root)
     size = sum(out.size for out in outs)
     if remote == SEED and size > SEED_LIMIT_BYTES:
-        found = f"The snapshot has {size:,} bytes: too many for the seed remote, which is part of the git repository."
-        raise DataError(found, f"Expected at most {SEED_LIMIT_BYTES:,}.", f"Push it to {LOCAL}, or to an object store.")
+        found = (
+            f"The snapshot has {size:,} bytes: too many for the seed remote, which is part of the git "
+            "repository."
+        )
+        raise DataError(
+            found, f"Expected at most {SEED_LIMIT_BYTES:,}.", f"Push it to {LOCAL}, or to an object store."
+        )
     if missing := missing_objects(cache_directory(root), outs):
         found = f"The cache lacks {len(missing)} objects of data.dvc: {', '.join(missing[:3])}."
-        raise DataError(found, next_step="Type `dreamgym data pull`, or `dreamgym data save` to version data/ as it is.")
+        raise DataError(
+            found, next_step="Type `dreamgym data pull`, or `dreamgym data save` to version data/ as it is."
+        )
     return remote
 
 
 def pull(root: Path, *, force: bool = False) -> Snapshot:
-    """Bring `data/` to the snapshot that `data.dvc` names, from every remote that DVC knows here, the default first; verified.
+    """Bring `data/` to the snapshot that `data.dvc` names, from every remote that DVC knows here, the default
+    first; verified.
 
     Args: force: replace files that are in no version, too.
 
     Raises:
-        DataError: an object is in none of them, a file arrived damaged, or `data/` holds changes that were never versioned.
+        DataError: an object is in none of them, a file arrived damaged, or `data/` holds changes that were
+            never versioned.
         ServiceUnreachable: an object is in none of those that answer, and one does not.
     """
     fetch(root, root, read_pointer(root / POINTER))
@@ -193,7 +230,8 @@ def pull(root: Path, *, force: bool = False) -> Snapshot:
 
 
 def fetch(root: Path, place: Path, outs: Sequence[Out]) -> None:
-    """Bring the objects of `outs` into the cache of `place`, whose data.dvc names them, from the remotes that `root` knows.
+    """Bring the objects of `outs` into the cache of `place`, whose data.dvc names them, from the remotes that
+    `root` knows.
 
     Raises DataError or ServiceUnreachable as `pull`.
     """
@@ -206,16 +244,31 @@ def fetch(root: Path, place: Path, outs: Sequence[Out]) -> None:
             break
     if not missing:
         return
-    tried = "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True)) or "no remote: none is configured"
-    found = f"{len(missing)} objects of the version that data.dvc names are missing: {', '.join(missing[:3])}. Tried {tried}."
+    tried = (
+        "; ".join(f"{remote} ({reason})" for remote, reason in zip(remotes, reasons, strict=True))
+        or "no remote: none is configured"
+    )
+    found = (
+        f"{len(missing)} objects of the version that data.dvc names are missing: "
+        f"{', '.join(missing[:3])}. Tried {tried}."
+    )
     if any(is_silence(reason) for reason in reasons):
-        raise ServiceUnreachable(found, next_step="See that the remote's server runs and can be reached, then type the same again.")
-    next_step = "Ask who made the version to type `dvc push`, and add that remote here: dvc remote add -d team PATH_OR_URL"
-    raise DataError(found, "Expected them in the cache or in a remote that DVC knows here (`dvc remote list`).", next_step)
+        raise ServiceUnreachable(
+            found, next_step="See that the remote's server runs and can be reached, then type the same again."
+        )
+    next_step = (
+        "Ask who made the version to type `dvc push`, and add that remote here: dvc remote add -d "
+        "team PATH_OR_URL"
+    )
+    raise DataError(
+        found, "Expected them in the cache or in a remote that DVC knows here (`dvc remote list`).", next_step
+    )
 
 
 def _fetch(place: Path, remote: str) -> str:
-    """Fetch what `remote` has of the version; the reason if DVC refuses. What counts is what then lies in the cache."""
+    """Fetch what `remote` has of the version; the reason if DVC refuses. What counts is what then lies in the
+    cache.
+    """
     done = run_dvc(place, "fetch", "--remote", remote, POINTER)
     if disk_is_full(done.stderr):
         raise failed(place, "fetch", done.stderr)
@@ -225,23 +278,31 @@ def _fetch(place: Path, remote: str) -> str:
 
 
 def _silence(url: str) -> str:
-    """Why nobody answers at the address of a remote; empty if somebody does, or if it is none of HTTP: DVC tells of the others itself."""
+    """Why nobody answers at the address of a remote; empty if somebody does, or if it is none of HTTP: DVC
+    tells of the others itself.
+    """
     address = urlsplit(url)
     if address.scheme not in ("http", "https") or not address.hostname:
         return ""
     try:
-        socket.create_connection((address.hostname, address.port or (443 if address.scheme == "https" else 80)), timeout=10).close()
+        socket.create_connection(
+            (address.hostname, address.port or (443 if address.scheme == "https" else 80)), timeout=10
+        ).close()
     except OSError as error:
         return f"cannot connect to {address.hostname}: {error}"
     return ""
 
 
 def verify(root: Path) -> None:
-    """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the first that differs."""
+    """Compare every file of `data/` with the hashes of `data.dvc`, byte by byte. Raises DataError naming the
+    first that differs.
+    """
     for relative, digest in files_of(cache_directory(root), read_pointer(root / POINTER)).items():
         path = root / DATA / relative
         if not path.is_file():
-            raise DataError(f"{path} is missing.", f"data.dvc names it ({digest}).", "Type `dvc checkout data.dvc`.")
+            raise DataError(
+                f"{path} is missing.", f"data.dvc names it ({digest}).", "Type `dvc checkout data.dvc`."
+            )
         if file_digest(path) != digest:
             raise _differs(root, path, digest)
     status = json.loads(_dvc(root, "status", "--json", POINTER) or "{}")
@@ -250,15 +311,23 @@ def verify(root: Path) -> None:
 
 
 def tree_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes, or of a directory's sorted relative paths and their contents (`__pycache__` left out).
+    """SHA-256 of a file's bytes, or of a directory's sorted relative paths and their contents (`__pycache__`
+    left out).
 
     Neither time stamps nor the place matter. Raises DataError if `path` does not exist.
     """
     if path.is_file():
         return file_digest(path, "sha256")
     if not path.is_dir():
-        raise DataError(f"There is no {path} to hash.", next_step="Type `dreamgym data pull`, or run the stage that makes it again.")
-    files = {str(file.relative_to(path).as_posix()): file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+        raise DataError(
+            f"There is no {path} to hash.",
+            next_step="Type `dreamgym data pull`, or run the stage that makes it again.",
+        )
+    files = {
+        str(file.relative_to(path).as_posix()): file
+        for file in path.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
     total = hashlib.sha256()
     for relative in sorted(files):
         total.update(f"{relative}\0{file_digest(files[relative], 'sha256')}\n".encode())
@@ -269,13 +338,19 @@ def _differs(root: Path, path: Path, digest: str) -> DataError:
     cached = object_path(cache_directory(root), digest)
     if cached.is_file() and file_digest(cached) != digest:
         found = f"{path} is damaged, because its cache object {cached} is."
-        return DataError(found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dreamgym data pull`.")
-    return DataError(f"{path} was changed after its snapshot.", f"Expected the MD5 {digest}.", f"{KEEP}, or {UNDO}.")
+        return DataError(
+            found, f"Expected the MD5 {digest}.", f"Type `rm -f {cached} {path}`, then `dreamgym data pull`."
+        )
+    return DataError(
+        f"{path} was changed after its snapshot.", f"Expected the MD5 {digest}.", f"{KEEP}, or {UNDO}."
+    )
 
 
 def _snapshot_of(root: Path) -> Snapshot:
     outs = read_pointer(root / POINTER)
-    return Snapshot(version_hash(root, outs), sum(out.files for out in outs), sum(out.size for out in outs), outs)
+    return Snapshot(
+        version_hash(root, outs), sum(out.files for out in outs), sum(out.size for out in outs), outs
+    )
 
 
 def git_output(root: Path, *arguments: str) -> str:

@@ -1,7 +1,9 @@
-"""Versions of `data/` that are made, fetched and pushed beside it, so that `data/` and `data.dvc` stay as they are.
+"""Versions of `data/` that are made, fetched and pushed beside it, so that `data/` and `data.dvc` stay as
+they are.
 
-A small DVC repository below `.dreamgym/versions/` names the version; it has the cache and the remotes of the clone, whatever level of
-DVC's config they were set at. It is removed afterwards: the version's objects stay in the cache.
+A small DVC repository below `.dreamgym/versions/` names the version; it has the cache and the remotes of the
+clone, whatever level of DVC's config they were set at. It is removed afterwards: the version's objects stay
+in the cache.
 """
 
 from __future__ import annotations
@@ -36,12 +38,20 @@ COPIED_SECTIONS = ("remote", "cache", "state", "index", "db")
 
 @contextmanager
 def version_repository(root: Path, outs: Sequence[Out]) -> Iterator[Path]:
-    """A DVC repository without git whose `data.dvc` names `outs`, with the cache and the remotes of the clone `root`."""
+    """A DVC repository without git whose `data.dvc` names `outs`, with the cache and the remotes of the clone
+    `root`.
+    """
     place = root.absolute() / ".dreamgym" / "versions" / secrets.token_hex(6)
     settings = place / ".dvc"
-    settings.mkdir(parents=True, mode=0o700)  # it holds what the clone's own config holds, passwords of remotes included
+    settings.mkdir(
+        parents=True, mode=0o700
+    )  # it holds what the clone's own config holds, passwords of remotes included
     try:
-        sections = {section: dict(values) for section, values in dvc_config(root).items() if section in COPIED_SECTIONS}
+        sections = {
+            section: dict(values)
+            for section, values in dvc_config(root).items()
+            if section in COPIED_SECTIONS
+        }
         sections["cache"] = sections.get("cache", {}) | {"dir": cache_directory(root).parents[1]}
         sections["core"] = {"no_scm": True, "analytics": False, "site_cache_dir": settings / "site"}
         write_dvc_config(settings / "config", sections)
@@ -52,7 +62,9 @@ def version_repository(root: Path, outs: Sequence[Out]) -> Iterator[Path]:
 
 
 def outs_of(root: Path, parts: Mapping[str, str]) -> tuple[Out, ...]:
-    """The parts of a version by their hashes, with their sizes. Raises DataError or ServiceUnreachable if its objects are nowhere."""
+    """The parts of a version by their hashes, with their sizes. Raises DataError or ServiceUnreachable if its
+    objects are nowhere.
+    """
     bare, cache = [Out(path, md5) for path, md5 in parts.items()], cache_directory(root)
     if missing_objects(cache, bare):
         with version_repository(root, bare) as place:
@@ -60,10 +72,14 @@ def outs_of(root: Path, parts: Mapping[str, str]) -> tuple[Out, ...]:
     return tuple(Out(out.path, out.md5, *size_in_cache(cache, out)) for out in bare)
 
 
-def extend_version(root: Path, parts: Mapping[str, str], folder: str, fill: Callable[[Path], object]) -> Snapshot:
-    """The version `parts` with what `fill` adds to `folder` (`data/alfworld/replay`), in the cache; `data/` is not touched.
+def extend_version(
+    root: Path, parts: Mapping[str, str], folder: str, fill: Callable[[Path], object]
+) -> Snapshot:
+    """The version `parts` with what `fill` adds to `folder` (`data/alfworld/replay`), in the cache; `data/`
+    is not touched.
 
-    Args: fill: is called with a directory that holds the folder's files of the version, and writes more of them.
+    Args: fill: is called with a directory that holds the folder's files of the version, and writes more of
+    them.
 
     Raises:
         DataError: an object of the version is nowhere, the disk is full, or DVC stays locked.
@@ -80,7 +96,9 @@ def extend_version(root: Path, parts: Mapping[str, str], folder: str, fill: Call
         write_pointer(place / POINTER, made)
         _run(place, "commit", "--force", "--no-relink", POINTER)
     outs = tuple(sorted((*kept, *made), key=lambda out: out.path))
-    return Snapshot(version_hash(root, outs), sum(out.files for out in outs), sum(out.size for out in outs), outs)
+    return Snapshot(
+        version_hash(root, outs), sum(out.files for out in outs), sum(out.size for out in outs), outs
+    )
 
 
 def _link(source: Path, target: Path) -> None:
@@ -92,16 +110,22 @@ def _link(source: Path, target: Path) -> None:
 
 
 def push_version(root: Path, version: Snapshot, remote: str = "") -> str:
-    """Copy a version to `remote`, by default the one that `push` takes; its name. Raises DataError or ServiceUnreachable as `push`."""
+    """Copy a version to `remote`, by default the one that `push` takes; its name. Raises DataError or
+    ServiceUnreachable as `push`.
+    """
     return push_outs(root, version.parts, remote)
 
 
 def push_outs(root: Path, outs: Sequence[Out], remote: str = "") -> str:
-    """As `push_version`, for the parts of a version. Raises DataError also if DVC knows no such remote here."""
+    """As `push_version`, for the parts of a version. Raises DataError also if DVC knows no such remote
+    here.
+    """
     names = remote_names(root)
     if remote and remote not in names:
         found = f"DVC knows no remote {remote!r} in this clone."
-        raise DataError(found, f"Expected one of: {', '.join(names)}.", f"Type `dvc remote add {remote} PATH_OR_URL`.")
+        raise DataError(
+            found, f"Expected one of: {', '.join(names)}.", f"Type `dvc remote add {remote} PATH_OR_URL`."
+        )
     remote = choose_remote(root, outs, remote)
     with version_repository(root, outs) as place:
         _run(place, "push", "--remote", remote, POINTER)
@@ -109,7 +133,8 @@ def push_outs(root: Path, outs: Sequence[Out], remote: str = "") -> str:
 
 
 def restore(root: Path, parts: Mapping[str, str], origin: Path) -> Snapshot:
-    """Bring `data/` of `root`, a checkout beside the clone `origin`, to a version, from the caches and remotes that `origin` knows.
+    """Bring `data/` of `root`, a checkout beside the clone `origin`, to a version, from the caches and
+    remotes that `origin` knows.
 
     `root` then shares the cache of `origin` and pushes nothing beyond its own directory.
 
@@ -119,7 +144,10 @@ def restore(root: Path, parts: Mapping[str, str], origin: Path) -> Snapshot:
     outs = outs_of(origin, parts)
     local = {"url": root.absolute() / ".dreamgym" / "dvc-remote"}
     cache = {"dir": cache_directory(origin.absolute()).parents[1]}
-    write_dvc_config(root.absolute() / ".dvc" / "config.local", {"cache": cache, "remote": {LOCAL: local}, "core": {"remote": LOCAL}})
+    write_dvc_config(
+        root.absolute() / ".dvc" / "config.local",
+        {"cache": cache, "remote": {LOCAL: local}, "core": {"remote": LOCAL}},
+    )
     write_pointer(root / POINTER, outs)
     return pull(root)
 

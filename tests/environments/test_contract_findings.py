@@ -1,4 +1,6 @@
-"""What `dreamgym check-environment` says of worlds that break a promise: a sentence for each, never a traceback."""
+"""What `dreamgym check-environment` says of worlds that break a promise: a sentence for each, never a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,15 @@ def findings(monkeypatch, made):
     """Promise -> finding of a factory's world; the last entry is whether every promise is kept."""
     monkeypatch.setitem(sys.modules, "a_made_world", type(sys)("a_made_world"))
     sys.modules["a_made_world"].make = made
-    settings = {"factory": "a_made_world:make", "refusals": ["Nothing happens"], "actions": ["add", "subtract"], "instruction": "count"}
-    config = Config.model_validate({"environment": {"name": "gymnasium", "max_steps": 6, "gymnasium": settings}})
+    settings = {
+        "factory": "a_made_world:make",
+        "refusals": ["Nothing happens"],
+        "actions": ["add", "subtract"],
+        "instruction": "count",
+    }
+    config = Config.model_validate(
+        {"environment": {"name": "gymnasium", "max_steps": 6, "gymnasium": settings}}
+    )
     found = []
     kept = check(config, make_adapter(config.environment), found.append)
     return {finding.promise: finding for finding in found}, kept
@@ -53,19 +62,30 @@ class PassesOn(Counting):
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (NoSeed, r"The reset of NoSeed takes no seed: it is reset\(\).*A task is a seed of reset.*def reset\(self, \*, seed=None\)"),
+        (
+            NoSeed,
+            r"The reset of NoSeed takes no seed: it is reset\(\).*A task is a seed of reset.*def "
+            r"reset\(self, \*, seed=None\)",
+        ),
         (SeedByPosition, r"The reset of SeedByPosition takes no seed: it is reset\(seed, /\)"),
         (
             PassesOn,
-            r"reset\(seed=\d+\) raised TypeError: .*'seed'.*line \d+ of .*test_contract_findings.py.*def reset\(self, \*, seed=None\)",
+            r"reset\(seed=\d+\) raised TypeError: .*'seed'.*line \d+ of .*test_contract_findings.py.*def "
+            r"reset\(self, \*, seed=None\)",
         ),
         (type("NoReset", (), {}), r"NoReset has no method reset. Expected Gymnasium's reset"),
-        (type("Fails", (Counting,), {"reset": lambda self, seed: {}["x"]}), r"reset\(seed=\d+\) raised KeyError: 'x' \(line \d+ of"),
+        (
+            type("Fails", (Counting,), {"reset": lambda self, seed: {}["x"]}),
+            r"reset\(seed=\d+\) raised KeyError: 'x' \(line \d+ of",
+        ),
         (
             type("Text", (Counting,), {"reset": lambda self, seed: "Count: 0."}),
             r"The world's reset gave 'Count: 0.'. Expected a text and a dict",
         ),
-        (lambda: 1 / 0, r"The factory a_made_world:make raised ZeroDivisionError: division by zero \(line \d+ of"),
+        (
+            lambda: 1 / 0,
+            r"The factory a_made_world:make raised ZeroDivisionError: division by zero \(line \d+ of",
+        ),
     ],
 )
 def test_a_world_that_cannot_begin_is_a_sentence_and_not_a_traceback(monkeypatch, made, words):
@@ -80,11 +100,17 @@ def step_of(answer):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (("Count: 1.", 0.0, False, {}), "The world's step gave 4 values. Expected observation, reward, terminated, truncated, info"),
+        (
+            ("Count: 1.", 0.0, False, {}),
+            "The world's step gave 4 values. Expected observation, reward, terminated, truncated, info",
+        ),
         (("Count: 1.", float("nan"), False, False, {}), "The world gave the reward nan. Expected a number"),
         ((np.zeros(3), 0.0, False, False, {}), "Expected a state of words"),
         (("Count: 1.", np.zeros(2), False, False, {}), "Expected a number"),
-        (("Count: 1.", 0.0, np.zeros(2), False, {}), "The world's step gave terminated=array([0., 0.]). Expected true or false"),
+        (
+            ("Count: 1.", 0.0, np.zeros(2), False, {}),
+            "The world's step gave terminated=array([0., 0.]). Expected true or false",
+        ),
         (("Count: 1.", 0.0, False, "no", {}), "The world's step gave truncated='no'. Expected true or false"),
     ],
 )
@@ -98,7 +124,11 @@ def test_a_step_of_another_form_is_found_and_named(monkeypatch, answer, words):
 @pytest.mark.parametrize("done", [np.bool_(True), np.array(True), True, 1])
 def test_one_number_of_numpy_or_torch_is_a_reward(number, done):
     step = Outcome(1.0).step("Count: 3.", number, done)
-    assert (step.reward, step.done) == (1.0, True) and type(step.done) is bool and type(step.info["world_reward"]) is float
+    assert (
+        (step.reward, step.done) == (1.0, True)
+        and type(step.done) is bool
+        and type(step.info["world_reward"]) is float
+    )
 
 
 class OneTask(Counting):
@@ -128,7 +158,9 @@ DIFFER = "Training tasks are different ones by what they show"
 def test_a_world_of_identical_tasks_is_found_by_its_states(monkeypatch):
     found, kept = findings(monkeypatch, OneTask)
     assert not kept and found[DIFFER].state == "wrong"
-    assert found[DIFFER].found.startswith("24 tasks are 1 different by their instructions and states; gymnasium/")
+    assert found[DIFFER].found.startswith(
+        "24 tasks are 1 different by their instructions and states; gymnasium/"
+    )
     assert "seed" in found[DIFFER].next_step
 
 

@@ -1,4 +1,6 @@
-"""The contract suite over worlds that a user brings: a factory's, an OpenEnv server's, and one with its own adapter (the template)."""
+"""The contract suite over worlds that a user brings: a factory's, an OpenEnv server's, and one with its own
+adapter (the template).
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,17 @@ def subject(request, tmp_path_factory):
     name, solutions = request.param, tmp_path_factory.mktemp("worlds") / "solutions.jsonl"
     with ExitStack() as stack:
         if name == "gymnasium":
-            settings = {"factory": FACTORY, "refusals": REFUSALS, "demonstrations": str(write_solutions(solutions, range(0, 40, 2)))}
+            settings = {
+                "factory": FACTORY,
+                "refusals": REFUSALS,
+                "demonstrations": str(write_solutions(solutions, range(0, 40, 2))),
+            }
         elif name == "openenv":
             url = stack.enter_context(counting_server())
             solved = write_solutions(solutions, range(0, 40, 2), "openenv/train/task-")
-            solved.write_text("".join(line.replace(f'-{2 * n}"', f'-{n}"') for n, line in enumerate(solved.open())))
+            solved.write_text(
+                "".join(line.replace(f'-{2 * n}"', f'-{n}"') for n, line in enumerate(solved.open()))
+            )
             settings = {"url": url, "refusals": REFUSALS, "demonstrations": str(solved)}
         else:
             settings = {"adapter": TEMPLATE}
@@ -73,16 +81,26 @@ def test_the_pace_counts_the_steps_that_the_world_took_and_the_time_that_they_to
     probe.played["random"] = probe.play("random")
     before, calls = environment.interactions, slow.calls
     told = _pace(probe)
-    steps, rate = (int(re.search(pattern, told)[1].replace(",", "")) for pattern in (r"([\d,]+) steps of random", r"([\d,]+) steps/s"))
+    steps, rate = (
+        int(re.search(pattern, told)[1].replace(",", ""))
+        for pattern in (r"([\d,]+) steps of random", r"([\d,]+) steps/s")
+    )
     assert steps == environment.interactions - before > 0
     assert rate <= steps / ((slow.calls - calls) * pause) + 1
     assert told.startswith("opened in 1.5 s, ")
 
 
 def test_what_the_config_does_without_already_is_not_doubted():
-    few = {"environment": {"name": "gymnasium", "gymnasium": {"factory": FACTORY, "refusals": REFUSALS}}, "evaluation": {"tasks": 4}}
+    few = {
+        "environment": {"name": "gymnasium", "gymnasium": {"factory": FACTORY, "refusals": REFUSALS}},
+        "evaluation": {"tasks": 4},
+    }
     as_it_is = {**few, "data": {"train_tasks": 4}}
-    without = {**few, "data": {"train_tasks": 4, "fidelity_worlds": 0}, "experience_model": {"premise": False}}
+    without = {
+        **few,
+        "data": {"train_tasks": 4, "fidelity_worlds": 0},
+        "experience_model": {"premise": False},
+    }
     asked = []
     for settings in (as_it_is, without):
         config, findings = Config.model_validate(settings), []

@@ -1,4 +1,5 @@
-"""What every adapter and its real environment must do, whatever world is behind them (`components/environments/protocol.py`).
+"""What every adapter and its real environment must do, whatever world is behind them
+(`components/environments/protocol.py`).
 
 A new adapter is tested by adding its settings to ADAPTERS.
 """
@@ -51,13 +52,23 @@ def play(adapter, environment, tasks, name, limit=LIMIT, seed=0):
     for step in range(limit):
         if not alive:
             break
-        actions = [actors[row](played[row], admissible[row])[1] if row in alive else None for row in range(len(tasks))]
+        actions = [
+            actors[row](played[row], admissible[row])[1] if row in alive else None
+            for row in range(len(tasks))
+        ]
         for row, answer in enumerate(environment.step(actions)):
             assert (answer is None) == (row not in alive)
             if answer is None:
                 continue
             made = Transition(
-                tasks[row].id, f"e{row}", step, played[row].states[-1], actions[row], answer.state, answer.reward, answer.done
+                tasks[row].id,
+                f"e{row}",
+                step,
+                played[row].states[-1],
+                actions[row],
+                answer.state,
+                answer.reward,
+                answer.done,
             )
             played[row] = Trajectory(tasks[row], (*played[row].steps, made))
             admissible[row] = answer.info["admissible"]
@@ -90,7 +101,9 @@ def test_tasks_are_distinct_named_by_split_and_repeatable(subject, split):
     first = adapter.tasks(split, 9, 1)
     assert first == adapter.tasks(split, 9, 1) != adapter.tasks(split, 9, 2)
     assert len({task.id for task in first}) == 9
-    assert {(task.split, task.environment, task.generated) for task in first} == {(split, adapter.name, False)}
+    assert {(task.split, task.environment, task.generated) for task in first} == {
+        (split, adapter.name, False)
+    }
     assert all(task.instruction and task.initial_state for task in first)
     assert pickle.loads(pickle.dumps(first)) == first
 
@@ -98,16 +111,22 @@ def test_tasks_are_distinct_named_by_split_and_repeatable(subject, split):
 def test_splits_share_no_task(subject):
     adapter, *_ = subject
     count = 12 if adapter.name == "browser" else 60  # a page is opened for each
-    assert not {t.id for t in adapter.tasks("train", count, 0)} & {t.id for t in adapter.tasks("test", count, 0)}
+    assert not {t.id for t in adapter.tasks("train", count, 0)} & {
+        t.id for t in adapter.tasks("test", count, 0)
+    }
     with pytest.raises(EnvironmentFailure, match=f"no split 'tset'.*{splits_of(adapter)[-2]} or test"):
         adapter.tasks("tset", 1, 0)
 
 
 def test_validation_games_are_no_recorded_games_by_id_or_opening(subject):
-    """Drawn against a list as `dreamgym collect` records it, and again for a second batch; half in worlds never trained in."""
+    """Drawn against a list as `dreamgym collect` records it, and again for a second batch; half in worlds
+    never trained in.
+    """
     adapter, *_ = subject
     shipped = adapter.name in ("alfworld", "webshop", "browser")
-    count = 60 if adapter.name in ("alfworld", "webshop") else 8  # a page is opened for each; the tests' own worlds are small
+    count = (
+        60 if adapter.name in ("alfworld", "webshop") else 8
+    )  # a page is opened for each; the tests' own worlds are small
     recorded = [*adapter.tasks("train", count, 0), *adapter.tasks("test", count, 0)]
     first = draw_validation_tasks(adapter, count, batch_seed(0, 0), recorded)
     second = draw_validation_tasks(adapter, count, batch_seed(0, 1), [*recorded, *first])
@@ -155,7 +174,9 @@ def test_interactions_count_the_rows_that_were_stepped(subject):
     assert environment.step([None] * 4) == [None] * 4 and environment.interactions == before + 2
 
 
-@pytest.mark.parametrize("action", ["?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé"])
+@pytest.mark.parametrize(
+    "action", ["?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé"]
+)
 def test_an_impossible_or_malformed_action_is_answered_not_raised(subject, action):
     _, environment, tasks = subject
     environment.reset(tasks[:1])
@@ -169,7 +190,10 @@ def test_the_budget_refuses_a_batch_before_it_is_exceeded(subject):
     try:
         environment.reset(tasks[:2])
         environment.step(["?", "?"])
-        with pytest.raises(EnvironmentFailure, match="2 real interactions are spent and 2 more .* budget is 3.*sim_to_real.budget"):
+        with pytest.raises(
+            EnvironmentFailure,
+            match="2 real interactions are spent and 2 more .* budget is 3.*sim_to_real.budget",
+        ):
             environment.step(["?", "?"])
         assert environment.interactions == 2
         assert environment.step([None, "?"])[1] is not None and environment.interactions == 3
@@ -198,7 +222,9 @@ def test_behaviours_depend_on_the_seed_alone(subject, name):
 
 def test_an_unknown_behaviour_is_refused(subject):
     adapter, _, tasks = subject
-    with pytest.raises(EnvironmentFailure, match="no behaviour policy 'expret'.*expert, noisy, near_miss, random"):
+    with pytest.raises(
+        EnvironmentFailure, match="no behaviour policy 'expret'.*expert, noisy, near_miss, random"
+    ):
         adapter.behaviour("expret", tasks[0], 0)
 
 
@@ -238,11 +264,17 @@ def test_an_embodied_episode_replays_to_the_same_states(subject, expert):
     assert environment.reset(bodies) == [episode.task.initial_state for episode in expert]
     for step in range(max(len(e.steps) for e in expert)):
         live = [step < len(e.steps) for e in expert]
-        answers = environment.step([e.steps[step].action if on else None for e, on in zip(expert, live, strict=True)])
+        answers = environment.step(
+            [e.steps[step].action if on else None for e, on in zip(expert, live, strict=True)]
+        )
         for episode, answer, on in zip(expert, answers, live, strict=True):
             if on:
                 wanted = episode.steps[step]
-                assert (answer.state, answer.reward, answer.done) == (wanted.next_state, wanted.reward, wanted.done)
+                assert (answer.state, answer.reward, answer.done) == (
+                    wanted.next_state,
+                    wanted.reward,
+                    wanted.done,
+                )
 
 
 def test_real_tasks_are_feasible_and_nonsense_is_not(subject):
@@ -255,7 +287,11 @@ def test_real_tasks_are_feasible_and_nonsense_is_not(subject):
 def erring(subject):
     """Short episodes of those that err, of the four tasks, with the premise that each turned out to have."""
     adapter, environment, tasks = subject
-    played = [episode for name in ("noisy", "near_miss", "random") for episode in play(adapter, environment, tasks, name, 12)[0]]
+    played = [
+        episode
+        for name in ("noisy", "near_miss", "random")
+        for episode in play(adapter, environment, tasks, name, 12)[0]
+    ]
     return [replace(episode, premise=adapter.premise(episode)) for episode in played]
 
 
@@ -263,7 +299,11 @@ def test_no_real_state_is_objected_to(subject, expert, erring):
     adapter, *_ = subject
     for episode in [*expert, *erring, *(replace(e, premise=adapter.premise(e)) for e in expert)]:
         for step in episode.steps:
-            assert adapter.contradiction(episode.up_to(step.step), step.next_state) == "", (step.state, step.action, step.next_state)
+            assert adapter.contradiction(episode.up_to(step.step), step.next_state) == "", (
+                step.state,
+                step.action,
+                step.next_state,
+            )
 
 
 def test_a_premise_that_came_true_can_be_decided(subject, expert):
@@ -293,7 +333,11 @@ def test_an_action_of_no_form_is_malformed_and_refused(subject, expert):
     adapter, environment, tasks = subject
     environment.reset(tasks[:1])
     assert adapter.refused(environment.step(["?"])[0].state) and not adapter.well_formed("?")
-    assert all(adapter.well_formed(step.action) and not adapter.refused(step.next_state) for e in expert for step in e.steps)
+    assert all(
+        adapter.well_formed(step.action) and not adapter.refused(step.next_state)
+        for e in expert
+        for step in e.steps
+    )
 
 
 def test_a_reflection_holds_the_thought_and_the_alternatives(subject, expert):
@@ -312,5 +356,7 @@ def test_a_probe_leaves_the_row_where_it_is_and_is_counted(subject, expert):
     environment.reset(tasks[:1])
     before, first = environment.interactions, expert[0].steps[0]
     found = environment.probe([[first.action, "?", first.action]])[0]
-    assert [step.state for step in found[::2]] == [first.next_state] * 2 and environment.interactions == before + 3
+    assert [step.state for step in found[::2]] == [
+        first.next_state
+    ] * 2 and environment.interactions == before + 3
     assert environment.step([first.action])[0].state == first.next_state

@@ -1,4 +1,6 @@
-"""Adapters and worlds that a user wrote, and that answer with something else than was asked for: said before any data is recorded."""
+"""Adapters and worlds that a user wrote, and that answer with something else than was asked for: said before
+any data is recorded.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,48 @@ def adapter_of(tasks):
 
 def test_a_generator_of_tasks_is_read():
     adapter = adapter_of(lambda whole, *asked: (task for task in whole(*asked)))
-    assert listed_tasks(adapter, "own", "train", 5, 0) == TemplateAdapter(CONFIG.environment).tasks("train", 5, 0)
+    assert listed_tasks(adapter, "own", "train", 5, 0) == TemplateAdapter(CONFIG.environment).tasks(
+        "train", 5, 0
+    )
 
 
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
-        (lambda whole, *asked: [replace(task, id="own/one") for task in whole(*asked)], "5 tasks with 1 different ids. Expected 5"),
+        (
+            lambda whole, *asked: [replace(task, id="own/one") for task in whole(*asked)],
+            "5 tasks with 1 different ids. Expected 5",
+        ),
         (lambda whole, *asked: whole(*asked)[1:], "4 tasks with 4 different ids. Expected 5"),
-        (lambda whole, split, count, seed: whole(split, count + 2, seed), "7 tasks with 7 different ids. Expected 5"),
-        (lambda whole, *asked: [replace(task, split="test") for task in whole(*asked)], "the split 'test'. Expected 'own' and 'train'"),
-        (lambda whole, *asked: [replace(task, environment="box") for task in whole(*asked)], "'box' and .* Expected 'own'"),
-        (lambda whole, *asked: [replace(task, spec={"a": 1}) for task in whole(*asked)], "spec is {'a': 1}. Expected text"),
-        (lambda whole, *asked: [replace(task, initial_state=" ") for task in whole(*asked)], "initial_state is ' '. Expected text"),
+        (
+            lambda whole, split, count, seed: whole(split, count + 2, seed),
+            "7 tasks with 7 different ids. Expected 5",
+        ),
+        (
+            lambda whole, *asked: [replace(task, split="test") for task in whole(*asked)],
+            "the split 'test'. Expected 'own' and 'train'",
+        ),
+        (
+            lambda whole, *asked: [replace(task, environment="box") for task in whole(*asked)],
+            "'box' and .* Expected 'own'",
+        ),
+        (
+            lambda whole, *asked: [replace(task, spec={"a": 1}) for task in whole(*asked)],
+            "spec is {'a': 1}. Expected text",
+        ),
+        (
+            lambda whole, *asked: [replace(task, initial_state=" ") for task in whole(*asked)],
+            "initial_state is ' '. Expected text",
+        ),
         (lambda whole, *asked: [vars(task) for task in whole(*asked)], "Expected tasks"),
         (lambda *_: None, "raised TypeError: 'NoneType' object is not iterable"),
         (lambda *_: {}["none"], "raised KeyError: 'none'"),
     ],
 )
 def test_other_tasks_than_asked_for_are_refused(tasks, words):
-    with pytest.raises(EnvironmentFailure, match=rf"The adapter's tasks\('train', 5, 0\) (gave|raised) .*{words}|{words}"):
+    with pytest.raises(
+        EnvironmentFailure, match=rf"The adapter's tasks\('train', 5, 0\) (gave|raised) .*{words}|{words}"
+    ):
         listed_tasks(adapter_of(tasks), "own", "train", 5, 0)
 
 
@@ -78,7 +102,10 @@ def test_rewards_and_ends_of_other_kinds_are_plain_values(kind):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda step: replace(step, reward=2 * step.reward), "reward=2.0, done=True. Expected the reward 1.0"),
+        (
+            lambda step: replace(step, reward=2 * step.reward),
+            "reward=2.0, done=True. Expected the reward 1.0",
+        ),
         (lambda step: replace(step, reward=step.reward / 2), "reward=0.5, done=True"),
         (lambda step: replace(step, reward=-1.0), "reward=-1.0, done=False"),
         (lambda step: replace(step, reward=1.0), "reward=1.0, done=False"),
@@ -98,7 +125,9 @@ def test_an_answer_that_the_pipeline_cannot_use_is_the_worlds_failure(change, wo
 
 @pytest.mark.parametrize("answer", [None, "open box 1", ("", 3), ("", "open box 1", 2)])
 def test_a_behaviour_without_thought_and_action_is_named(answer):
-    with pytest.raises(EnvironmentFailure, match="The behaviour expert gave .*Expected a thought and an action"):
+    with pytest.raises(
+        EnvironmentFailure, match="The behaviour expert gave .*Expected a thought and an action"
+    ):
         collected(lambda step: step, lambda *_: answer)
 
 
@@ -108,9 +137,22 @@ class Numbered(TemplateAdapter):
     same = True
 
     def tasks(self, split, count, seed):
-        numbers = random.Random(f"{split}/{seed}").sample(range(0 if split == "train" else 1, 20_000, 2), count)
+        numbers = random.Random(f"{split}/{seed}").sample(
+            range(0 if split == "train" else 1, 20_000, 2), count
+        )
         place = (lambda number: 3) if self.same else (lambda number: 1 + number // 2 % 7)
-        return [task_of("own", str(n), split, "put the key on the table", f"Episode {n}. Boxes: 7.", n=n, place=place(n)) for n in numbers]
+        return [
+            task_of(
+                "own",
+                str(n),
+                split,
+                "put the key on the table",
+                f"Episode {n}. Boxes: 7.",
+                n=n,
+                place=place(n),
+            )
+            for n in numbers
+        ]
 
     def open(self, budget=None, **_):
         return RowsEnvironment(NumberedWorld, budget)
@@ -141,7 +183,11 @@ def finding_of(adapter):
 
 def test_tasks_that_differ_in_a_count_of_episodes_alone_are_a_doubt():
     found = finding_of(Numbered(CONFIG.environment))
-    assert found.state == "doubt" and "24 tasks are 1 different" in found.found and "leave it out of the state" in found.next_step
+    assert (
+        found.state == "doubt"
+        and "24 tasks are 1 different" in found.found
+        and "leave it out of the state" in found.next_step
+    )
 
 
 def test_tasks_that_differ_in_what_is_won_are_different(monkeypatch):

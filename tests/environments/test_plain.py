@@ -46,18 +46,30 @@ def test_a_state_is_its_phrases(state, parts):
 
 def test_a_named_value_is_denied_by_another_one_alone():
     assert (
-        named("Score: 3") == ("is", "Score", "3") and named("price = 4") == ("is", "price", "4") and named("a door") == ("says", "a door")
+        named("Score: 3") == ("is", "Score", "3")
+        and named("price = 4") == ("is", "price", "4")
+        and named("a door") == ("says", "a door")
     )
     truth = {("is", "Score", "4"), ("is", "item", "a"), ("is", "item", "b"), ("says", "a door")}
     denied = [("is", "Score", "3"), ("is", "item", "c")]
-    not_denied = [("is", "Score", "4"), ("is", "item", "a"), ("is", "lives", "3"), ("says", "a window"), ("says", "a door")]
-    assert all(PLAIN.contradicts(claim, truth) for claim in denied) and not any(PLAIN.contradicts(claim, truth) for claim in not_denied)
+    not_denied = [
+        ("is", "Score", "4"),
+        ("is", "item", "a"),
+        ("is", "lives", "3"),
+        ("says", "a window"),
+        ("says", "a door"),
+    ]
+    assert all(PLAIN.contradicts(claim, truth) for claim in denied) and not any(
+        PLAIN.contradicts(claim, truth) for claim in not_denied
+    )
 
 
 def test_new_words_reveal_and_known_ones_do_not():
     history = episode(("open box 1", "Box 1: empty."))
     assert PLAIN.revealing(history, "open box 2", "Box 2: ring.")
-    assert not PLAIN.revealing(history, "open box 2", "Box 2: empty.") and not PLAIN.revealing(history, "take ring", "Holding: ring.")
+    assert not PLAIN.revealing(history, "open box 2", "Box 2: empty.") and not PLAIN.revealing(
+        history, "take ring", "Holding: ring."
+    )
 
 
 def test_the_reason_says_what_changed_and_whether_it_was_the_goal():
@@ -65,21 +77,30 @@ def test_the_reason_says_what_changed_and_whether_it_was_the_goal():
     adapter.refusals = ("Nothing happens",)
     assert adapter.reason(Trajectory(TASK), "look", TASK.initial_state, 0.0) == "nothing changes, not won"
     assert adapter.reason(Trajectory(TASK), "go", "Won.", 1.0) == "the state changes, won"
-    assert adapter.reason(Trajectory(TASK), "fly", "Nothing happens.", 0.0) == "refused, the state changes, not won"
+    assert (
+        adapter.reason(Trajectory(TASK), "fly", "Nothing happens.", 0.0)
+        == "refused, the state changes, not won"
+    )
     assert adapter.refused("Nothing happens.") and not PLAIN.refused("Nothing happens.")
 
 
 def test_what_no_one_can_know_is_answered_by_nobody():
     history = episode(("open box 1", "Box 1: coin."))
-    assert PLAIN.contradiction(history, "anything") == PLAIN.premise(history) == "" and PLAIN.objection(TASK, "coin box 1")
+    assert PLAIN.contradiction(history, "anything") == PLAIN.premise(history) == "" and PLAIN.objection(
+        TASK, "coin box 1"
+    )
     assert PLAIN.progress(history) == 1.0 and not PLAIN.unseen(TASK)
     assert PLAIN.feasible(TASK) == "" and PLAIN.feasible(replace(TASK, instruction="be happy"))
     assert PLAIN.feasible(replace(TASK, spec="{")) and PLAIN.feasible(replace(TASK, spec="[]"))
     assert PLAIN.embody(history) == TASK
     with pytest.raises(EnvironmentFailure, match="was generated"):
         PLAIN.embody(episode(("look", "Won."), task=replace(TASK, parent="other")))
-    assert PLAIN.think(history, "look") and "open box 2 would give: empty" in PLAIN.reflect(history, "look", [("open box 2", "empty")])
-    assert PLAIN.well_formed("go 门") and not any(PLAIN.well_formed(action) for action in ("", "?", " \t", "a\nb"))
+    assert PLAIN.think(history, "look") and "open box 2 would give: empty" in PLAIN.reflect(
+        history, "look", [("open box 2", "empty")]
+    )
+    assert PLAIN.well_formed("go 门") and not any(
+        PLAIN.well_formed(action) for action in ("", "?", " \t", "a\nb")
+    )
 
 
 ADMISSIBLE = ("add", "subtract", "wait")
@@ -101,10 +122,15 @@ def test_a_recorded_solution_is_replayed_or_spoilt():
 
 def test_random_actions_are_the_worlds_the_users_or_nonsense():
     drawn = Counter(acted("random", steps=2000))
-    assert all(500 < drawn[action] < 700 for action in ADMISSIBLE) and 100 < 2000 - sum(drawn[action] for action in ADMISSIBLE) < 300
+    assert (
+        all(500 < drawn[action] < 700 for action in ADMISSIBLE)
+        and 100 < 2000 - sum(drawn[action] for action in ADMISSIBLE) < 300
+    )
     act = make_behaviour("random", TASK, 0, {}, ["search shoes"])
     seen = Counter(act(Trajectory(TASK), ())[1] for _ in range(200))
-    assert seen["search shoes"] > 150 and any("shoes" in action or "search" in action for action in seen if action != "search shoes")
+    assert seen["search shoes"] > 150 and any(
+        "shoes" in action or "search" in action for action in seen if action != "search shoes"
+    )
     assert make_behaviour("random", TASK, 0, {}, [])(Trajectory(TASK), ())[1]
 
 
@@ -117,15 +143,29 @@ def test_solved_seeds_come_first_and_what_is_no_seed_is_passed_over():
 
 
 def test_a_task_without_a_solution_is_named():
-    with pytest.raises(EnvironmentFailure, match=r"noisy needs a solution of own/1.*what is recorded \(0\), or set data.noisy=0"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=r"noisy needs a solution of own/1.*what is recorded \(0\), or set data.noisy=0",
+    ):
         acted("noisy", solution=None)
 
 
 def test_demonstrations_are_json_lines(tmp_path):
     path = tmp_path / "solutions.jsonl"
-    path.write_text('{"task": "own/1", "actions": ["a", "b"]}\n\n{"task": "own/2", "actions": ["c"], "by": "me"}\n')
-    assert read_demonstrations(str(path)) == {"own/1": ["a", "b"], "own/2": ["c"]} and read_demonstrations("") == {}
-    for line in ("{", "[]", json.dumps({"task": "own/1", "actions": []}), '{"task": 1, "actions": ["a"]}', '{"task": "x", "actions": [1]}'):
+    path.write_text(
+        '{"task": "own/1", "actions": ["a", "b"]}\n\n{"task": "own/2", "actions": ["c"], "by": "me"}\n'
+    )
+    assert (
+        read_demonstrations(str(path)) == {"own/1": ["a", "b"], "own/2": ["c"]}
+        and read_demonstrations("") == {}
+    )
+    for line in (
+        "{",
+        "[]",
+        json.dumps({"task": "own/1", "actions": []}),
+        '{"task": 1, "actions": ["a"]}',
+        '{"task": "x", "actions": [1]}',
+    ):
         path.write_text('{"task": "own/1", "actions": ["a"]}\n' + line)
         with pytest.raises(DataError, match="Line 2 of .*Expected"):
             read_demonstrations(str(path))

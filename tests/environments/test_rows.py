@@ -13,7 +13,10 @@ from components.environments.protocol import Environment
 from components.environments.rows import Outcome, RowsEnvironment
 from components.errors import EnvironmentFailure
 
-TASKS = [task_of("own", str(number), "train", "count", f"Count 0 of {number}.", number=number) for number in range(3)]
+TASKS = [
+    task_of("own", str(number), "train", "count", f"Count 0 of {number}.", number=number)
+    for number in range(3)
+]
 
 
 class World:
@@ -32,7 +35,9 @@ class World:
     def act(self, action):
         self.count += 1
         self.admissible = (f"wait {self.count}",)
-        return self.outcome.step(*(self.ruin(action, self) or (f"Count {self.count}.", float(self.count == 3), self.count == 3)))
+        return self.outcome.step(
+            *(self.ruin(action, self) or (f"Count {self.count}.", float(self.count == 3), self.count == 3))
+        )
 
     def close(self):
         self.closed = True
@@ -40,7 +45,9 @@ class World:
 
 @pytest.fixture
 def make():
-    """Makes an environment whose worlds ask `ruin(action, world)` what to do in place of counting; None: nothing else."""
+    """Makes an environment whose worlds ask `ruin(action, world)` what to do in place of counting; None:
+    nothing else.
+    """
     opened = []
 
     def maker(ruin=lambda action, world: None, **options):
@@ -59,7 +66,9 @@ def test_rows_are_episodes_of_their_own(make):
     world.step(["a", None, "a"])
     first, second, third = world.step(["a", "a", None])
     assert (first.state, second.state, third) == ("Count 2.", "Count 1.", None) and world.interactions == 4
-    assert first.info["admissible"] == world.admissible[0] == ("wait 2",) and world.admissible[1] == ("wait 1",)
+    assert first.info["admissible"] == world.admissible[0] == ("wait 2",) and world.admissible[1] == (
+        "wait 1",
+    )
     (won, *_) = world.step(["a", None, None])
     assert (won.reward, won.done) == (1.0, True)
     assert world.reset(TASKS[:1]) == [TASKS[0].initial_state] and World.made == 3, "worlds are used again"
@@ -87,12 +96,18 @@ def test_what_breaks_is_recorded_and_is_not_the_agents(make, ruined, words):
     world = make(ruin)
     world.reset(TASKS)
     broken, whole, _ = world.step(["break", "a", "a"])
-    assert words in broken.info["failed"] and (broken.reward, broken.done, broken.state) == (0.0, True, TASKS[0].initial_state)
+    assert words in broken.info["failed"] and (broken.reward, broken.done, broken.state) == (
+        0.0,
+        True,
+        TASKS[0].initial_state,
+    )
     assert whole.state == "Count 1." and "failed" not in whole.info
     assert "failed" in world.step(["a", None, None])[0].info, "a broken episode stays broken"
     made = World.made
     world.reset(TASKS)
-    assert World.made == made + 1 and world.step(["a", "a", "a"])[0].state == "Count 1.", "the next one has a new world"
+    assert World.made == made + 1 and world.step(["a", "a", "a"])[0].state == "Count 1.", (
+        "the next one has a new world"
+    )
 
 
 def test_a_world_that_does_not_start_fails_at_its_first_step(make):
@@ -105,7 +120,9 @@ def test_a_world_that_does_not_start_fails_at_its_first_step(make):
     first, second, _ = world.step(["a", "a", "a"])
     assert second.info == {"failed": "OSError: no room"} and second.done and first.state == "Count 1."
     world.reset(TASKS[1:2])
-    assert world.step(["a"])[0].info == {"failed": "OSError: no room"}, "the last row of a batch is no sign of more than itself"
+    assert world.step(["a"])[0].info == {"failed": "OSError: no room"}, (
+        "the last row of a batch is no sign of more than itself"
+    )
     with pytest.raises(EnvironmentFailure, match="No episode of 2 could be started: OSError: no room"):
         world.reset([TASKS[1]] * 2)
 
@@ -113,7 +130,10 @@ def test_a_world_that_does_not_start_fails_at_its_first_step(make):
 def test_an_episode_that_begins_otherwise_than_recorded_has_failed(make):
     world = make(lambda action, world: "Count 7." if action == "begin" and world.task is TASKS[2] else None)
     world.reset(TASKS)
-    assert "own/2 began with 'Count 7.', recorded was 'Count 0 of 2.'" in world.step([None, None, "a"])[2].info["failed"]
+    assert (
+        "own/2 began with 'Count 7.', recorded was 'Count 0 of 2.'"
+        in world.step([None, None, "a"])[2].info["failed"]
+    )
 
 
 def test_a_world_that_died_between_episodes_is_replaced(make):
@@ -131,10 +151,17 @@ def test_a_world_that_died_between_episodes_is_replaced(make):
 
 def test_an_own_reward_becomes_an_outcome():
     outcome = Outcome(1.0)
-    assert [outcome.step("s", *answer).reward for answer in ((0.25, False), (0.25, False), (0.5, True))] == [0.0, 0.0, 1.0]
+    assert [outcome.step("s", *answer).reward for answer in ((0.25, False), (0.25, False), (0.5, True))] == [
+        0.0,
+        0.0,
+        1.0,
+    ]
     assert Outcome(1.0).step("s", 0.9, True).reward == 0.0 and Outcome(0.5).step("s", 0.9, True).reward == 1.0
     assert Outcome(1.0).step("s", np.float32(1.0), np.True_).reward == 1.0, "worlds of arrays answer so"
-    assert Outcome(1.0).step("s", None, False).info["world_reward"] == 0.0 and Outcome(0.0).step("s", 0.0, True).reward == 1.0
+    assert (
+        Outcome(1.0).step("s", None, False).info["world_reward"] == 0.0
+        and Outcome(0.0).step("s", 0.0, True).reward == 1.0
+    )
 
 
 def test_rows_that_wait_are_asked_at_the_same_time(make):

@@ -36,7 +36,10 @@ class Finite:
 
 
 def numbered(count, start=0):
-    return [make_task(n, initial_state=f"Room {n}.", spec=f'{{"n": {n}}}', split="test") for n in range(start, start + count)]
+    return [
+        make_task(n, initial_state=f"Room {n}.", spec=f'{{"n": {n}}}', split="test")
+        for n in range(start, start + count)
+    ]
 
 
 def test_an_id_a_spec_and_an_opening_are_each_enough_to_be_left_out():
@@ -80,8 +83,14 @@ def test_the_template_world_has_validation_games():
 
 def test_seeds_of_validation_are_no_other_splits_whatever_is_solved():
     solved = [f"w/{2 * SEEDS + 1}", "w/7", "w/8"]
-    drawn = {split: draw_seeds(split, 300, random.Random(1), solved, "w/") for split in ("train", "validation", "test")}
-    assert all(2 * SEEDS <= seed < 4 * SEEDS for seed in drawn["validation"]) and len(set(drawn["validation"])) == 300
+    drawn = {
+        split: draw_seeds(split, 300, random.Random(1), solved, "w/")
+        for split in ("train", "validation", "test")
+    }
+    assert (
+        all(2 * SEEDS <= seed < 4 * SEEDS for seed in drawn["validation"])
+        and len(set(drawn["validation"])) == 300
+    )
     assert not set(drawn["validation"]) & {*drawn["train"], *drawn["test"], 2 * SEEDS + 1}
     assert all(seed % 2 == 0 for seed in drawn["train"]) and all(seed % 2 for seed in drawn["test"])
 

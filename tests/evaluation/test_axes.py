@@ -1,4 +1,6 @@
-"""The four axes from facts: each rule on judgements written by hand, and all of them on real transitions and forged predictions."""
+"""The four axes from facts: each rule on judgements written by hand, and all of them on real transitions and
+forged predictions.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,24 @@ from components.experience.fidelity import Judgement, judge
 from components.experience.prompts import Answer
 
 RIGHT = Judgement(
-    transition=make_transition(), predicted="s", parsed=True, exact=False, claims=4, right=4, truths=4, contradicted=0, incoherent=False,
-    changed=2, revealing=False, unseen=False, refused=False, malformed=False, reward=0.0, predicted_reward=0.0, predicted_changed=2,
-)  # fmt: skip
+    transition=make_transition(),
+    predicted="s",
+    parsed=True,
+    exact=False,
+    claims=4,
+    right=4,
+    truths=4,
+    contradicted=0,
+    incoherent=False,
+    changed=2,
+    revealing=False,
+    unseen=False,
+    refused=False,
+    malformed=False,
+    reward=0.0,
+    predicted_reward=0.0,
+    predicted_changed=2,
+)
 REVEALED = replace(RIGHT, revealing=True, claims=4, right=2, contradicted=2)
 
 
@@ -48,9 +65,23 @@ def test_a_right_prediction_is_best_on_all_axes():
         ({"exact": True, "predicted_reward": 1.0}, [2, 2, 2, 0]),
         ({"truths": 0, "right": 0, "claims": 0}, [2, 2, 0, 2]),
     ],
-    ids=["unread", "incoherent", "one missing", "half told", "wrong", "denied", "event", "moves less", "both stay", "moves alone",
-         "false success", "missed success", "exact false success", "no facts"],
-)  # fmt: skip
+    ids=[
+        "unread",
+        "incoherent",
+        "one missing",
+        "half told",
+        "wrong",
+        "denied",
+        "event",
+        "moves less",
+        "both stay",
+        "moves alone",
+        "false success",
+        "missed success",
+        "exact false success",
+        "no facts",
+    ],
+)
 def test_each_fault_lowers_its_axes(changes, expected):
     assert scores(**changes) == expected
 
@@ -80,12 +111,16 @@ def test_metrics_are_means_with_n_and_an_interval_inside_the_scale():
 
 
 def judged(adapter, played, forge):
-    """Judgements of all real transitions, where `forge(transition)` is what the model says: (state, reward)."""
+    """Judgements of all real transitions, where `forge(transition)` is what the model says: (state,
+    reward).
+    """
     found = []
     for episode in (e for episodes in played.values() for e in episodes):
         for step in episode.steps:
             state, reward = forge(step)
-            found.append(judge(adapter, episode.up_to(step.step), step, Answer("", state, reward, reward > 0.5)))
+            found.append(
+                judge(adapter, episode.up_to(step.step), step, Answer("", state, reward, reward > 0.5))
+            )
     return found
 
 
@@ -100,7 +135,9 @@ def test_the_real_environment_itself_is_best_on_all_axes(adapter, played):
 def test_a_dream_in_which_nothing_ever_happens_stands_still_and_tells_no_news(adapter, played):
     found = judged(adapter, played, lambda step: (step.state, 0.0))
     moved = [axis_scores(j) for j in found if j.changed and j.transition.state != j.transition.next_state]
-    assert len(moved) > 200 and all(row["diversity"] == 0 and row["consistency"] < 2 and row["informativeness"] < 2 for row in moved)
+    assert len(moved) > 200 and all(
+        row["diversity"] == 0 and row["consistency"] < 2 and row["informativeness"] < 2 for row in moved
+    )
     assert all(axis_scores(j)["hallucination"] < 2 for j in found if j.reward > 0.5)
 
 
@@ -114,7 +151,9 @@ def test_a_dream_that_ignores_failures_hallucinates(adapter, played):
         failed = step.next_state.startswith("Nothing happens")
         return ("Took mug 9 from desk 9. Holding mug 9." if failed else step.next_state), step.reward
 
-    failures = [j for j in judged(adapter, played, ignore) if j.transition.next_state.startswith("Nothing happens")]
+    failures = [
+        j for j in judged(adapter, played, ignore) if j.transition.next_state.startswith("Nothing happens")
+    ]
     assert len(failures) > 100 and all(axis_scores(j)["hallucination"] == 0 for j in failures)
 
 
@@ -122,17 +161,27 @@ def test_the_wrong_place_is_a_fault_even_where_its_contents_could_not_be_known(a
     def elsewhere(step):
         return step.next_state.replace(step.action.removeprefix("go to "), "shelf 77"), step.reward
 
-    found = [j for j in judged(adapter, played, elsewhere) if j.revealing and j.transition.action.startswith("go to ")]
+    found = [
+        j
+        for j in judged(adapter, played, elsewhere)
+        if j.revealing and j.transition.action.startswith("go to ")
+    ]
     assert len(found) > 50 and all(j.contradicted_sure for j in found)
     assert all(axis_scores(j)["consistency"] < 2 and axis_scores(j)["hallucination"] < 2 for j in found)
 
 
 def test_other_contents_than_the_real_ones_are_a_fault_only_where_they_were_known(adapter, played):
     def swap(step):
-        return re.sub(r"^(At .+?: (?:open, )?)(?!closed|open, ).+?(\. Holding .*)$", r"\1pen 99, vase 77\2", step.next_state), step.reward
+        return re.sub(
+            r"^(At .+?: (?:open, )?)(?!closed|open, ).+?(\. Holding .*)$",
+            r"\1pen 99, vase 77\2",
+            step.next_state,
+        ), step.reward
 
     swapped = [j for j in judged(adapter, played, swap) if "pen 99, vase 77" in j.predicted]
     new = [axis_scores(j) for j in swapped if j.revealing and not j.incoherent]
     known = [axis_scores(j) for j in swapped if not j.revealing]
     assert len(new) > 100 and all(row["consistency"] == row["hallucination"] == 2 for row in new)
-    assert len(known) > 50 and all(row["consistency"] == 0 for row in known)  # its own history says what lies there
+    assert len(known) > 50 and all(
+        row["consistency"] == 0 for row in known
+    )  # its own history says what lies there

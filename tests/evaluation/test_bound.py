@@ -9,12 +9,17 @@ from components.evaluation.bound import bound_metrics
 
 
 def test_the_formula_by_hand():
-    """Of ten steps two have another text and one another reward; discount 0.5: 0.1 / 0.5 + 2 * 0.5 * 0.2 / 0.25."""
+    """Of ten steps two have another text and one another reward; discount 0.5: 0.1 / 0.5 + 2 * 0.5 * 0.2 /
+    0.25.
+    """
     steps = [make_judgement(exact=n > 1, predicted_reward=float(n == 0)) for n in range(10)]
     found = bound_metrics(steps, discount=0.5, max_steps=3)
     assert {name: round(estimate.value, 6) for name, estimate in found.items()} == {
-        "bound/reward_error": 0.1, "bound/transition_divergence": 0.2, "bound/value": 1.0, "bound/value_horizon": round(1 - 0.8**3, 6),
-    }  # fmt: skip
+        "bound/reward_error": 0.1,
+        "bound/transition_divergence": 0.2,
+        "bound/value": 1.0,
+        "bound/value_horizon": round(1 - 0.8**3, 6),
+    }
     assert all(e.n == 10 and e.low <= e.value <= e.high for e in found.values())
     error, divergence = found["bound/reward_error"], found["bound/transition_divergence"]
     assert found["bound/value"].low == pytest.approx(error.low / 0.5 + divergence.low / 0.25)

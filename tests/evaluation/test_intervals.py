@@ -42,7 +42,12 @@ def test_wilson_of_a_half_is_worked_out_by_hand():
 
 def test_wilson_matches_the_values_printed_by_newcombe():
     # Newcombe (1998), Statistics in Medicine 17:857, table I, method 3
-    for successes, n, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)]:
+    for successes, n, low, high in [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ]:
         estimate = proportion(successes, n)
         assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=6e-5)
 
@@ -77,7 +82,8 @@ def test_more_confidence_is_a_wider_interval():
 
 
 def test_paired_interval_worked_out_by_hand():
-    # 36 won by both, 12 by the first alone, 2 by the second alone, 0 by neither: ad - bc = -24, so phi is not corrected
+    # 36 won by both, 12 by the first alone, 2 by the second alone, 0 by neither: ad - bc = -24, so phi is not
+    # corrected
     first, second = proportion(48, 50), proportion(38, 50)
     phi = -24 / math.sqrt(48 * 2 * 38 * 12)
     dl1, du1 = first.value - first.low, first.high - first.value
@@ -86,7 +92,9 @@ def test_paired_interval_worked_out_by_hand():
     assert difference.value == pytest.approx(0.2)
     assert difference.low == pytest.approx(0.2 - math.sqrt(dl1**2 - 2 * phi * dl1 * du2 + du2**2))
     assert difference.high == pytest.approx(0.2 + math.sqrt(du1**2 - 2 * phi * du1 * dl2 + dl2**2))
-    assert (difference.low, difference.high) == pytest.approx((0.0569, 0.3404), abs=1e-4)  # as printed by Newcombe
+    assert (difference.low, difference.high) == pytest.approx(
+        (0.0569, 0.3404), abs=1e-4
+    )  # as printed by Newcombe
 
 
 def test_a_positive_correlation_is_corrected_for_continuity():
@@ -127,7 +135,9 @@ def test_json_has_the_four_keys():
 
 
 def test_observations_of_one_cluster_that_agree_count_as_one():
-    """Ten clusters of ten equal outcomes: as wide as ten observations (times the small-sample factor 10/9), n is still 100."""
+    """Ten clusters of ten equal outcomes: as wide as ten observations (times the small-sample factor 10/9), n
+    is still 100.
+    """
     outcomes = [cluster < 5 for cluster in range(10) for _ in range(10)]
     names = [str(cluster) for cluster in range(10) for _ in range(10)]
     found = clustered_proportion(outcomes, names)
@@ -154,14 +164,19 @@ def test_weights_count_observations_and_ends_are_kept():
 
 
 def test_clustered_intervals_cover_what_they_should():
-    """400 samples of 20 clusters of 15 with rates from a Beta(2, 2): nearly all intervals hold the mean, of the plain ones too few."""
+    """400 samples of 20 clusters of 15 with rates from a Beta(2, 2): nearly all intervals hold the mean, of
+    the plain ones too few.
+    """
     rng = random.Random(0)
     inside = {"clustered": 0, "plain": 0}
     for _ in range(400):
         rates = [rng.betavariate(2, 2) for _ in range(20)]
         outcomes = [rng.random() < rate for rate in rates for _ in range(15)]
         names = [str(n) for n in range(20) for _ in range(15)]
-        for name, found in (("clustered", clustered_proportion(outcomes, names)), ("plain", proportion(sum(outcomes), 300))):
+        for name, found in (
+            ("clustered", clustered_proportion(outcomes, names)),
+            ("plain", proportion(sum(outcomes), 300)),
+        ):
             inside[name] += found.low <= 0.5 <= found.high
     assert inside["clustered"] >= 0.92 * 400 > 0.85 * 400 > inside["plain"]
 
@@ -184,7 +199,9 @@ def test_kappa_of_judges_who_never_differ_in_what_they_say_is_unknown():
         cohen_kappa([True], [True, False])
 
 
-@pytest.mark.parametrize(("best", "flipped", "n"), [(0.5, 0.1, 30), (0.9, 0.05, 30), (0.8, 0.2, 100), (0.95, 0.02, 100)])
+@pytest.mark.parametrize(
+    ("best", "flipped", "n"), [(0.5, 0.1, 30), (0.9, 0.05, 30), (0.8, 0.2, 100), (0.95, 0.02, 100)]
+)
 def test_the_interval_of_kappa_covers_it(best, flipped, n):
     rng = random.Random(0)
     judge = best * (1 - flipped) + (1 - best) * flipped
@@ -215,12 +232,21 @@ def test_a_mean_over_seeds_and_games_by_hand():
     error = ((0.5 + 1 / 6) / 6) ** 0.5
     freedom = (0.5 + 1 / 6) ** 2 / (0.5**2 / 2 + (1 / 6) ** 2)
     assert (found.value, found.n) == (0.5, 3)
-    assert found.high - 0.5 == pytest.approx(0.5 - found.low) == pytest.approx(scipy.stats.t.ppf(0.975, freedom) * error)
-    assert crossed_p_value([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]) == pytest.approx(2 * scipy.stats.t.sf(0.5 / error, freedom))
+    assert (
+        found.high - 0.5
+        == pytest.approx(0.5 - found.low)
+        == pytest.approx(scipy.stats.t.ppf(0.975, freedom) * error)
+    )
+    assert crossed_p_value([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]) == pytest.approx(
+        2 * scipy.stats.t.sf(0.5 / error, freedom)
+    )
 
 
 def test_one_seed_or_none_is_a_plain_mean():
-    assert crossed_mean([[0.2, 0.4, 0.9]]) == mean([0.2, 0.4, 0.9]) and crossed_mean([]).n == crossed_mean([[], []]).n == 0
+    assert (
+        crossed_mean([[0.2, 0.4, 0.9]]) == mean([0.2, 0.4, 0.9])
+        and crossed_mean([]).n == crossed_mean([[], []]).n == 0
+    )
     assert crossed_mean([[0.5], [0.5]]).low == 0.5
     assert crossed_p_value([[0.0, 0.0]]) == crossed_p_value([[1.0]]) == crossed_p_value([]) == 1.0
     assert crossed_p_value([[1.0, 1.0]]) == 0.0
@@ -233,14 +259,24 @@ def test_an_interval_over_seeds_covers_what_it_says(spread):
     draws = np.random.default_rng(0)
     covered = 0
     for _ in range(400):
-        rows = draws.normal(0, spread, (3, 1)) + draws.normal(0, 0.15, (1, 60)) + draws.normal(0, 0.45, (3, 60))
+        rows = (
+            draws.normal(0, spread, (3, 1)) + draws.normal(0, 0.15, (1, 60)) + draws.normal(0, 0.45, (3, 60))
+        )
         found = crossed_mean(rows.tolist())
         covered += found.low <= 0 <= found.high
     assert covered / 400 >= 0.93
 
 
 def test_fisher_is_that_of_scipy():
-    for successes, n, earlier, earlier_n in [(6, 12, 16, 16), (0, 4, 0, 5), (3, 3, 1, 4), (12, 16, 15, 16), (2, 9, 30, 32)]:
+    for successes, n, earlier, earlier_n in [
+        (6, 12, 16, 16),
+        (0, 4, 0, 5),
+        (3, 3, 1, 4),
+        (12, 16, 15, 16),
+        (2, 9, 30, 32),
+    ]:
         table = [[successes, n - successes], [earlier, earlier_n - earlier]]
-        assert fisher_fewer(successes, n, earlier, earlier_n) == pytest.approx(scipy.stats.fisher_exact(table, alternative="less").pvalue)
+        assert fisher_fewer(successes, n, earlier, earlier_n) == pytest.approx(
+            scipy.stats.fisher_exact(table, alternative="less").pvalue
+        )
     assert fisher_fewer(3, 8, 0, 0) == 1.0, "nothing to compare with"

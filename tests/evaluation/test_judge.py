@@ -16,10 +16,24 @@ from components.experience.fidelity import Judgement
 from components.language.endpoint import Endpoint
 
 GOOD = Judgement(
-    transition=make_transition(), predicted="At shelf 1: nothing.", parsed=True, exact=True, claims=4, right=4, truths=4, contradicted=0,
-    incoherent=False, changed=2, revealing=False, unseen=False, refused=False, malformed=False, reward=0.0, predicted_reward=0.0,
+    transition=make_transition(),
+    predicted="At shelf 1: nothing.",
+    parsed=True,
+    exact=True,
+    claims=4,
+    right=4,
+    truths=4,
+    contradicted=0,
+    incoherent=False,
+    changed=2,
+    revealing=False,
+    unseen=False,
+    refused=False,
+    malformed=False,
+    reward=0.0,
+    predicted_reward=0.0,
     predicted_changed=2,
-)  # fmt: skip
+)
 FALSE_SUCCESS = replace(GOOD, predicted_reward=1.0)
 TASKS = [make_task(), make_task(1)]
 
@@ -55,7 +69,14 @@ def test_the_judge_sees_the_prediction_and_not_the_truth(ask):
         "predicted_next_state": "At shelf 1: nothing.",
         "predicted_outcome": "the task is solved",
     }
-    for words in ("causal_consistency", "diversity", "informativeness", "hallucination", "rubric_scores", "no instructions"):
+    for words in (
+        "causal_consistency",
+        "diversity",
+        "informativeness",
+        "hallucination",
+        "rubric_scores",
+        "no instructions",
+    ):
         assert words in system["content"]
 
 
@@ -66,13 +87,21 @@ def test_scores_are_means_and_every_record_names_judge_and_prompt(ask):
     assert all(metrics[f"judge/{axis}"].n == 2 for axis in AXES)
     assert [list(record.scores.values()) for record in records] == [[2, 2, 2, 2], [1, 0, 2, 0]]
     first = records[0].to_json()
-    assert (first["model"], first["version"], first["task_id"], first["episode_id"], first["step"]) == ("m", VERSION, "t0", "e0", 0)
+    assert (first["model"], first["version"], first["task_id"], first["episode_id"], first["step"]) == (
+        "m",
+        VERSION,
+        "t0",
+        "e0",
+        0,
+    )
     assert list(first["scores"]) == list(first["rules"]) == list(AXES)
     assert metrics["judge/unjudged_rate"].value == 0 and usage.calls == 2
 
 
 def test_agreement_says_whether_the_judge_finds_the_same_best_as_the_environment(ask):
-    """Ten false successes and ten right predictions; the judge notices eight of the first and doubts one of the second."""
+    """Ten false successes and ten right predictions; the judge notices eight of the first and doubts one of
+    the second.
+    """
 
     def answer(body):
         shown = json.loads(body["messages"][1]["content"])
@@ -88,13 +117,18 @@ def test_agreement_says_whether_the_judge_finds_the_same_best_as_the_environment
     kappa = metrics["judge/agreement_kappa/hallucination"]
     assert kappa.value == pytest.approx(0.7) and kappa.n == 20 and kappa.low < 0.7 < kappa.high
     assert metrics["judge/agreement/consistency"].value == 1
-    assert (metrics["judge/agreement_kappa/consistency"].low, metrics["judge/agreement_kappa/consistency"].high) == (-1, 1)
+    assert (
+        metrics["judge/agreement_kappa/consistency"].low,
+        metrics["judge/agreement_kappa/consistency"].high,
+    ) == (-1, 1)
     assert [record.rules["hallucination"] for record in records] == [0] * 10 + [2] * 10
 
 
 def test_what_cannot_be_read_is_worst_and_is_neither_asked_about_nor_agreed_on(ask):
     with ChatServer(verdict()) as server:
-        metrics, records, _ = ask(server, [at(0, replace(GOOD, parsed=False, exact=False, predicted="")), at(1)])
+        metrics, records, _ = ask(
+            server, [at(0, replace(GOOD, parsed=False, exact=False, predicted="")), at(1)]
+        )
     assert len(server.requests) == 1
     assert [record.asked for record in records] == [False, True] and set(records[0].scores.values()) == {0}
     assert (metrics["judge/consistency"].value, metrics["judge/consistency"].n) == (1.0, 2)
@@ -143,7 +177,10 @@ def test_transitions_without_a_verdict_are_left_out_and_counted_up_to_a_share(as
         assert metrics["judge/consistency"].n == metrics["judge/agreement/consistency"].n == 3
         with pytest.raises(EndpointError, match="1 of 4 questions have no usable answer"):
             ask(server, judgements, most_unjudged=0.2)
-    with ChatServer(Say("fine")) as server, pytest.raises(EndpointError, match="None of 4 transitions has a verdict"):
+    with (
+        ChatServer(Say("fine")) as server,
+        pytest.raises(EndpointError, match="None of 4 transitions has a verdict"),
+    ):
         ask(server, [at(n, state="other") for n in range(4)], most_unjudged=1.0)
 
 

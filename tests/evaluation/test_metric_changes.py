@@ -1,4 +1,6 @@
-"""How metrics of two runs differ: paired where the games are the same, MOVER elsewhere, and what only one of them has."""
+"""How metrics of two runs differ: paired where the games are the same, MOVER elsewhere, and what only one of
+them has.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,21 @@ def test_success_on_the_same_games_is_compared_game_by_game():
     metrics = [{"evaluate/dreamed/success_rate": entry(sum(won.values()), 40)} for won in (first, second)]
     (change,) = changes(*metrics, games=[{"dreamed": first}, {"dreamed": second}])
     expected = paired_difference(list(second.values()), list(first.values()))
-    assert change.paired and change.sure and change.difference == expected and change.difference.value == 0.375
+    assert (
+        change.paired and change.sure and change.difference == expected and change.difference.value == 0.375
+    )
     (other,) = changes(*metrics, games=[{"dreamed": first}, {"dreamed": {"g99": True}}])
     assert not other.paired and other.difference.value == 0.375
 
 
 def test_the_interval_of_an_unpaired_difference_is_newcombes_for_proportions():
-    """MOVER with Wilson's intervals is Newcombe's method 10; his own example: 56/70 against 48/80, 0.0524 to 0.3339."""
+    """MOVER with Wilson's intervals is Newcombe's method 10; his own example: 56/70 against 48/80, 0.0524 to
+    0.3339.
+    """
     found = unpaired(entry(48, 80), entry(56, 70))
-    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4) and found.n == 70
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (0.2, 0.0524, 0.3339), abs=1e-4
+    ) and found.n == 70
 
 
 def test_a_number_without_uncertainty_differs_surely():

@@ -22,9 +22,21 @@ REHEARSALS = [Rehearsal.of("cloned", found) for found in REPLAYS]
 def test_open_loop_agreement_is_told_by_depth():
     metrics = open_loop_metrics(REHEARSALS, depths=(1, 3, 5))
     assert pairs(metrics, "fidelity/open_loop_playable") == [(0.75, 4)]
-    assert pairs(metrics, *(f"fidelity/open_loop_exact/{d}" for d in (1, 3, 5))) == [(0.5, 4), (0.5, 4), (round(1 / 3, 6), 3)]
-    assert pairs(metrics, *(f"fidelity/open_loop_unbroken/{d}" for d in (1, 3, 5))) == [(0.5, 4), (0.25, 4), (0.0, 3)]
-    assert pairs(metrics, *(f"fidelity/rollout_agreement/{d}" for d in (1, 3, 5))) == [(0.0, 0), (1.0, 1), (1.0, 1)]
+    assert pairs(metrics, *(f"fidelity/open_loop_exact/{d}" for d in (1, 3, 5))) == [
+        (0.5, 4),
+        (0.5, 4),
+        (round(1 / 3, 6), 3),
+    ]
+    assert pairs(metrics, *(f"fidelity/open_loop_unbroken/{d}" for d in (1, 3, 5))) == [
+        (0.5, 4),
+        (0.25, 4),
+        (0.0, 3),
+    ]
+    assert pairs(metrics, *(f"fidelity/rollout_agreement/{d}" for d in (1, 3, 5))) == [
+        (0.0, 0),
+        (1.0, 1),
+        (1.0, 1),
+    ]
 
 
 def test_rehearsals_come_back_as_they_were(tmp_path):

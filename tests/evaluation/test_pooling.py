@@ -8,13 +8,17 @@ from components.evaluation.pooling import pool
 
 
 def games(**policies):
-    return {policy: {f"game-{i}": outcome == "1" for i, outcome in enumerate(won)} for policy, won in policies.items()}
+    return {
+        policy: {f"game-{i}": outcome == "1" for i, outcome in enumerate(won)}
+        for policy, won in policies.items()
+    }
 
 
 def test_a_game_counts_once_however_often_it_is_played():
     pooled = pool({"a": games(cloned="1100"), "b": games(cloned="1000")})
     rate = pooled["evaluate/cloned/success_rate"]
-    # games 1, 0.5, 0, 0 and runs 0.5, 0.25 about 0.375: mean squares 2 * 0.6875 / 3 and 4 * 0.03125, over 8 cells
+    # games 1, 0.5, 0, 0 and runs 0.5, 0.25 about 0.375: mean squares 2 * 0.6875 / 3 and 4 * 0.03125, over 8
+    # cells
     assert (rate.value, rate.n) == (0.375, 4)
     games_square, runs_square = 1.375 / 3, 0.125
     freedom = (games_square + runs_square) ** 2 / (games_square**2 / 3 + runs_square**2)

@@ -17,7 +17,9 @@ def games(wins, n, start=0):
 
 def config(threshold=0.2, change=0.0, p=1.0, batches=1):
     """One look, and no p-value, where a test is about something else."""
-    return PromotionConfig(threshold=threshold, min_absolute_change=change, max_p_value=p, max_batches=batches)
+    return PromotionConfig(
+        threshold=threshold, min_absolute_change=change, max_p_value=p, max_batches=batches
+    )
 
 
 def test_the_first_champion_must_show_that_it_reaches_the_floor():
@@ -27,10 +29,18 @@ def test_the_first_champion_must_show_that_it_reaches_the_floor():
     assert (floor.name, floor.n, floor.passed) == ("threshold", 128, True) and floor.low >= 0.2
     assert "no champion yet" in decision.reason
     open_still = decide(games(36, 128), None, PromotionConfig())
-    assert not open_still.promoted and open_still.undecided, "0.281 is above the floor, its lower bound is not"
-    assert "won 36 of 128 validation games" in open_still.reason and "it is not shown that" in open_still.reason
+    assert not open_still.promoted and open_still.undecided, (
+        "0.281 is above the floor, its lower bound is not"
+    )
+    assert (
+        "won 36 of 128 validation games" in open_still.reason and "it is not shown that" in open_still.reason
+    )
     refused = decide(games(10, 128), None, PromotionConfig())
-    assert not refused.promoted and not refused.undecided and "upper bound lie below the floor 0.200" in refused.reason
+    assert (
+        not refused.promoted
+        and not refused.undecided
+        and "upper bound lie below the floor 0.200" in refused.reason
+    )
 
 
 def test_a_condition_that_failed_for_good_ends_an_undecided_decision():
@@ -39,7 +49,9 @@ def test_a_condition_that_failed_for_good_ends_an_undecided_decision():
     challenger = {game: i >= 10 for i, game in enumerate(families)}
     assert not decide(challenger, champion, PromotionConfig(), families=families).undecided
     without = decide(challenger, champion, PromotionConfig(), families=dict.fromkeys(families, ""))
-    assert not any(condition.name == "max_family_drop" for condition in without.conditions), "tasks without a family are no family"
+    assert not any(condition.name == "max_family_drop" for condition in without.conditions), (
+        "tasks without a family are no family"
+    )
 
 
 def test_the_gain_counts_on_the_same_games():
@@ -98,7 +110,9 @@ def test_json_and_markdown_name_every_condition():
 
 
 def _heat(lost, gained=0, n=10, others=30):
-    """Games of a family of `n` that loses and gains so many, and of another one that the challenger alone wins."""
+    """Games of a family of `n` that loses and gains so many, and of another one that the challenger alone
+    wins.
+    """
     families = {f"game-{i}": "heat" if i < n else "cool" for i in range(n + others)}
     champion = {game: i < n - gained for i, game in enumerate(families)}
     challenger = {game: i >= lost for i, game in enumerate(families)}
@@ -109,19 +123,27 @@ def test_a_family_that_is_shown_to_lose_more_than_the_margin_is_refused_for_good
     challenger, champion, families = _heat(lost=9)
     decision = decide(challenger, champion, config(), families=families)
     assert not decision.promoted and not decision.undecided
-    assert decision.reason.startswith("Of the family heat it gained 0 and lost 9 of 10 games (-0.900; bounds -")
+    assert decision.reason.startswith(
+        "Of the family heat it gained 0 and lost 9 of 10 games (-0.900; bounds -"
+    )
     assert "): it loses more than the allowed loss of 0.250." in decision.reason
     (heat,) = [c for c in decision.conditions if not c.passed]
     assert heat.metric == "success_rate_change/heat" and heat.low < heat.value < heat.high < -0.25
     assert decide(challenger, champion, config()).promoted, "without families none is looked at"
-    assert decide(challenger, champion, PromotionConfig(max_batches=1, max_family_drop=1), families=families).promoted, "any loss"
+    assert decide(
+        challenger, champion, PromotionConfig(max_batches=1, max_family_drop=1), families=families
+    ).promoted, "any loss"
 
 
 def test_a_family_whose_bounds_hold_the_margin_is_undecided_and_after_the_last_batch_its_change_decides():
     for lost, promoted in ((2, True), (4, False)):
         challenger, champion, families = _heat(lost=lost)
         open_still = decide(challenger, champion, config(), families=families)
-        assert not open_still.promoted and open_still.undecided and "the bounds hold the allowed loss" in open_still.reason
+        assert (
+            not open_still.promoted
+            and open_still.undecided
+            and "the bounds hold the allowed loss" in open_still.reason
+        )
         last = decide(challenger, champion, config(), families=families, final=True)
         (heat,) = [c for c in last.conditions if c.metric == "success_rate_change/heat"]
         assert last.promoted == heat.passed == promoted and not last.undecided
@@ -152,7 +174,10 @@ def test_the_games_that_a_family_needs_are_those_of_the_documents():
 def test_an_undecided_family_is_played_on_until_its_bounds_or_the_last_batch_decide():
     def batch(number):
         challenger, champion, families = _heat(lost=2, gained=2, n=10)
-        renamed = [{f"{number}/{game}": value for game, value in one.items()} for one in (challenger, champion, families)]
+        renamed = [
+            {f"{number}/{game}": value for game, value in one.items()}
+            for one in (challenger, champion, families)
+        ]
         return Match(*renamed)
 
     decision, batches = decide_in_batches(batch(0), batch, PromotionConfig())
@@ -174,7 +199,9 @@ def test_several_looks_share_the_p_value():
     gained = {f"game-{i}": i < 70 for i in range(128)}
     before = {f"game-{i}": 5 <= i < 60 or i >= 122 for i in range(128)}
     one, three = (decide(gained, before, config(p=0.05, batches=batches)) for batches in (1, 3))
-    assert one.promoted and one.conditions[-1].value == three.conditions[-1].value == pytest.approx(0.0392, abs=1e-4)
+    assert one.promoted and one.conditions[-1].value == three.conditions[-1].value == pytest.approx(
+        0.0392, abs=1e-4
+    )
     assert not three.promoted and three.undecided and "0.0167 (max_p_value 0.05 over 3 looks)" in three.reason
 
 
@@ -192,6 +219,11 @@ def test_the_champion_itself_has_nothing_to_be_compared_with():
 
 def test_a_dream_that_reality_denies_promotes_nobody():
     refused = decide(games(6, 10), None, config(), agreement=(proportion(7, 10), 0.8))
-    assert not refused.promoted and "confirmed 0.700 of 10 dreamed successes; the floor is 0.800" in refused.reason
+    assert (
+        not refused.promoted
+        and "confirmed 0.700 of 10 dreamed successes; the floor is 0.800" in refused.reason
+    )
     assert decide(games(6, 10), None, config(), agreement=(proportion(8, 10), 0.8)).promoted
-    assert decide(games(6, 10), None, config(), agreement=(proportion(0, 0), 0.8)).promoted, "nothing to confirm denies nothing"
+    assert decide(games(6, 10), None, config(), agreement=(proportion(0, 0), 0.8)).promoted, (
+        "nothing to confirm denies nothing"
+    )

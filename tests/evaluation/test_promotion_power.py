@@ -1,4 +1,6 @@
-"""How often the gate promotes: exact numbers against simulations of `decide` itself, and the tables of the documents."""
+"""How often the gate promotes: exact numbers against simulations of `decide` itself, and the tables of the
+documents.
+"""
 
 from pathlib import Path
 
@@ -13,12 +15,16 @@ DEFAULT = PromotionConfig()
 SEQUENCES = 1000
 GAMES = 64
 MARGIN = 0.05
-"""Three standard errors of a simulated probability of 0.5 over 1,000 sequences are 0.047, of 0.03 they are 0.016."""
+"""Three standard errors of a simulated probability of 0.5 over 1,000 sequences are 0.047, of 0.03 they are
+0.016.
+"""
 
 
 def played(rng, number, gain, discordance):
     """A batch of games, of which each policy wins some alone; the others are won by both, or by neither."""
-    kinds = rng.choice(4, GAMES, p=[(discordance + gain) / 2, (discordance - gain) / 2, 0.4, 0.6 - discordance])
+    kinds = rng.choice(
+        4, GAMES, p=[(discordance + gain) / 2, (discordance - gain) / 2, 0.4, 0.6 - discordance]
+    )
     names = [f"{number}-{game}" for game in range(GAMES)]
     challenger = {name: kind in (0, 2) for name, kind in zip(names, kinds, strict=True)}
     return Match(challenger, {name: kind in (1, 2) for name, kind in zip(names, kinds, strict=True)})
@@ -27,14 +33,18 @@ def played(rng, number, gain, discordance):
 def simulated(gain, discordance, seed):
     rng = np.random.default_rng(seed)
     runs = (
-        decide_in_batches(played(rng, 0, gain, discordance), lambda n: played(rng, n, gain, discordance), DEFAULT)
+        decide_in_batches(
+            played(rng, 0, gain, discordance), lambda n: played(rng, n, gain, discordance), DEFAULT
+        )
         for _ in range(SEQUENCES)
     )
     return np.mean([decision.promoted for decision, _ in runs])
 
 
 def test_a_challenger_that_equals_the_champion_is_seldom_promoted():
-    """The false promotion rate: at most max_p_value over all looks; computed, and simulated with the code of the gate."""
+    """The false promotion rate: at most max_p_value over all looks; computed, and simulated with the code of
+    the gate.
+    """
     for discordance in (0.1, 0.2, 0.3, 0.5):
         assert promoted_over_champion(0.0, discordance, 128, DEFAULT)[-1] <= DEFAULT.max_p_value
     assert simulated(0.0, 0.3, seed=1) <= DEFAULT.max_p_value
@@ -71,7 +81,9 @@ def test_the_tables_of_the_documents_are_those_of_the_code():
     assert power_tables(DEFAULT).strip() in text
 
 
-@pytest.mark.parametrize(("gains", "batches"), [([20, 0, 0], 1), ([5, 9, 0], 2), ([5, 0, 0], 3), ([0, 20, 20], 1)])
+@pytest.mark.parametrize(
+    ("gains", "batches"), [([20, 0, 0], 1), ([5, 9, 0], 2), ([5, 0, 0], 3), ([0, 20, 20], 1)]
+)
 def test_the_gate_plays_until_it_is_decided(gains, batches):
     """20 of 64 gained and none lost: promoted. 5: undecided. None: refused."""
     asked = []
@@ -79,7 +91,9 @@ def test_the_gate_plays_until_it_is_decided(gains, batches):
     def batch(number):
         asked.append(number)
         names = [f"{number}-{game}" for game in range(GAMES)]
-        return Match({n: g < 20 + gains[number] for g, n in enumerate(names)}, {n: g < 20 for g, n in enumerate(names)})
+        return Match(
+            {n: g < 20 + gains[number] for g, n in enumerate(names)}, {n: g < 20 for g, n in enumerate(names)}
+        )
 
     decision, needed = decide_in_batches(batch(0), batch, DEFAULT)
     assert needed == batches and asked == list(range(batches))

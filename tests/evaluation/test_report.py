@@ -21,13 +21,27 @@ SECTIONS = (
     *("Dreamed episodes", "Where to"),
 )
 FIGURES = (
-    *("64.0%", "52.0% to 75.0%", "95% interval", "Not promoted", "Below the floor", "23 min 25 s", "reused", "3,984"),
+    *(
+        "64.0%",
+        "52.0% to 75.0%",
+        "95% interval",
+        "Not promoted",
+        "Below the floor",
+        "23 min 25 s",
+        "reused",
+        "3,984",
+    ),
     *("6,100,000 trained on, 41,234 generated", "mlflow ui"),
 )
 
 
 def entry(value, n=64, low=None, high=None):
-    return {"value": value, "n": n, "low": value if low is None else low, "high": value if high is None else high}
+    return {
+        "value": value,
+        "n": n,
+        "low": value if low is None else low,
+        "high": value if high is None else high,
+    }
 
 
 def make_data(**changes):
@@ -55,7 +69,9 @@ def make_data(**changes):
         "decision": {
             "promoted": False,
             "reason": "Below the floor.",
-            "conditions": [{"name": "threshold", "metric": "success_rate", "threshold": 0.2, **entry(0.1, 64, 0.0, 0.3)}],
+            "conditions": [
+                {"name": "threshold", "metric": "success_rate", "threshold": 0.2, **entry(0.1, 64, 0.0, 0.3)}
+            ],
         },
         "notes": ["A note | with a pipe."],
         "examples": [{"task": f"put {EVIL} away", "confirmed": False, "steps": [STEP]}],
@@ -88,12 +104,17 @@ def test_the_summary_has_each_condition_and_the_costs():
     told = summary(make_data())
     assert told.startswith("**Not promoted.** Below the floor.") and "6,100,000 trained on" in told
     assert (
-        "| success rate reaches the floor (threshold) | success rate (success_rate) | 0.100 | 0.000 to 0.300 | 64 | 0.200 | fail |" in told
+        "| success rate reaches the floor (threshold) | success rate (success_rate) | 0.100 | 0.000 to "
+        "0.300 | 64 | 0.200 | fail |" in told
     )
 
 
 def step(action, state, real=None, reward=0.0, real_reward=0.0, **more):
-    played = {} if real is None else {"real": real, "real_reward": real_reward, "same_facts": real == state, "facts": {}}
+    played = (
+        {}
+        if real is None
+        else {"real": real, "real_reward": real_reward, "same_facts": real == state, "facts": {}}
+    )
     return {"action": action, "state": state, "reward": reward, **played, **more}
 
 
@@ -106,38 +127,71 @@ def test_a_dream_stands_beside_reality_and_what_differs_is_marked(tmp_path):
         {"task": "heat it", "confirmed": True, "steps": steps[:1], "parts_at": None},
     ]
     markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=examples)))
-    assert page.count("A room.") == 2 == page.count(">the same</span>") and page.count("not played</span>") == 1
-    assert page.count(">reward 0</span>") == 7 and "A hall." in page
-    assert "In it <mark>cup 2.</mark>" in page and "denied by reality: in mug 1 &lt;script&gt;" in page and "<script" not in page
-    assert page.count('<details class="episode" open>') == 1 == page.count('<details class="episode">')
-    assert page.count("dream and reality part here") == 1 == page.count('class="turn parted"') == page.count("part at step 2")
     assert (
-        "dream:   In it mug 1" in markdown and "reality: In it cup 2. [reward 0]" in markdown and "denied by reality: in mug 1" in markdown
+        page.count("A room.") == 2 == page.count(">the same</span>") and page.count("not played</span>") == 1
+    )
+    assert page.count(">reward 0</span>") == 7 and "A hall." in page
+    assert (
+        "In it <mark>cup 2.</mark>" in page
+        and "denied by reality: in mug 1 &lt;script&gt;" in page
+        and "<script" not in page
+    )
+    assert page.count('<details class="episode" open>') == 1 == page.count('<details class="episode">')
+    assert (
+        page.count("dream and reality part here")
+        == 1
+        == page.count('class="turn parted"')
+        == page.count("part at step 2")
+    )
+    assert (
+        "dream:   In it mug 1" in markdown
+        and "reality: In it cup 2. [reward 0]" in markdown
+        and "denied by reality: in mug 1" in markdown
     )
     assert "!! Dream and reality part at step 2, 'open fridge 1': denied by reality" in markdown
 
 
 def test_a_success_granted_wrongly_is_seen_although_every_state_is_the_same(tmp_path):
     """Heat asked, cooled done: the dream's last state is the real one, its reward is not."""
-    wrong = {"why": "mug want mug: yes, cool want hot: yes. done", "real_why": "mug want mug: yes, cool want hot: no. not done"}
-    steps = [step("cool mug 1", "Cooled.", "Cooled."), step("put mug 1 in desk 1", "Put.", "Put.", reward=1.0, **wrong)]
+    wrong = {
+        "why": "mug want mug: yes, cool want hot: yes. done",
+        "real_why": "mug want mug: yes, cool want hot: no. not done",
+    }
+    steps = [
+        step("cool mug 1", "Cooled.", "Cooled."),
+        step("put mug 1 in desk 1", "Put.", "Put.", reward=1.0, **wrong),
+    ]
     example = {"task": "put a hot mug in desk", "confirmed": False, "steps": steps, "parts_at": 1}
     markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=[example])))
-    words = "Dream and reality part at step 2, 'put mug 1 in desk 1': the dream gives reward 1, the real engine 0"
+    words = (
+        "Dream and reality part at step 2, 'put mug 1 in desk 1': the dream gives reward 1, the real engine 0"
+    )
     for text in (markdown, html.unescape(page)):
-        assert words in text and "the dream concludes 'cool want hot: yes', the real state 'cool want hot: no'" in text
+        assert (
+            words in text
+            and "the dream concludes 'cool want hot: yes', the real state 'cool want hot: no'" in text
+        )
         assert "success granted wrongly" in text
-    assert '<span class="reward differs">reward 1</span>' in page and '<span class="reward differs">reward 0</span>' in page
+    assert (
+        '<span class="reward differs">reward 1</span>' in page
+        and '<span class="reward differs">reward 0</span>' in page
+    )
     assert "cool want hot: <mark>no. not</mark> done" in page
 
 
 def test_a_dream_that_the_real_engine_ended_earlier_parts_where_it_ended(tmp_path):
     example = {"task": "x", "confirmed": False, "steps": [step("a", "s", "s"), step("b", "t")], "parts_at": 1}
-    assert "part at step 2: the real episode is over" in write_report(tmp_path, make_data(examples=[example]))[1].read_text()
+    assert (
+        "part at step 2: the real episode is over"
+        in write_report(tmp_path, make_data(examples=[example]))[1].read_text()
+    )
 
 
 def test_a_check_without_dreamed_successes_says_so_and_a_run_without_check_says_nothing(tmp_path):
-    assert "No dreamed episode of the last check ended in success" in write_report(tmp_path, make_data(examples=[]))[1].read_text()
+    assert (
+        "No dreamed episode of the last check ended in success"
+        in write_report(tmp_path, make_data(examples=[]))[1].read_text()
+    )
     assert "Dreamed episodes" not in write_report(tmp_path, make_data(examples=None))[1].read_text()
 
 
@@ -187,7 +241,13 @@ def test_an_empty_run_and_a_partial_one_still_get_a_report(tmp_path):
     assert "has not come to the evaluation" in markdown.read_text()
     assert "Learning" not in page.read_text()
     odd = {"evaluate/refined/success_rate": {"value": None, "n": 0, "low": None, "high": None}}
-    data = make_data(metrics=odd, stages=[{"name": "validate"}], decision={"promoted": True}, examples=[{}], series={"x": [float("nan")]})
+    data = make_data(
+        metrics=odd,
+        stages=[{"name": "validate"}],
+        decision={"promoted": True},
+        examples=[{}],
+        series={"x": [float("nan")]},
+    )
     assert "not measured" in write_report(tmp_path, data)[0].read_text()
 
 
@@ -204,13 +264,19 @@ def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path):
 
 
 def test_pictures_are_valid_svg_even_with_odd_names():
-    for svg in (curve_svg("a$b", [1.0, float("nan")]), curve_svg("c", [2.0], rate=True), curve_svg("d", [0.0] * 100)):
+    for svg in (
+        curve_svg("a$b", [1.0, float("nan")]),
+        curve_svg("c", [2.0], rate=True),
+        curve_svg("d", [0.0] * 100),
+    ):
         assert ElementTree.fromstring(svg).tag.endswith("svg")
         assert not re.search(r'href="(?!#)', svg)
 
 
 def test_two_points_are_no_line():
-    """Matplotlib draws a line as one path with as many parts as points: two points have none, three have one."""
+    """Matplotlib draws a line as one path with as many parts as points: two points have none, three have
+    one.
+    """
 
     def lines(values):
         return len(re.findall(r'style="fill: none; stroke: #7b61c9', curve_svg("synthetic_rl/x", values)))
@@ -234,7 +300,10 @@ def test_curves_are_grouped_and_named_in_words(tmp_path):
 @pytest.mark.parametrize(
     ("name", "title"),
     [
-        ("fidelity/next_state_exact/determined/changed_1_2", "next state exact, where the history determines it, 1-2 facts changed"),
+        (
+            "fidelity/next_state_exact/determined/changed_1_2",
+            "next state exact, where the history determines it, 1-2 facts changed",
+        ),
         ("fidelity/next_state_exact/changed_3_plus", "next state exact, 3+ facts changed"),
         ("fidelity/rollout_agreement/dreamed", "dreamed successes confirmed, dreamed policy"),
         ("own/new_figure", "new figure"),
@@ -254,7 +323,12 @@ def test_spark_follows_the_values():
 
 def test_the_curriculum_is_told_and_drawn(tmp_path):
     def lived(refused, generated, **values):
-        return {"refused": refused, "pool": 3, "difficulty": {"training": [1, 2, 0, 3, 4], "generated": generated}, **values}
+        return {
+            "refused": refused,
+            "pool": 3,
+            "difficulty": {"training": [1, 2, 0, 3, 4], "generated": generated},
+            **values,
+        }
 
     life = [
         lived({"not new": 20, "malformed": 4}, [0] * 5, proposed=32, accepted=8, played=0, solved=0),
@@ -262,7 +336,9 @@ def test_the_curriculum_is_told_and_drawn(tmp_path):
     ]
     _, page = write_report(tmp_path, make_data(curriculum=life))
     text = page.read_text()
-    assert "Of 64 proposed variations 8 were accepted (not: no such object 32; not new 20; malformed 4)." in text
+    assert (
+        "Of 64 proposed variations 8 were accepted (not: no such object 32; not new 20; malformed 4)." in text
+    )
     assert "Generated tasks were played 4 times, and 3 times won at least once." in text
     ElementTree.fromstring(curriculum_svg(life))
     assert curriculum_svg(life) == curriculum_svg(life) != curriculum_svg(life[:1])

@@ -1,4 +1,6 @@
-"""Whether a metric came back: equal, near, different, missing; what tells the machine's speed is not asked."""
+"""Whether a metric came back: equal, near, different, missing; what tells the machine's speed is not
+asked.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,16 @@ def test_verdicts(first, second, wanted):
 
 
 def test_what_depends_on_the_place_is_not_compared_and_said():
-    names = ("fidelity/steps_per_second", "synthetic_rl/seconds", "cost/endpoint_calls", "cost/check_interactions", "loss")
+    names = (
+        "fidelity/steps_per_second",
+        "synthetic_rl/seconds",
+        "cost/endpoint_calls",
+        "cost/check_interactions",
+        "loss",
+    )
     first = {name: entry(1.0) for name in names}
     assert [v.name for v in verdicts(first, {})] == ["loss"]
     reasons = left_out(first, {"evaluate/champion/success_rate": entry(0.5)})
-    assert [*reasons] == [*names[:-1], "evaluate/champion/success_rate"] and "champion" in reasons["cost/check_interactions"]
+    assert [*reasons] == [*names[:-1], "evaluate/champion/success_rate"] and "champion" in reasons[
+        "cost/check_interactions"
+    ]

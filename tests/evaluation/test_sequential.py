@@ -26,7 +26,9 @@ verdict = cache(verdict_against)
 
 
 def simulated(p: float, floor: float, seed: int) -> dict[str, float]:
-    """Share of sequences by verdict: up to LOOKS batches, each with a random number of successes to confirm, as in a dream."""
+    """Share of sequences by verdict: up to LOOKS batches, each with a random number of successes to confirm,
+    as in a dream.
+    """
     rng = np.random.default_rng(seed)
     shares = dict.fromkeys((ABOVE, BELOW, UNDECIDED), 0)
     sizes = rng.binomial(48, 0.65, (SEQUENCES, LOOKS))

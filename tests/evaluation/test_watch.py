@@ -1,4 +1,6 @@
-"""A policy that cheats the dream is caught by the real engine; one that learns, or a dream that merely errs, is let go on."""
+"""A policy that cheats the dream is caught by the real engine; one that learns, or a dream that merely errs,
+is let go on.
+"""
 
 from __future__ import annotations
 
@@ -51,18 +53,30 @@ def test_it_looks_as_often_as_it_should_and_counts_its_real_steps(adapter, hones
 
 def test_more_dreams_won_and_fewer_of_them_real_ends_the_stage(adapter, cheated):
     series = {"success_rate": [0.5, 0.9, 0.9]}
-    with pytest.raises(TrainingError, match=r"cheats the dream: .* confirms 0\.000 \(n=8.*rose from 0\.50 to 1\.00 \(iteration 4\)"):
+    with pytest.raises(
+        TrainingError,
+        match=r"cheats the dream: .* confirms 0\.000 \(n=8.*rose from 0\.50 to 1\.00 \(iteration 4\)",
+    ):
         make_watch(adapter).look(3, cheated, series)
 
 
 def test_a_fall_of_agreement_ends_the_stage_above_the_floor_too(adapter, honest, cheated):
     """Half of them confirmed, where all were: no floor is needed; that one or two are not is chance."""
-    series = {"success_rate": [0.2, 0.9], "rollout_agreement": [math.nan, 1.0], "replayed_successes": [math.nan, 16.0]}
-    with pytest.raises(TrainingError, match=r"confirms 0\.500 \(n=12.*in the looks before, 16 of 16, while its dreamed success rose"):
+    series = {
+        "success_rate": [0.2, 0.9],
+        "rollout_agreement": [math.nan, 1.0],
+        "replayed_successes": [math.nan, 16.0],
+    }
+    with pytest.raises(
+        TrainingError,
+        match=r"confirms 0\.500 \(n=12.*in the looks before, 16 of 16, while its dreamed success rose",
+    ):
         make_watch(adapter, floor=0.0, most=12).look(3, honest[:6] + cheated[:6], series)
     found = make_watch(adapter, floor=0.0, most=12).look(3, honest[:10] + cheated[:2], series)
     assert found["rollout_agreement"] == pytest.approx(10 / 12) and found["replayed_successes"] == 12
-    without = make_watch(adapter, floor=0.0, most=12).look(3, honest[:6] + cheated[:6], {"success_rate": [0.2, 0.9]})
+    without = make_watch(adapter, floor=0.0, most=12).look(
+        3, honest[:6] + cheated[:6], {"success_rate": [0.2, 0.9]}
+    )
     assert without["rollout_agreement"] == 0.5, "no look before: nothing has fallen"
 
 

@@ -1,4 +1,6 @@
-"""The `llm` teacher against a real HTTP server: one plan for each step becomes its reasoning, or the episode is left out and counted."""
+"""The `llm` teacher against a real HTTP server: one plan for each step becomes its reasoning, or the episode
+is left out and counted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from components.errors import EndpointError
 from components.experience.annotation import VERSION, annotate, render
 from components.language.endpoint import Endpoint
 
-TUTORIAL = {"Overall Plan": "Find it.", "Success Mode": "It lies there.", "Failure Mode": "It is another one."}
+TUTORIAL = {
+    "Overall Plan": "Find it.",
+    "Success Mode": "It lies there.",
+    "Failure Mode": "It is another one.",
+}
 
 
 def make(name: str, steps: int, won: bool = False):
@@ -44,8 +50,10 @@ def test_each_steps_plan_becomes_its_reasoning_and_nothing_else_changes(cache):
     episodes = [make("a", 3, won=True), make("b", 2)]
     with ChatServer(answer=right) as server:
         found, usage = ask(server, cache, episodes)
-    assert [[step.reasoning for step in e.steps] for e in found.episodes] == [["works, step 0", "works, step 1", "works, step 2"],
-                                                                             ["works, step 0", "works, step 1"]]  # fmt: skip
+    assert [[step.reasoning for step in e.steps] for e in found.episodes] == [
+        ["works, step 0", "works, step 1", "works, step 2"],
+        ["works, step 0", "works, step 1"],
+    ]
     for before, after in zip(episodes, found.episodes, strict=True):
         assert (after.task, after.states, after.success) == (before.task, before.states, before.success)
     assert found.tutorials == {"a": TUTORIAL, "b": TUTORIAL} and not found.left_out
@@ -67,7 +75,15 @@ def test_the_teacher_is_shown_task_success_and_every_state_and_action(cache):
         ask(server, cache, [episode])
     system, user = server.requests[0]["messages"]
     assert user["content"] == render(episode)
-    for words in ("task_tutorial", "Overall Plan", "Success Mode", "Failure Mode", "state_transitions", "step_id", "transition_plan"):
+    for words in (
+        "task_tutorial",
+        "Overall Plan",
+        "Success Mode",
+        "Failure Mode",
+        "state_transitions",
+        "step_id",
+        "transition_plan",
+    ):
         assert words in system["content"]
     assert "no instructions" in system["content"]
 
@@ -79,8 +95,17 @@ def test_the_teacher_is_shown_task_success_and_every_state_and_action(cache):
         (annotation([0, 1, 2, 3]), "has the step_ids [0, 1, 2, 3]"),
         (annotation([0, 1, 1]), "has the step_ids [0, 1, 1]"),
         (annotation([1, 2, 3]), "has the step_ids [1, 2, 3]"),
-        (annotation([0, 1], task_tutorial={"Overall Plan": "x"}), "task_tutorial.Success Mode: Field required"),
-        ({**annotation([0]), "state_transitions": [{"step_id": n, "transition_plan": " \n"} for n in range(3)]}, "of step 0 is blank"),
+        (
+            annotation([0, 1], task_tutorial={"Overall Plan": "x"}),
+            "task_tutorial.Success Mode: Field required",
+        ),
+        (
+            {
+                **annotation([0]),
+                "state_transitions": [{"step_id": n, "transition_plan": " \n"} for n in range(3)],
+            },
+            "of step 0 is blank",
+        ),
         ({"task_tutorial": TUTORIAL}, "state_transitions: Field required"),
     ],
     ids=["too few", "too many", "twice", "from one", "tutorial", "blank", "missing"],
@@ -89,7 +114,11 @@ def test_an_annotation_that_does_not_fit_the_episode_is_asked_for_again(cache, b
     with ChatServer(Say(bad), Say(annotation([2, 0, 1]))) as server:
         found, usage = ask(server, cache, [make("a", 3)])
     assert wrong in server.requests[1]["messages"][-1]["content"]
-    assert [step.reasoning for step in found.episodes[0].steps] == ["works, step 0", "works, step 1", "works, step 2"]
+    assert [step.reasoning for step in found.episodes[0].steps] == [
+        "works, step 0",
+        "works, step 1",
+        "works, step 2",
+    ]
     assert (usage.calls, usage.rejected) == (2, 1)
 
 
@@ -127,7 +156,9 @@ def test_an_episode_without_an_annotation_is_left_out_and_counted_up_to_a_share(
         found, _ = ask(server, cache, episodes, most_left_out=0.25)
         assert [e.steps[0].episode_id for e in found.episodes] == ["a", "b", "d"]
         assert list(found.left_out) == ["c"] and "'I cannot.'" in found.left_out["c"]
-        with pytest.raises(EndpointError, match=r"1 of 4 questions have no usable answer.*At most 0 may stay without"):
+        with pytest.raises(
+            EndpointError, match=r"1 of 4 questions have no usable answer.*At most 0 may stay without"
+        ):
             ask(server, cache, episodes, most_left_out=0.2)
         before = len(server.requests)
         ask(server, cache, episodes[:2], most_left_out=0.0)
@@ -135,5 +166,8 @@ def test_an_episode_without_an_annotation_is_left_out_and_counted_up_to_a_share(
 
 
 def test_a_teacher_who_says_nothing_at_all_ends_the_stage_whatever_the_share(cache):
-    with ChatServer(Say("no")) as server, pytest.raises(EndpointError, match=r"None of 2 episodes has an annotation.*teacher=programmatic"):
+    with (
+        ChatServer(Say("no")) as server,
+        pytest.raises(EndpointError, match=r"None of 2 episodes has an annotation.*teacher=programmatic"),
+    ):
         ask(server, cache, [make("a", 1), make("b", 2)], most_left_out=1.0)

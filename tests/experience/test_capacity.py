@@ -1,4 +1,6 @@
-"""What the index holds is a function of the log alone: whatever the parts it came in, content and answers are the same."""
+"""What the index holds is a function of the log alone: whatever the parts it came in, content and answers are
+the same.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from components.experience.capacity import held
 from components.experience.replay_buffer import ReplayBuffer
 from components.records import REAL, SYNTHETIC, VARIED, origin
 
-STEPS = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1), st.sampled_from([REAL, SYNTHETIC, SYNTHETIC]))
+STEPS = st.tuples(
+    st.integers(0, 3), st.integers(0, 2), st.integers(0, 1), st.sampled_from([REAL, SYNTHETIC, SYNTHETIC])
+)
 
 
 def log_of(entries):
@@ -21,7 +25,13 @@ def log_of(entries):
     tasks = [f"t{n // 10}" + f"{VARIED}x" * (n // 5 % 2) for n in range(len(entries))]
     return [
         make_transition(
-            n % 5, f"e{n // 5}", tasks[n], state=f"At shelf {s}.", action=f"look at mug {a}", next_state=f"Seen {f}.", source=source
+            n % 5,
+            f"e{n // 5}",
+            tasks[n],
+            state=f"At shelf {s}.",
+            action=f"look at mug {a}",
+            next_state=f"Seen {f}.",
+            source=source,
         )
         for n, (s, a, f, source) in enumerate(entries)
     ]
@@ -42,7 +52,9 @@ def answers(buffer):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(STEPS, max_size=60), st.lists(st.integers(0, 60), max_size=12), st.integers(1, 40), st.booleans())
+@given(
+    st.lists(STEPS, max_size=60), st.lists(st.integers(0, 60), max_size=12), st.integers(1, 40), st.booleans()
+)
 def test_the_same_log_in_any_parts_gives_the_same_content_and_answers(entries, cuts, capacity, opened):
     log, config = log_of(entries), RetrievalConfig(k=3, dimensions=16, capacity=capacity)
     parts = parts_of(log, cuts)
@@ -56,14 +68,18 @@ def test_the_same_log_in_any_parts_gives_the_same_content_and_answers(entries, c
 
 
 def by_trying(log, capacity):
-    """The rule word by word: leave out one more of the oldest synthetic ones until the rest, two copies of two tasks each, fits."""
+    """The rule word by word: leave out one more of the oldest synthetic ones until the rest, two copies of
+    two tasks each, fits.
+    """
     real = [n for n, t in enumerate(log) if t.source == REAL]
     dreamed = [n for n, t in enumerate(log) if t.source == SYNTHETIC]
     for start in range(len(dreamed) + 1):
         copies = {}
         for number in real + dreamed[start:]:
             step = log[number]
-            copies.setdefault((step.state, step.action, step.next_state), {}).setdefault(origin(step.task_id), number)
+            copies.setdefault((step.state, step.action, step.next_state), {}).setdefault(
+                origin(step.task_id), number
+            )
         kept = sorted(number for firsts in copies.values() for number in list(firsts.values())[:2])
         if len(kept) <= capacity:
             break
@@ -94,7 +110,9 @@ def test_of_equal_transitions_two_of_two_tasks_are_held_and_real_ones_come_first
 
 
 def test_past_the_capacity_a_step_seen_again_lately_stays():
-    log = of_other_tasks(log_of([(0, 0, 0, SYNTHETIC), (1, 0, 0, SYNTHETIC), (2, 0, 0, SYNTHETIC), (0, 0, 0, SYNTHETIC)]))
+    log = of_other_tasks(
+        log_of([(0, 0, 0, SYNTHETIC), (1, 0, 0, SYNTHETIC), (2, 0, 0, SYNTHETIC), (0, 0, 0, SYNTHETIC)])
+    )
     assert held(log, 4) == [0, 1, 2, 3] and held(log, 2) == [2, 3]
 
 
@@ -106,4 +124,7 @@ def test_a_buffer_that_real_ones_fill_says_so_once(caplog):
         buffer.add(part)
     assert buffer.held == 12 and len(buffer) == 13
     (said,) = [record.getMessage() for record in caplog.records]
-    assert said == "The buffer holds 8 real transitions, more than retrieval.capacity=5: they all stay, and no synthetic one is held."
+    assert (
+        said == "The buffer holds 8 real transitions, more than retrieval.capacity=5: they all stay, and no "
+        "synthetic one is held."
+    )

@@ -1,4 +1,6 @@
-"""The index on a real Chroma server: it finds what the one in this process finds, leaves nothing behind, and its absence is told."""
+"""The index on a real Chroma server: it finds what the one in this process finds, leaves nothing behind, and
+its absence is told.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from components.experience.replay_buffer import ReplayBuffer
 
 
 class Server:
-    """A `chroma run` at one port that can be stopped, and started again over the same or an empty directory."""
+    """A `chroma run` at one port that can be stopped, and started again over the same or an empty
+    directory.
+    """
 
     def __init__(self, folder):
         self.folder, self.port = folder, free_port()
@@ -64,14 +68,22 @@ def server(tmp_path_factory):
 
 def make_log():
     return [
-        make_transition(step, f"e{episode}", f"t{episode}", state=f"At desk {episode}: mug {step}.", action=f"go to desk {episode + step}")
+        make_transition(
+            step,
+            f"e{episode}",
+            f"t{episode}",
+            state=f"At desk {episode}: mug {step}.",
+            action=f"go to desk {episode + step}",
+        )
         for episode in range(40)
         for step in range(5)
     ]
 
 
 def settings(*overrides):
-    return load_config(None, ["retrieval.index=chroma", "retrieval.dimensions=64", "retrieval.k=2", *overrides]).retrieval
+    return load_config(
+        None, ["retrieval.index=chroma", "retrieval.dimensions=64", "retrieval.k=2", *overrides]
+    ).retrieval
 
 
 def test_it_finds_what_the_index_in_this_process_finds(server):
@@ -92,16 +104,23 @@ def test_it_finds_what_the_index_in_this_process_finds(server):
 
 def test_a_server_that_stops_or_comes_back_empty_is_told_and_the_same_run_goes_on(restartable):
     log = make_log()
-    config, asked = settings(f"retrieval.server={restartable.address}"), ([(log[0].state, log[0].action)], ["other"])
+    config, asked = (
+        settings(f"retrieval.server={restartable.address}"),
+        ([(log[0].state, log[0].action)], ["other"]),
+    )
     buffer = ReplayBuffer(config, log[:100])
     wanted = buffer.retrieve(*asked)
     restartable.stop()
     for use in (lambda: buffer.retrieve(*asked), lambda: buffer.add(log[100:])):
-        with pytest.raises(ServiceUnreachable, match=rf"{restartable.address} does not answer.*chroma run --host 127.0.0.1") as raised:
+        with pytest.raises(
+            ServiceUnreachable, match=rf"{restartable.address} does not answer.*chroma run --host 127.0.0.1"
+        ) as raised:
             use()
         assert "type the same command again" in raised.value.next_step
     restartable.start("empty")
-    with pytest.raises(ServiceUnreachable, match="does not have this run's collection any more.*restarted without its data"):
+    with pytest.raises(
+        ServiceUnreachable, match="does not have this run's collection any more.*restarted without its data"
+    ):
         buffer.retrieve(*asked)
     buffer.close()
     again = ReplayBuffer(config, log[:100])  # what the same command does

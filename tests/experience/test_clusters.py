@@ -29,9 +29,14 @@ def test_fewer_texts_than_clusters_are_a_cluster_each():
 
 def test_the_curriculum_values_a_task_by_its_clusters_returns():
     curriculum = Curriculum(
-        TASKS, CurriculumConfig(seeds=3, candidates=1), lambda tasks, seed: [""] * len(tasks), lambda task: "",
+        TASKS,
+        CurriculumConfig(seeds=3, candidates=1),
+        lambda tasks, seed: [""] * len(tasks),
+        lambda task: "",
         lambda tasks, seed: cluster_tasks(tasks, HashingEncoder(), 2, seed),
-    )  # fmt: skip
+    )
     won = {task.id: (task, [float(n < 5 and n % 2 == 0)]) for n, task in enumerate(TASKS)}
     curriculum.report(won, 0)
-    assert {round(curriculum.value[task.id], 6) for task in TASKS[:5]} == {0.24} and {curriculum.value[t.id] for t in TASKS[5:]} == {0.0}
+    assert {round(curriculum.value[task.id], 6) for task in TASKS[:5]} == {0.24} and {
+        curriculum.value[t.id] for t in TASKS[5:]
+    } == {0.0}

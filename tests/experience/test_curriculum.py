@@ -31,7 +31,8 @@ def returns(tasks, values):
 
 
 @pytest.mark.parametrize(
-    ("values", "variance"), [([1, 0], 0.25), ([1, 1, 1], 0), ([0], 0), ([1, 0, 0, 0], 0.1875), ([0.5, 1.0, 0.0, 0.5], 0.125)]
+    ("values", "variance"),
+    [([1, 0], 0.25), ([1, 1, 1], 0), ([0], 0), ([1, 0, 0, 0], 0.1875), ([0.5, 1.0, 0.0, 0.5], 0.125)],
 )
 def test_the_value_is_the_population_variance_of_the_returns(values, variance):
     assert return_variance([float(v) for v in values]) == pytest.approx(variance)
@@ -80,7 +81,9 @@ def test_a_share_of_every_batch_is_drawn_evenly():
 
 def test_the_most_valuable_come_first():
     tasks, curriculum = make_curriculum(10, share=0.0, explore=0.0)
-    curriculum.report({**returns(tasks[:3], [1, 0, 0, 0]), **returns(tasks[3:6], MIXED), **returns(tasks[6:], WON)}, 0)
+    curriculum.report(
+        {**returns(tasks[:3], [1, 0, 0, 0]), **returns(tasks[3:6], MIXED), **returns(tasks[6:], WON)}, 0
+    )
     assert {t.id for t in curriculum.sample(3, 1)} == {"t3", "t4", "t5"}
     assert {t.id for t in curriculum.sample(6, 1)} == {f"t{n}" for n in range(6)}
     curriculum.report(returns(tasks[3:6], WON), 1)  # solved now: their value is gone
@@ -100,24 +103,46 @@ def test_the_most_valuable_groups_are_varied_and_pass_their_value_on():
     assert asked == [(["t2"] * 3 + ["t3"] * 3, 7)]
     assert figures == {"tasks_accepted": 2, "tasks_proposed": 6, "tasks_pool": 2}
     made = next(iter(curriculum.generated.values()))
-    assert (made.parent, made.environment, made.split, made.initial_state) == ("t2", "alfworld", "train", tasks[2].initial_state)
+    assert (made.parent, made.environment, made.split, made.initial_state) == (
+        "t2",
+        "alfworld",
+        "train",
+        tasks[2].initial_state,
+    )
     assert made.generated and made.id.startswith("t2/varied-") and curriculum.value[made.id] == 0.25
     second = curriculum.report(returns([made], MIXED), 8)
     assert second == {"tasks_accepted": 1, "tasks_proposed": 3, "tasks_pool": 3}
-    assert {t.parent for t in curriculum.generated.values()} == {"t2", "t3"}  # a variation of a variation has the same root
+    assert {t.parent for t in curriculum.generated.values()} == {
+        "t2",
+        "t3",
+    }  # a variation of a variation has the same root
 
 
 def test_nothing_is_varied_where_nothing_was_learnt():
     tasks, curriculum = make_curriculum(4, vary=lambda tasks, seed: numbered(tasks, seed) if tasks else [])
-    assert curriculum.report({**returns(tasks[:2], WON), **returns(tasks[2:], LOST)}, 0)["tasks_proposed"] == 0
+    assert (
+        curriculum.report({**returns(tasks[:2], WON), **returns(tasks[2:], LOST)}, 0)["tasks_proposed"] == 0
+    )
 
 
 def test_proposals_are_refused_by_reason():
     def vary(tasks, seed):
-        return ["", "put a mug in desk 0", "fly", "put a mug in fridge", "put a mug in fridge", "put a mug in desk 1"]
+        return [
+            "",
+            "put a mug in desk 0",
+            "fly",
+            "put a mug in fridge",
+            "put a mug in fridge",
+            "put a mug in desk 1",
+        ]
 
-    tasks, curriculum = make_curriculum(3, vary=vary, feasible=lambda t: "follows no template" if t.instruction == "fly" else "", seeds=1,
-                                        candidates=6)  # fmt: skip
+    tasks, curriculum = make_curriculum(
+        3,
+        vary=vary,
+        feasible=lambda t: "follows no template" if t.instruction == "fly" else "",
+        seeds=1,
+        candidates=6,
+    )
     figures = curriculum.report(returns(tasks[:1], MIXED), 0)
     always = {"malformed": 1, "not new": 2, "follows no template": 1}
     assert curriculum.life[0]["refused"] == always | {module.UNCHOSEN: 1}  # the fridge a second time
@@ -130,10 +155,19 @@ def test_of_the_sound_candidates_the_one_met_least_often_is_taken():
     def vary(tasks, seed):
         return ["put a pan in desk", "put a mug in desk 1", "put a cup in desk"]
 
-    rooms = [make_task(number, instruction=text) for number, text in enumerate(["put a pan in desk", "put a mug in desk 1", "heat a pan"])]
+    rooms = [
+        make_task(number, instruction=text)
+        for number, text in enumerate(["put a pan in desk", "put a mug in desk 1", "heat a pan"])
+    ]
     other = replace(rooms[2], initial_state="another room")
-    curriculum = Curriculum([*rooms[:2], other], CurriculumConfig(seeds=1, candidates=3), vary, lambda task: "")
-    for expected in ("put a cup in desk", "put a pan in desk", "put a mug in desk 1"):  # new; then, met once each, the first; then the last
+    curriculum = Curriculum(
+        [*rooms[:2], other], CurriculumConfig(seeds=1, candidates=3), vary, lambda task: ""
+    )
+    for expected in (
+        "put a cup in desk",
+        "put a pan in desk",
+        "put a mug in desk 1",
+    ):  # new; then, met once each, the first; then the last
         curriculum.report(returns([other], MIXED), 0)
         assert list(curriculum.generated.values())[-1].instruction == expected
     assert curriculum.life[0]["refused"] == {module.UNCHOSEN: 2}
@@ -164,13 +198,21 @@ def test_the_pool_is_bounded_and_the_least_valuable_leave_first(monkeypatch):
     tasks, curriculum = make_curriculum(8, seeds=8, candidates=1)
     curriculum.report({**returns(tasks[:4], [1, 0, 0, 0]), **returns(tasks[4:], MIXED)}, 0)
     assert len(curriculum.generated) == 5
-    assert Counter(t.parent for t in curriculum.generated.values()) == {"t4": 1, "t5": 1, "t6": 1, "t7": 1, "t0": 1}
+    assert Counter(t.parent for t in curriculum.generated.values()) == {
+        "t4": 1,
+        "t5": 1,
+        "t6": 1,
+        "t7": 1,
+        "t0": 1,
+    }
 
 
 def test_a_state_that_went_through_json_gives_the_same_samples():
     tasks, curriculum = make_curriculum(20, candidates=2)
     for step in range(3):
-        curriculum.report({t.id: (t, MIXED if n % 2 else WON) for n, t in enumerate(curriculum.sample(8, step))}, step)
+        curriculum.report(
+            {t.id: (t, MIXED if n % 2 else WON) for n, t in enumerate(curriculum.sample(8, step))}, step
+        )
     state = json.loads(json.dumps(curriculum.state_dict()))
     _, restored = make_curriculum(20, candidates=2)
     restored.load_state_dict(state)
@@ -178,7 +220,10 @@ def test_a_state_that_went_through_json_gives_the_same_samples():
     for seed in range(20):
         assert restored.sample(8, seed) == curriculum.sample(8, seed)
     groups = returns(tasks[:3], MIXED)
-    restored.report(groups, 2), curriculum.report(groups, 2)  # the seed of a report before: its proposals come again
+    (
+        restored.report(groups, 2),
+        curriculum.report(groups, 2),
+    )  # the seed of a report before: its proposals come again
     assert restored.life == curriculum.life and restored.life[-1]["refused"]["not new"]
     groups = returns(curriculum.sample(8, 99), MIXED)
     assert restored.report(groups, 5) == curriculum.report(groups, 5)

@@ -46,7 +46,11 @@ def test_rows_that_were_not_stepped_stay_where_they_were(dream, lessons):
     dream.reset([first.task, second.task, first.task])
     assert dream.step([None, second.steps[0].action, None])[::2] == [None, None]
     answers = dream.step([first.steps[0].action, None, first.steps[0].action])
-    assert [a.state if a else None for a in answers] == [first.steps[0].next_state, None, first.steps[0].next_state]
+    assert [a.state if a else None for a in answers] == [
+        first.steps[0].next_state,
+        None,
+        first.steps[0].next_state,
+    ]
     assert dream.interactions == 3
     assert dream.step([None] * 3) == [None] * 3 and dream.interactions == 3
 
@@ -103,12 +107,19 @@ def test_an_answer_that_contradicts_the_episode_is_asked_again_and_then_given_up
     dream.reset([first.task])
     (answer,) = dream.step([first.steps[0].action])
     assert answer.info == {"unparsable": True} and answer.done and not answer.reward
-    assert len(asked) == learnt.refused - before >= 1 and asked[0] == ([first.task.initial_state], first.steps[0].next_state)
+    assert len(asked) == learnt.refused - before >= 1 and asked[0] == (
+        [first.task.initial_state],
+        first.steps[0].next_state,
+    )
 
 
 def test_the_history_that_an_answer_is_held_against_is_the_dreamed_one(learnt, lessons):
     first, histories = lessons[0], []
-    dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), lambda episode, state: histories.append(episode.states) or "")
+    dream = Dream(
+        learnt,
+        ReplayBuffer(RetrievalConfig(k=0)),
+        lambda episode, state: histories.append(episode.states) or "",
+    )
     dream.reset([first.task])
     for step in first.steps:
         dream.step([step.action])
@@ -117,12 +128,19 @@ def test_the_history_that_an_answer_is_held_against_is_the_dreamed_one(learnt, l
 
 def test_a_dream_begins_with_a_premise_that_nobody_objects_to(learnt, lessons):
     task, histories = lessons[0].task, []
-    dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), lambda episode, state: histories.append(episode.premise) or "", lambda *_: "")
+    dream = Dream(
+        learnt,
+        ReplayBuffer(RetrievalConfig(k=0)),
+        lambda episode, state: histories.append(episode.premise) or "",
+        lambda *_: "",
+    )
     dream.reset([task])
     dream.step(["look"])
     assert histories and set(histories) == {"mug 1 shelf 1"}
     asked: list[str] = []
-    refusing = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda _, premise: asked.append(premise) or "no")
+    refusing = Dream(
+        learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda _, premise: asked.append(premise) or "no"
+    )
     refusing.reset([task, task])
     assert len(asked) == 2 * PREMISE_TRIES and "mug 1 shelf 1" in asked
     (answer, _) = refusing.step([lessons[0].steps[0].action, None])
@@ -137,9 +155,13 @@ def test_which_steps_are_imagined_is_asked_of_the_adapter_with_the_dreamed_histo
         asked.append((episode.states, action, state))
         return False
 
-    model = ExperienceModel(learnt.model, VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=1.0))
+    model = ExperienceModel(
+        learnt.model, VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=1.0)
+    )
     dream = Dream(model, ReplayBuffer(RetrievalConfig(k=0)), revealing=revealing)
     dream.reset([first.task])
     steps = [dream.step([step.action])[0] for step in first.steps]
     assert [step.state for step in steps] == first.states[1:]
-    assert asked == [(first.states[: n + 1], step.action, step.next_state) for n, step in enumerate(first.steps)]
+    assert asked == [
+        (first.states[: n + 1], step.action, step.next_state) for n, step in enumerate(first.steps)
+    ]

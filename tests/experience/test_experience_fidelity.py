@@ -19,7 +19,9 @@ from components.records import Trajectory
 
 H = " Holding nothing."
 EPISODE = make_episode(
-    make_task(), ("go to shelf 1", "At shelf 1: mug 1." + H), ("take mug 1 from shelf 1", "Took mug 1 from shelf 1. Holding mug 1.")
+    make_task(),
+    ("go to shelf 1", "At shelf 1: mug 1." + H),
+    ("take mug 1 from shelf 1", "Took mug 1 from shelf 1. Holding mug 1."),
 )
 
 
@@ -42,7 +44,11 @@ def test_a_hallucinated_thing_is_contradicted_and_a_missing_one_is_not(adapter):
     more = judged(adapter, 0, Answer("", "At shelf 1: mug 1, pen 1." + H, 0.0, False))
     assert (more.claims, more.right, more.contradicted) == (4, 3, 1)
     silent = judged(adapter, 0, Answer("", "Looked around at shelf 1." + H, 0.0, False))
-    assert (silent.claims, silent.right, silent.contradicted) == (3, 2, 1)  # the event is denied, the listing only left out
+    assert (silent.claims, silent.right, silent.contradicted) == (
+        3,
+        2,
+        1,
+    )  # the event is denied, the listing only left out
 
 
 def test_an_unreadable_state_claims_only_what_is_denied(adapter):
@@ -52,7 +58,14 @@ def test_an_unreadable_state_claims_only_what_is_denied(adapter):
 
 def test_no_answer_claims_nothing(adapter):
     found = judged(adapter, 1, None)
-    assert (found.parsed, found.exact, found.claims, found.right, found.truths, found.contradicted) == (False, False, 0, 0, 3, 0)
+    assert (found.parsed, found.exact, found.claims, found.right, found.truths, found.contradicted) == (
+        False,
+        False,
+        0,
+        0,
+        3,
+        0,
+    )
     assert (found.predicted, found.predicted_reward) == ("", 0.0)
     assert (found.changed, found.revealing) == (1, False)
 
@@ -107,9 +120,18 @@ def test_forged_successes_are_denied_with_a_reason(adapter, won):
 
 def test_a_success_that_was_real_but_earlier_is_denied(adapter, won):
     task = make_task(initial_state=won[0].task.initial_state, instruction=won[0].task.instruction)
-    late = Trajectory(task, (*[replace(s, reward=0.0, done=False) for s in won[0].steps], replace(won[0].steps[-1], action="look")))
+    late = Trajectory(
+        task,
+        (
+            *[replace(s, reward=0.0, done=False) for s in won[0].steps],
+            replace(won[0].steps[-1], action="look"),
+        ),
+    )
     (found,), spent = replay(adapter, [late])
-    assert (found.confirmed, found.reason) == (False, f"was won at step {len(won[0].steps) - 1}, not {len(won[0].steps)}")
+    assert (found.confirmed, found.reason) == (
+        False,
+        f"was won at step {len(won[0].steps) - 1}, not {len(won[0].steps)}",
+    )
     assert spent == len(won[0].steps)  # nothing is stepped after the end
 
 
@@ -127,11 +149,17 @@ def test_a_dream_that_shows_the_wrong_conclusion_is_denied(adapter):
 
 
 def test_an_episode_without_success_is_compared_state_by_state(adapter, played):
-    """Real episodes that did not find what they sought: in the world that they described every state is theirs again."""
+    """Real episodes that did not find what they sought: in the world that they described every state is
+    theirs again.
+    """
     lost = [e for name in ("noisy", "near_miss", "random") for e in played[name] if not e.success]
     replays, _ = replay(adapter, lost)
-    assert len(lost) > 5 and all(r.playable and r.confirmed and all(r.same) for r in replays), [(r.reason, r.same) for r in replays]
-    liar = replace(lost[0], steps=(*lost[0].steps[:2], replace(lost[0].steps[2], next_state="At desk 1: lies." + H)))
+    assert len(lost) > 5 and all(r.playable and r.confirmed and all(r.same) for r in replays), [
+        (r.reason, r.same) for r in replays
+    ]
+    liar = replace(
+        lost[0], steps=(*lost[0].steps[:2], replace(lost[0].steps[2], next_state="At desk 1: lies." + H))
+    )
     (found,), _ = replay(adapter, [liar])
     assert (found.confirmed, found.same) == (True, (True, True, False))
 
@@ -159,8 +187,13 @@ def test_a_replay_that_infrastructure_broke_denies_nothing(adapter, won):
     worlds = {number: adapter.embody(episode) for number, episode in episodes.items()}
     with closing(adapter.open()) as environment:
         found = replay_in(Faltering(environment, 1), episodes, worlds)
-        assert sorted(found) == sorted(episodes) and all(one.confirmed and all(one.same) for one in found.values())
-        with pytest.raises(EnvironmentFailure, match="1 of 6 replays of dreams broke in each of 3 tries.*the engine died.*denies nothing"):
+        assert sorted(found) == sorted(episodes) and all(
+            one.confirmed and all(one.same) for one in found.values()
+        )
+        with pytest.raises(
+            EnvironmentFailure,
+            match="1 of 6 replays of dreams broke in each of 3 tries.*the engine died.*denies nothing",
+        ):
             replay_in(Faltering(environment, 9), episodes, worlds)
 
 

@@ -1,4 +1,6 @@
-"""Predictions of a batch of episodes: the same as alone, from the same text as in training, and without a trace on the trunk."""
+"""Predictions of a batch of episodes: the same as alone, from the same text as in training, and without a
+trace on the trunk.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def play(model, episodes, *, advance=True, demonstrations=()):
     answers = [[] for _ in episodes]
     for number in range(max(len(e.steps) for e in episodes)):
         rows = {row: e.steps[number] for row, e in enumerate(episodes) if number < len(e.steps)}
-        found = foresight.predict({row: Query(step.state, step.action, demonstrations) for row, step in rows.items()})
+        found = foresight.predict(
+            {row: Query(step.state, step.action, demonstrations) for row, step in rows.items()}
+        )
         for row in rows:
             answers[row].append(found[row])
         if advance:
@@ -79,11 +83,15 @@ def test_predicting_leaves_the_trunk_as_it_was(learnt, untrained, lessons):
     for model in (learnt, untrained):
         foresight = model.begin([episode.task, episode.task])
         for _ in range(3):
-            foresight.predict({1: Query(episode.steps[0].state, episode.steps[0].action, [make_transition()])})
+            foresight.predict(
+                {1: Query(episode.steps[0].state, episode.steps[0].action, [make_transition()])}
+            )
             assert foresight._session.lengths[:2] == [0, len(trunk)]
         foresight.advance({1: ("go to desk 1", "At desk 1: mug 1.")})
         foresight.predict({1: Query("s", "a")})
-        assert foresight._session.lengths[1] == len(trunk) + len(VOCABULARY.encode(growth("go to desk 1", "At desk 1: mug 1.")))
+        assert foresight._session.lengths[1] == len(trunk) + len(
+            VOCABULARY.encode(growth("go to desk 1", "At desk 1: mug 1."))
+        )
     first = learnt.begin([episode.task])
     asked = Query(episode.steps[0].state, episode.steps[0].action)
     first.predict({0: Query("something else", "look")})
@@ -100,14 +108,20 @@ def test_the_prompt_of_the_dream_is_the_text_of_training(learnt, lessons):
     assert foresight._pending[0] == trunk[0]
     for number, step in enumerate(episode.steps):
         prompt = foresight._prompt(0, Query(step.state, step.action, [demo]))
-        answer = [token for token, wanted in zip(branches[number].tokens, branches[number].loss, strict=True) if wanted]
+        answer = [
+            token
+            for token, wanted in zip(branches[number].tokens, branches[number].loss, strict=True)
+            if wanted
+        ]
         assert branches[number].tokens == prompt + answer
         foresight.advance({0: (step.action, step.next_state)})
         assert foresight._pending[0] == [token for part in trunk[: number + 2] for token in part]
 
 
 def test_the_answers_probability_is_that_of_the_trained_branch(learnt, lessons):
-    """The tree of training and the kept cache of the dream give each answer token the same log-probability."""
+    """The tree of training and the kept cache of the dream give each answer token the same
+    log-probability.
+    """
     episode = lessons[0]
     with torch.no_grad():
         batch = collate([render_trajectory(VOCABULARY, episode, [[] for _ in episode.steps])], 0)
@@ -119,9 +133,11 @@ def test_the_answers_probability_is_that_of_the_trained_branch(learnt, lessons):
         session.append({0: pending})
         length = session.lengths[0]
         out = session.generate(
-            {0: VOCABULARY.encode(turn(episode.task, step.state, step.action, []))}, stop=learnt.begin([episode.task])._stop,
-            max_new_tokens=60, temperature=0.0,
-        )  # fmt: skip
+            {0: VOCABULARY.encode(turn(episode.task, step.state, step.action, []))},
+            stop=learnt.begin([episode.task])._stop,
+            max_new_tokens=60,
+            temperature=0.0,
+        )
         dreamed += out[0].logprobs
         session.rewind({0: length})
         pending = VOCABULARY.encode(growth(step.action, step.next_state))
@@ -172,10 +188,14 @@ def test_greedy_answers_do_not_hang_on_the_seed_and_samples_do():
     tasks = [make_task()]
 
     def say(temperature, seed):
-        warm = ExperienceModel(model, VOCABULARY, ExperienceModelConfig(max_new_tokens=8, temperature=temperature, resamples=0))
+        warm = ExperienceModel(
+            model, VOCABULARY, ExperienceModelConfig(max_new_tokens=8, temperature=temperature, resamples=0)
+        )
         session = warm._engine(seed).open(1)
         prompt = VOCABULARY.encode([*opening(tasks[0]), *turn(tasks[0], "s", "a", [])])
-        return session.generate({0: prompt}, stop=set(), max_new_tokens=8, temperature=warm.config.temperature)[0].tokens
+        return session.generate(
+            {0: prompt}, stop=set(), max_new_tokens=8, temperature=warm.config.temperature
+        )[0].tokens
 
     assert say(0.0, 1) == say(0.0, 2)
     assert say(1.0, 1) == say(1.0, 1) != say(1.0, 2)
@@ -183,10 +203,15 @@ def test_greedy_answers_do_not_hang_on_the_seed_and_samples_do():
 
 @pytest.fixture(scope="module")
 def undecided():
-    """A model that has learnt two reasonings of one action, three to one, and behind each of them two states as often."""
+    """A model that has learnt two reasonings of one action, three to one, and behind each of them two states
+    as often.
+    """
     ends = [("At desk 1: mug 1." + H, "works, new"), ("At desk 1: nothing." + H, "works, new")] * 3
     ends += [("At desk 1: mug 1." + H, "fails"), ("At desk 1: nothing." + H, "fails")]
-    steps = [replace(make_transition(), state=ROOM, action="look", next_state=state, reasoning=reasoning) for state, reasoning in ends]
+    steps = [
+        replace(make_transition(), state=ROOM, action="look", next_state=state, reasoning=reasoning)
+        for state, reasoning in ends
+    ]
     episodes = [Trajectory(make_task(), (step,)) for step in steps]
     model = make_model(hidden=32)
     examples = [render_trajectory(VOCABULARY, episode, [[]]) for episode in episodes]
@@ -236,17 +261,23 @@ def test_what_is_imagined_and_not_accepted_is_imagined_again_and_the_likeliest_c
     assert states == [likeliest] * 40
     asked: list[str] = []
     states, _ = say(lambda row, answer: asked.append(answer.reasoning) or len(asked) > 500)
-    assert {"works, new", "fails"} < set(asked), "where the likeliest will not do either, the reasoning is sampled too"
+    assert {"works, new", "fails"} < set(asked), (
+        "where the likeliest will not do either, the reasoning is sampled too"
+    )
 
 
 def test_what_is_imagined_has_the_probability_that_the_model_gives_it(undecided):
-    """Written behind a rewound reasoning, its tokens have the log-probabilities of one pass over the whole text."""
+    """Written behind a rewound reasoning, its tokens have the log-probabilities of one pass over the whole
+    text.
+    """
     config = ExperienceModelConfig(max_new_tokens=40, temperature=1.0)
     foresight = ExperienceModel(undecided, VOCABULARY, config).begin([make_task()] * 6)
     foresight.predict({row: Query(ROOM, "look") for row in range(6)}, None, lambda *_: True)
     assert foresight._session.lengths[:6] == [len(VOCABULARY.encode(opening(make_task())))] * 6
     for row, generation in foresight.written.items():
-        prompt = VOCABULARY.encode(opening(make_task())) + VOCABULARY.encode(turn(make_task(), ROOM, "look", []))
+        prompt = VOCABULARY.encode(opening(make_task())) + VOCABULARY.encode(
+            turn(make_task(), ROOM, "look", [])
+        )
         with torch.no_grad():
             logits = undecided(torch.tensor([prompt + generation.tokens])).logits[0].log_softmax(-1)
         plain = [float(logits[len(prompt) + n - 1, token]) for n, token in enumerate(generation.tokens)]
@@ -280,14 +311,20 @@ def test_reasoning_that_quotes_what_was_not_shown_is_written_again(undecided):
     foresight = model.begin([make_task()] * 20)
     answers = foresight.predict({row: Query(ROOM, "look") for row in range(20)}).values()
     assert {answer.reasoning for answer in answers if answer} == {"fails"}
-    assert model.misquoting >= 20 and model.refused == 0 and model.unparsable == sum(answer is None for answer in answers)
+    assert (
+        model.misquoting >= 20
+        and model.refused == 0
+        and model.unparsable == sum(answer is None for answer in answers)
+    )
     task, states, action = asked[0]
     assert (task, action) == (make_task(), "look") and set(states) == {task.initial_state, ROOM}
     assert foresight._session.lengths[:20] == [len(VOCABULARY.encode(opening(make_task())))] * 20
 
 
 def test_what_quotes_rightly_stays_when_the_rest_is_written_again(undecided):
-    """The likeliest reasoning is `works, new`: where the check denies its end, every further try begins with `works`."""
+    """The likeliest reasoning is `works, new`: where the check denies its end, every further try begins with
+    `works`.
+    """
     seen = []
 
     def grounded(task, states, action, reasoning):
@@ -298,10 +335,14 @@ def test_what_quotes_rightly_stays_when_the_rest_is_written_again(undecided):
     model = ExperienceModel(undecided, VOCABULARY, config, grounded=grounded)
     answers = model.begin([make_task()] * 10).predict({row: Query(ROOM, "look") for row in range(10)})
     assert {answer.reasoning for answer in answers.values() if answer} == {"works, new"}
-    assert len(seen) == 10 * 7 and all(reasoning.startswith("works") for reasoning in seen), "from the beginning a quarter would be `fails`"
+    assert len(seen) == 10 * 7 and all(reasoning.startswith("works") for reasoning in seen), (
+        "from the beginning a quarter would be `fails`"
+    )
 
 
-@pytest.mark.parametrize(("reward", "contradicted", "believed"), [(0.0, False, True), (1.0, False, False), (0.0, True, False)])
+@pytest.mark.parametrize(
+    ("reward", "contradicted", "believed"), [(0.0, False, True), (1.0, False, False), (0.0, True, False)]
+)
 def test_what_always_quotes_wrongly_is_believed_only_where_it_grants_and_contradicts_nothing(
     monkeypatch, undecided, reward, contradicted, believed
 ):
@@ -312,9 +353,15 @@ def test_what_always_quotes_wrongly_is_believed_only_where_it_grants_and_contrad
         return answer and replace(answer, reward=reward, done=reward > 0)
 
     monkeypatch.setattr(experience_model, "parse_answer", rewarded)
-    model = ExperienceModel(undecided, VOCABULARY, ExperienceModelConfig(max_new_tokens=40), grounded=lambda *_: 0)
-    answers = model.begin([make_task()] * 3).predict({row: Query(ROOM, "look") for row in range(3)}, lambda *_: not contradicted)
-    assert {answer.reasoning if answer else "" for answer in answers.values()} == {"works, new" if believed else ""}
+    model = ExperienceModel(
+        undecided, VOCABULARY, ExperienceModelConfig(max_new_tokens=40), grounded=lambda *_: 0
+    )
+    answers = model.begin([make_task()] * 3).predict(
+        {row: Query(ROOM, "look") for row in range(3)}, lambda *_: not contradicted
+    )
+    assert {answer.reasoning if answer else "" for answer in answers.values()} == {
+        "works, new" if believed else ""
+    }
     assert model.unparsable == (0 if believed else 3)
 
 
@@ -330,8 +377,13 @@ def test_variations_are_instructions_that_ended(learnt, untrained):
 
 def test_a_model_of_another_form_is_refused_with_what_to_type(tmp_path, learnt):
     save_model(learnt.model, VOCABULARY, tmp_path / "model")
-    assert ExperienceModel.load(tmp_path / "model", ExperienceModelConfig(reasoning=False)).config.reasoning is False
+    assert (
+        ExperienceModel.load(tmp_path / "model", ExperienceModelConfig(reasoning=False)).config.reasoning
+        is False
+    )
     note_form(tmp_path / "model", ExperienceModelConfig(reasoning=False))
     ExperienceModel.load(tmp_path / "model", ExperienceModelConfig(reasoning=False))
-    with pytest.raises(ExperienceModelError, match="trained with reasoning=false.*Add experience_model.reasoning=false"):
+    with pytest.raises(
+        ExperienceModelError, match="trained with reasoning=false.*Add experience_model.reasoning=false"
+    ):
         ExperienceModel.load(tmp_path / "model", ExperienceModelConfig())

@@ -1,4 +1,6 @@
-"""The text of transitions: what is rendered is read back, nothing forges a marker, the loss is on the answers alone."""
+"""The text of transitions: what is rendered is read back, nothing forges a marker, the loss is on the answers
+alone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from builders import VOCABULARY, make_episode, make_task, make_transition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.experience.prompts import Answer, answer, growth, opening, parse_answer, render_trajectory, render_variation, turn
+from components.experience.prompts import (
+    Answer,
+    answer,
+    growth,
+    opening,
+    parse_answer,
+    render_trajectory,
+    render_variation,
+    turn,
+)
 from components.language.markers import (
     ACTION,
     ANSWER,
@@ -78,27 +89,51 @@ GOOD = [THINK, "works", STATE, "At desk 1", CONTINUE]
 @pytest.mark.parametrize(
     "bad",
     [
-        [], ["works"], GOOD[:-1], GOOD[1:], GOOD[2:], [*GOOD, "more"], [*GOOD, CONTINUE], [*GOOD[:4], END], [*GOOD[:4], "<success>"],
-        ["<think>", *GOOD[1:]], [THINK, "works", "<state>", *GOOD[3:]], [THINK, STATE, "At desk 1", CONTINUE],
+        [],
+        ["works"],
+        GOOD[:-1],
+        GOOD[1:],
+        GOOD[2:],
+        [*GOOD, "more"],
+        [*GOOD, CONTINUE],
+        [*GOOD[:4], END],
+        [*GOOD[:4], "<success>"],
+        ["<think>", *GOOD[1:]],
+        [THINK, "works", "<state>", *GOOD[3:]],
+        [THINK, STATE, "At desk 1", CONTINUE],
         [THINK, "works", STATE, CONTINUE],
-        [THINK, "a", THINK, "b", STATE, "s", CONTINUE], [STATE, "s", THINK, "works", CONTINUE], [THINK, "works", ACTION, "s", CONTINUE],
-        [THINK, "works", STATE, SUCCESS, CONTINUE], [THINK, SUCCESS, STATE, "s", CONTINUE], [THINK, "w", STATE, "s", STATE, "s", CONTINUE],
+        [THINK, "a", THINK, "b", STATE, "s", CONTINUE],
+        [STATE, "s", THINK, "works", CONTINUE],
+        [THINK, "works", ACTION, "s", CONTINUE],
+        [THINK, "works", STATE, SUCCESS, CONTINUE],
+        [THINK, SUCCESS, STATE, "s", CONTINUE],
+        [THINK, "w", STATE, "s", STATE, "s", CONTINUE],
     ],
-)  # fmt: skip
+)
 def test_an_answer_of_another_form_is_none(bad):
     assert parse_answer(GOOD, reasoning=True) == Answer("works", "At desk 1", 0.0, False)
     assert parse_answer(bad, reasoning=True) is None
 
 
 @pytest.mark.parametrize(
-    "bad", [GOOD, [STATE, "s"], ["<state>", "s", CONTINUE], [STATE, CONTINUE], [STATE, "s", "<continue>"], ["s", STATE, CONTINUE]]
+    "bad",
+    [
+        GOOD,
+        [STATE, "s"],
+        ["<state>", "s", CONTINUE],
+        [STATE, CONTINUE],
+        [STATE, "s", "<continue>"],
+        ["s", STATE, CONTINUE],
+    ],
 )
 def test_without_reasoning_only_state_and_outcome_are_an_answer(bad):
     assert parse_answer([STATE, "s", FAILURE], reasoning=False) == Answer("", "s", 0.0, True)
     assert parse_answer(bad, reasoning=False) is None
 
 
-@pytest.mark.parametrize(("reward", "done", "outcome"), [(0.0, False, CONTINUE), (1.0, True, SUCCESS), (0.0, True, FAILURE)])
+@pytest.mark.parametrize(
+    ("reward", "done", "outcome"), [(0.0, False, CONTINUE), (1.0, True, SUCCESS), (0.0, True, FAILURE)]
+)
 def test_the_outcome_is_the_last_marker(reward, done, outcome):
     last = answer(make_transition(reward=reward, done=done), reasoning=True)[-1]
     assert last == outcome and isinstance(last, Marker)
@@ -109,10 +144,22 @@ def test_the_turn_shows_the_least_similar_demonstration_first_and_repeats_the_ta
     task = make_task()
     rendered = turn(task, "now", "go", [near, far])
     assert [rendered[3], rendered[9]] == ["far", "near"]
-    assert rendered[12:] == [TURN, "put a mug in desk", STATE, task.initial_state, STATE, "now", ACTION, "go", ANSWER]
+    assert rendered[12:] == [
+        TURN,
+        "put a mug in desk",
+        STATE,
+        task.initial_state,
+        STATE,
+        "now",
+        ACTION,
+        "go",
+        ANSWER,
+    ]
 
 
-EPISODE = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1."), won=True)
+EPISODE = make_episode(
+    make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1."), won=True
+)
 DEMOS = [[make_transition(7)], []]
 
 
@@ -126,7 +173,9 @@ def test_the_loss_is_on_the_answers_and_the_branches_hang_on_the_trunk():
     for segment, step, demos in zip(branches, EPISODE.steps, DEMOS, strict=True):
         target = answer(step, reasoning=True)
         assert tokens_with_loss(segment) == VOCABULARY.encode(target)
-        assert pieces(segment.tokens) == marked([*turn(EPISODE.task, step.state, step.action, demos), *target])
+        assert pieces(segment.tokens) == marked(
+            [*turn(EPISODE.task, step.state, step.action, demos), *target]
+        )
         assert segment.loss == sorted(segment.loss)
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
 
@@ -147,7 +196,9 @@ def test_without_history_the_trunk_is_the_task_alone():
     assert [segment.branch for segment in example.segments] == [False, True, True]
     assert pieces(example.segments[0].tokens) == marked(opening(EPISODE.task))
     with_history = render_trajectory(VOCABULARY, EPISODE, DEMOS)
-    assert [s.tokens for s in example.segments if s.branch] == [s.tokens for s in with_history.segments if s.branch]
+    assert [s.tokens for s in example.segments if s.branch] == [
+        s.tokens for s in with_history.segments if s.branch
+    ]
 
 
 def test_without_reasoning_no_thought_is_shown_or_learnt():
@@ -175,4 +226,11 @@ def test_a_premise_stands_behind_the_room_in_the_trunk_and_in_the_turn():
     assert opening(task, "") == opening(task)
     step = make_transition()
     rendered = [piece for piece, _ in marked(turn(task, step.state, step.action, [], ["s"], "mug 1 shelf 1"))]
-    assert rendered[: rendered.index(RECALL)] == [TURN, task.instruction, STATE, task.initial_state, THINK, "mug 1 shelf 1"]
+    assert rendered[: rendered.index(RECALL)] == [
+        TURN,
+        task.instruction,
+        STATE,
+        task.initial_state,
+        THINK,
+        "mug 1 shelf 1",
+    ]

@@ -15,11 +15,16 @@ PAST = [
 
 
 def test_a_place_brings_back_what_was_seen_and_done_there_in_order():
-    assert recall(PAST, "go to shelf 2", 4) == ["At shelf 2: nothing. Holding mug 1.", "Moved mug 1 to shelf 2. Holding nothing."]
+    assert recall(PAST, "go to shelf 2", 4) == [
+        "At shelf 2: nothing. Holding mug 1.",
+        "Moved mug 1 to shelf 2. Holding nothing.",
+    ]
 
 
 def test_a_number_is_not_its_prefix():
-    assert recall([*PAST, "At desk 1: pen 1. Holding nothing."], "go to shelf 21", 4) == ["At shelf 21: vase 1. Holding nothing."]
+    assert recall([*PAST, "At desk 1: pen 1. Holding nothing."], "go to shelf 21", 4) == [
+        "At shelf 21: vase 1. Holding nothing."
+    ]
 
 
 def test_states_that_share_more_with_the_action_come_before_later_ones():
@@ -31,7 +36,10 @@ def test_states_that_share_more_with_the_action_come_before_later_ones():
 
 def test_the_first_and_the_current_state_are_not_shown_twice():
     assert recall(PAST, "go to shelf 21", 4) == []
-    assert recall([PAST[0], "At desk 1: pen 1.", "At shelf 2: nothing.", "At desk 1: pen 1."], "go to desk 1", 4) == []
+    assert (
+        recall([PAST[0], "At desk 1: pen 1.", "At shelf 2: nothing.", "At desk 1: pen 1."], "go to desk 1", 4)
+        == []
+    )
 
 
 def test_of_equal_texts_only_the_latest_counts():

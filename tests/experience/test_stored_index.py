@@ -1,4 +1,6 @@
-"""The index on the disk: a real Chroma that is built, completed, found wanting and built anew; dreams never get there."""
+"""The index on the disk: a real Chroma that is built, completed, found wanting and built anew; dreams never
+get there.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def opened(place, log=LOG, config=CONFIG, **options):
 
 
 def files(place):
-    return {path.relative_to(place).as_posix(): path.read_bytes() for path in (place / "stored").rglob("*") if path.is_file()}
+    return {
+        path.relative_to(place).as_posix(): path.read_bytes()
+        for path in (place / "stored").rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,10 @@ def test_a_missing_index_is_built_and_then_up_to_date(tmp_path):
 
 
 def test_the_answers_are_those_of_exact_search(place):
-    stored, exact = ReplayBuffer(CONFIG, LOG, stored=place), ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG)
+    stored, exact = (
+        ReplayBuffer(CONFIG, LOG, stored=place),
+        ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG),
+    )
     assert ask(stored, LOG) == ask(exact, LOG)
     found, asked = stored.neighbours_found([(t.state, t.action) for t in LOG])
     assert found == asked == 3 * len(LOG)
@@ -69,13 +78,23 @@ def test_the_answers_are_those_of_exact_search(place):
 
 def test_an_older_index_is_completed(place):
     more = [*LOG, *make_log(20, prefix="x", seed=4)]
-    more += [t for n in range(3) for t in make_log(1, prefix=f"far{n}") if (t.state, t.action) not in {(s.state, s.action) for s in more}]
+    more += [
+        t
+        for n in range(3)
+        for t in make_log(1, prefix=f"far{n}")
+        if (t.state, t.action) not in {(s.state, s.action) for s in more}
+    ]
     new = make_log(1, prefix="new")
     new = [t.__class__(**{**t.__dict__, "state": f"{t.state} Fog {n}."}) for n, t in enumerate(new)]
     there, steps = (len({(t.state, t.action) for t in log}) for log in (LOG, [*more, *new]))
-    assert f"older than the log, so {steps - there} steps were added to its {there}" in opened(place, [*more, *new])
+    assert f"older than the log, so {steps - there} steps were added to its {there}" in opened(
+        place, [*more, *new]
+    )
     assert f"up to date with {steps} steps (" in opened(place, [*more, *new])
-    buffer, exact = ReplayBuffer(CONFIG, [*more, *new], stored=place), ReplayBuffer(RetrievalConfig(k=3, dimensions=64), [*more, *new])
+    buffer, exact = (
+        ReplayBuffer(CONFIG, [*more, *new], stored=place),
+        ReplayBuffer(RetrievalConfig(k=3, dimensions=64), [*more, *new]),
+    )
     assert ask(buffer, [*more, *new]) == ask(exact, [*more, *new])
     buffer.close()
 
@@ -83,8 +102,14 @@ def test_an_older_index_is_completed(place):
 def test_the_first_part_of_a_log_uses_the_index_of_the_whole(place):
     made, first = files(place), LOG[:60]
     there, steps = (len({(t.state, t.action) for t in log}) for log in (LOG, first))
-    assert f"up to date with {steps} steps; {there - steps} more in it are not of this log and left out" in opened(place, first)
-    buffer, exact = ReplayBuffer(CONFIG, first, stored=place), ReplayBuffer(RetrievalConfig(k=3, dimensions=64), first)
+    assert (
+        f"up to date with {steps} steps; {there - steps} more in it are not of this log and left out"
+        in opened(place, first)
+    )
+    buffer, exact = (
+        ReplayBuffer(CONFIG, first, stored=place),
+        ReplayBuffer(RetrievalConfig(k=3, dimensions=64), first),
+    )
     assert ask(buffer, LOG) == ask(exact, LOG)
     buffer.close()
     assert files(place) == made
@@ -97,7 +122,10 @@ def change_card(place, **values):
 
 def test_another_encoder_builds_it_anew(place):
     said = opened(place, config=RetrievalConfig(k=3, index="chroma", dimensions=32))
-    assert "rebuilt from the log with" in said and "with the encoder hashing-64-numbers-0.5, this run has hashing-32-numbers-0.5" in said
+    assert (
+        "rebuilt from the log with" in said
+        and "with the encoder hashing-64-numbers-0.5, this run has hashing-32-numbers-0.5" in said
+    )
 
 
 def test_another_action_weight_builds_it_anew(place):
@@ -132,7 +160,9 @@ DAMAGES = {
     "half a list of steps": lambda stored: truncate(stored / "steps.npy"),
     "half a database": lambda stored: truncate(stored / "chroma" / "chroma.sqlite3"),
     "no database": lambda stored: (stored / "chroma" / "chroma.sqlite3").unlink(),
-    "no graph": lambda stored: [shutil.rmtree(path) for path in (stored / "chroma").iterdir() if path.is_dir()],
+    "no graph": lambda stored: [
+        shutil.rmtree(path) for path in (stored / "chroma").iterdir() if path.is_dir()
+    ],
     "a file in its place": lambda stored: (shutil.rmtree(stored), stored.write_text("x")),
 }
 
@@ -142,7 +172,9 @@ def test_a_damaged_index_is_built_anew_and_no_transition_is_lost(place, damage):
     DAMAGES[damage](place / "stored")
     buffer = ReplayBuffer(CONFIG, LOG, stored=place)
     assert "built from the log" in buffer.opened
-    assert ask(buffer, LOG) == ask(ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG), LOG) and len(buffer) == len(LOG)
+    assert ask(buffer, LOG) == ask(ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG), LOG) and len(
+        buffer
+    ) == len(LOG)
     buffer.close()
     assert "up to date" in opened(place)
 
@@ -165,7 +197,10 @@ def test_what_is_dreamed_stays_in_the_run(place):
     made = files(place)
     before = set(Path(tempfile.gettempdir()).glob("dreamgym-index-*"))
     dreamed = make_log(20, source=SYNTHETIC, prefix="d", seed=7)
-    buffer, exact = ReplayBuffer(CONFIG, LOG, stored=place), ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG)
+    buffer, exact = (
+        ReplayBuffer(CONFIG, LOG, stored=place),
+        ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG),
+    )
     for start in range(0, len(dreamed), 25):
         for one in (buffer, exact):
             one.add(dreamed[start : start + 25])
@@ -181,7 +216,10 @@ def test_past_its_capacity_a_stored_index_answers_as_an_exact_one(place):
     dreamed = make_log(40, source=SYNTHETIC, prefix="d", seed=7)
     room = 15
     full = {"k": 3, "dimensions": 64, "capacity": ReplayBuffer(RetrievalConfig(), LOG).held + room}
-    buffer, exact = ReplayBuffer(RetrievalConfig(index="chroma", **full), LOG, stored=place), ReplayBuffer(RetrievalConfig(**full), LOG)
+    buffer, exact = (
+        ReplayBuffer(RetrievalConfig(index="chroma", **full), LOG, stored=place),
+        ReplayBuffer(RetrievalConfig(**full), LOG),
+    )
     for start in range(0, len(dreamed), 24):
         for one in (buffer, exact):
             one.add(dreamed[start : start + 24])
@@ -234,9 +272,16 @@ def test_of_several_who_open_it_at_once_one_builds(place, state):
 
 @pytest.mark.slow
 def test_several_processes_may_open_it_at_once(place):
-    """First one that is missing, then one that is damaged: one process builds it, the others wait and find it up to date."""
+    """First one that is missing, then one that is damaged: one process builds it, the others wait and find it
+    up to date.
+    """
     shutil.rmtree(place)
-    runs = [subprocess.Popen([sys.executable, "-c", OPEN_WHEN_TOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN_WHEN_TOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
     for run in runs:
         run.stdin.write(pickle.dumps((CONFIG, LOG, place)))
         run.stdin.close()

@@ -1,4 +1,6 @@
-"""What the tests of the commands share: a finished run, made once, and a command line that leaves nothing behind in this process."""
+"""What the tests of the commands share: a finished run, made once, and a command line that leaves nothing
+behind in this process.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _server_ends():
 
 @pytest.fixture
 def quiet_process(monkeypatch, tmp_path):
-    """A Prefect home of the test's own, wide error lines, and the libraries' settings, all restored afterwards."""
+    """A Prefect home of the test's own, wide error lines, and the libraries' settings, all restored
+    afterwards.
+    """
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
     for name, value in DEFAULTS.items():
@@ -35,7 +39,9 @@ def quiet_process(monkeypatch, tmp_path):
 
 @dataclass(frozen=True)
 class Finished:
-    """A clone in which `dreamgym retrain` has come to its end, what it said, and a copy of the clone that nobody changes."""
+    """A clone in which `dreamgym retrain` has come to its end, what it said, and a copy of the clone that
+    nobody changes.
+    """
 
     clone: Path
     said: str

@@ -1,4 +1,6 @@
-"""`dreamgym data use RUN`: a person makes a run's version that of the clone; nothing that is in no version is lost."""
+"""`dreamgym data use RUN`: a person makes a run's version that of the clone; nothing that is in no version is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,13 @@ def finished_run(tmp_path_factory):
     snapshots.snapshot(root)
     git(root, "add", "-A")
     git(root, "commit", "-qm", "Start")
-    made = versions.extend_version(root, snapshots.data_parts(root), REPLAY, lambda log: (log / "1.parquet").write_text("d"))
+    made = versions.extend_version(
+        root, snapshots.data_parts(root), REPLAY, lambda log: (log / "1.parquet").write_text("d")
+    )
     data = DataLineage(dvc_in=snapshots.data_hash(root), dvc_out=made.hash, parts_out=hashes_of(made.parts))
-    run = Manifest(run_id=RUN, status="finished", environment=Environment(git=Git(commit="0" * 40)), config={}, data=data)
+    run = Manifest(
+        run_id=RUN, status="finished", environment=Environment(git=Git(commit="0" * 40)), config={}, data=data
+    )
     (root / "runs" / RUN).mkdir(parents=True)
     run.save(root / "runs" / RUN)
     return root, made
@@ -49,13 +55,17 @@ def clone(finished_run, tmp_path):
 
 def git(root, *arguments):
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
-    return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_a_preview_changes_nothing_and_the_verb_moves_data_and_pointer(clone):
     root, made = clone
     done = CliRunner().invoke(cli.app, ["data", "use", RUN, "--dry-run", "--root", str(root)])
-    assert done.exit_code == 0 and "data/alfworld/replay" in done.output and "Nothing was changed" in done.output, done.output
+    assert (
+        done.exit_code == 0 and "data/alfworld/replay" in done.output and "Nothing was changed" in done.output
+    ), done.output
     assert git(root, "status", "--porcelain") == "" and not (root / DREAMS).exists()
     done = CliRunner().invoke(cli.app, ["data", "use", RUN, "--root", str(root)])
     assert done.exit_code == 0 and "git commit data.dvc" in done.output, done.output
@@ -63,7 +73,9 @@ def test_a_preview_changes_nothing_and_the_verb_moves_data_and_pointer(clone):
     assert git(root, "status", "--porcelain") == "M data.dvc"
     git(root, "checkout", "-q", "data.dvc")
     snapshots.pull(root)
-    assert not (root / DREAMS).exists() and not (root / DREAMS).parent.exists(), "and the way back that it names"
+    assert not (root / DREAMS).exists() and not (root / DREAMS).parent.exists(), (
+        "and the way back that it names"
+    )
 
 
 def test_what_is_in_no_version_and_what_is_in_no_commit_is_never_lost(clone):

@@ -26,7 +26,9 @@ TASKS = [make_task(id=f"t{number}") for number in range(4 * SIZE)]
 
 @dataclass
 class Dream:
-    """Wins every dream; the real engine confirms `shares[b]` of batch b. Notes which tasks were dreamed with which seed."""
+    """Wins every dream; the real engine confirms `shares[b]` of batch b. Notes which tasks were dreamed with
+    which seed.
+    """
 
     shares: list[float]
 
@@ -39,7 +41,9 @@ class Dream:
 
     def replay(self, won):
         right = round(self.shares[len(self.asked) - 1] * len(won))
-        return [Replay(episode, number < right, (True,)) for number, episode in enumerate(won)], STEPS * len(won)
+        return [Replay(episode, number < right, (True,)) for number, episode in enumerate(won)], STEPS * len(
+            won
+        )
 
 
 def checked(shares, **changes):
@@ -62,14 +66,21 @@ def test_near_the_floor_it_plays_further_tasks_with_other_random_numbers():
     assert check.verdict(settings) == ABOVE and check.batches == 2, "18 of 20 decide nothing, 38 of 40 do"
     assert check.steps == STEPS * 2 * SIZE, "the real steps of all batches are counted"
     tasks, seeds = zip(*dream.asked, strict=True)
-    assert seeds == (5, 5 + SEED_STRIDE) and tasks == ([t.id for t in TASKS[:SIZE]], [t.id for t in TASKS[SIZE : 2 * SIZE]])
+    assert seeds == (5, 5 + SEED_STRIDE) and tasks == (
+        [t.id for t in TASKS[:SIZE]],
+        [t.id for t in TASKS[SIZE : 2 * SIZE]],
+    )
 
 
 def test_at_the_maximum_it_stops_and_says_that_the_share_itself_decides():
     check, _, settings = checked([0.85] * 4)
     assert check.verdict(settings) == UNDECIDED and check.batches == 4
     note = undecided_note(check, settings, "cloned")
-    assert "undecided after 4 batches: 68 of 80" in note and "fidelity.max_batches" in note and "share itself (0.850) decides" in note
+    assert (
+        "undecided after 4 batches: 68 of 80" in note
+        and "fidelity.max_batches" in note
+        and "share itself (0.850) decides" in note
+    )
     metrics = agreement_metrics(check, settings, "cloned")
     bounds = metrics["fidelity/rollout_agreement_bounds/cloned"]
     assert (bounds.value, bounds.n) == (0.85, 80) and bounds.low < 0.8 < 0.85 < bounds.high
@@ -79,7 +90,9 @@ def test_at_the_maximum_it_stops_and_says_that_the_share_itself_decides():
 
 def test_one_batch_is_all_where_no_more_is_allowed_or_the_training_tasks_run_out():
     assert checked([0.85], max_batches=1)[0].batches == 1
-    assert [len(batch) for batch in batches_of(TASKS, 50, SIZE)] == [SIZE, SIZE], "a third would dream ten tasks again"
+    assert [len(batch) for batch in batches_of(TASKS, 50, SIZE)] == [SIZE, SIZE], (
+        "a third would dream ten tasks again"
+    )
     assert len(batches_of(TASKS, 10, SIZE)) == 1, "the first always"
 
 

@@ -1,4 +1,6 @@
-"""`dreamgym bench dream` on a tiny model without training and two real episodes: the real engine, real `generate`, real JSON."""
+"""`dreamgym bench dream` on a tiny model without training and two real episodes: the real engine, real
+`generate`, real JSON.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,24 @@ from components.trajectories.store import DataLayout, write_tasks, write_transit
 from flows import cli
 
 FIGURES = {
-    "dream/steps_per_second", "dream/tokens_per_second",
-    "plain_generate/steps_per_second", "plain_generate/tokens_per_second", "ratio_vs_plain_generate",
-    "single_generate/steps_per_second", "single_generate/tokens_per_second", "ratio_vs_single_generate",
-    "stock_environment/steps_per_second", "ratio_vs_stock_environment",
-    "cached_environment/steps_per_second", "ratio_vs_cached_environment",
-    "tokens_identical_share", "episodes", "steps", "threads", "rounds",
-}  # fmt: skip
+    "dream/steps_per_second",
+    "dream/tokens_per_second",
+    "plain_generate/steps_per_second",
+    "plain_generate/tokens_per_second",
+    "ratio_vs_plain_generate",
+    "single_generate/steps_per_second",
+    "single_generate/tokens_per_second",
+    "ratio_vs_single_generate",
+    "stock_environment/steps_per_second",
+    "ratio_vs_stock_environment",
+    "cached_environment/steps_per_second",
+    "ratio_vs_cached_environment",
+    "tokens_identical_share",
+    "episodes",
+    "steps",
+    "threads",
+    "rounds",
+}
 
 
 @pytest.fixture
@@ -72,10 +85,18 @@ def test_the_figures_are_written_like_metrics_and_shown_as_a_table(run, reposito
     figures = json.loads(file.read_text())
     assert set(figures) == FIGURES
     assert all(set(entry) == {"value", "n", "low", "high"} for entry in figures.values())
-    assert all(entry["low"] <= entry["value"] <= entry["high"] and entry["value"] > 0 for entry in figures.values())
-    assert figures["tokens_identical_share"]["value"] == 1.0 and figures["tokens_identical_share"]["n"] == 2 * 8
+    assert all(
+        entry["low"] <= entry["value"] <= entry["high"] and entry["value"] > 0 for entry in figures.values()
+    )
+    assert (
+        figures["tokens_identical_share"]["value"] == 1.0 and figures["tokens_identical_share"]["n"] == 2 * 8
+    )
     assert figures["ratio_vs_plain_generate"]["n"] == 2 and figures["steps"]["value"] == 8
-    assert "plain generate" in done.output and "1 thread(s) each, 2 rows" in done.output and "100.00% of 16" in done.output
+    assert (
+        "plain generate" in done.output
+        and "1 thread(s) each, 2 rows" in done.output
+        and "100.00% of 16" in done.output
+    )
 
 
 def test_another_answer_fails_unless_the_model_wavers(untrained):
@@ -93,7 +114,9 @@ def test_another_answer_fails_unless_the_model_wavers(untrained):
 def test_without_a_model_the_user_is_told_what_to_type(run, repository):
     done = run("bench", "dream", "--root", repository)
     assert done.exit_code == 1
-    assert "There is no finished experience model of alfworld under" in done.output and "--model" in done.output
+    assert (
+        "There is no finished experience model of alfworld under" in done.output and "--model" in done.output
+    )
     (repository / ".dreamgym/stages/experience_model-0123456789ab.partial/model").mkdir(parents=True)
     assert run("bench", "dream", "--root", repository).exit_code == 1
 
@@ -102,7 +125,11 @@ def test_a_directory_without_weights_and_an_unknown_benchmark_are_named(run, rep
     done = run("bench", "dream", "--root", repository, "--model", tmp_path)
     assert done.exit_code == 1 and "holds no experience model: no *.safetensors in it" in done.output
     done = run("bench", "sleep", "--root", repository)
-    assert done.exit_code == ConfigError.exit_code and "There is no benchmark 'sleep'" in done.output and "dream" in done.output
+    assert (
+        done.exit_code == ConfigError.exit_code
+        and "There is no benchmark 'sleep'" in done.output
+        and "dream" in done.output
+    )
 
 
 def test_more_episodes_than_were_recorded_are_refused(run, repository, model):

@@ -1,4 +1,6 @@
-"""`dreamgym bench train` and `bench profile`: both trainers really train on the very same recorded episodes; TRL is the real one."""
+"""`dreamgym bench train` and `bench profile`: both trainers really train on the very same recorded episodes;
+TRL is the real one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from flows.output import Output
 
 
 class EveryOther:
-    """Even rows win with their second action; the policy, a model without training, never would in a real game."""
+    """Even rows win with their second action; the policy, a model without training, never would in a real
+    game.
+    """
 
     interactions = 0
 
@@ -45,7 +49,14 @@ class EveryOther:
 @pytest.fixture
 def batch():
     policy = Policy(make_model(), VOCABULARY, max_new_tokens=8)
-    played = play(policy, EveryOther(), grouped([make_task(n) for n in range(2)], 4), max_steps=2, temperature=1.0, seed=0)
+    played = play(
+        policy,
+        EveryOther(),
+        grouped([make_task(n) for n in range(2)], 4),
+        max_steps=2,
+        temperature=1.0,
+        seed=0,
+    )
     return Batch(policy, played, 4)
 
 
@@ -53,13 +64,23 @@ def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     before = {name: weight.clone() for name, weight in batch.policy.model.state_dict().items()}
     monkeypatch.setattr(bench_train, "played_batch", lambda *_: batch)
     said = []
-    found = bench_train.bench_train(load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, say=said.append)
-    assert found["ratio_vs_trl"].n == 2 and found["ratio_vs_trl"].low <= found["ratio_vs_trl"].value <= found["ratio_vs_trl"].high
-    assert found["tokens"].value == batch.tokens == sum(len(rollout.example) for rollout in batch.rollouts) and found["episodes"].value == 8
+    found = bench_train.bench_train(
+        load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, say=said.append
+    )
+    assert (
+        found["ratio_vs_trl"].n == 2
+        and found["ratio_vs_trl"].low <= found["ratio_vs_trl"].value <= found["ratio_vs_trl"].high
+    )
+    assert (
+        found["tokens"].value == batch.tokens == sum(len(rollout.example) for rollout in batch.rollouts)
+        and found["episodes"].value == 8
+    )
     for name in ("ours", "trl"):
         rate = found[f"{name}/tokens_per_second"]
         assert rate.value == pytest.approx(batch.tokens * found[f"{name}/steps_per_second"].value)
-    assert all(torch.equal(before[name], weight) for name, weight in batch.policy.model.state_dict().items()), "both begin with the same"
+    assert all(
+        torch.equal(before[name], weight) for name, weight in batch.policy.model.state_dict().items()
+    ), "both begin with the same"
     assert len(said) == 3 and "8 episodes" in said[0]
 
 
@@ -68,22 +89,35 @@ def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
     policy.save(tmp_path)
     monkeypatch.setattr(bench_train, "read_tasks", lambda _: list(tasks))
     monkeypatch.setattr(bench_train, "make_adapter", lambda _: adapter)
-    config = load_config(None, ["environment.max_steps=2", "synthetic_rl.group=2", "synthetic_rl.max_new_tokens=4"])
+    config = load_config(
+        None, ["environment.max_steps=2", "synthetic_rl.group=2", "synthetic_rl.max_new_tokens=4"]
+    )
     with pytest.raises(DataError, match="No group of 1 has both a success and a failure.*--tasks"):
         bench_train.played_batch(config, bench_train.DataLayout(tmp_path), tmp_path, 1)
 
 
-def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(batch, adapter, tmp_path, monkeypatch):
+def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(
+    batch, adapter, tmp_path, monkeypatch
+):
     for name in ("model", "policy"):
         save_model(make_model(max_positions=2048), VOCABULARY, tmp_path / name)
     monkeypatch.setattr(bench_profile, "played_batch", lambda *_: batch)
     monkeypatch.setattr(bench_profile, "lessons", lambda *_: [])
     monkeypatch.setattr(bench_profile, "held_out", lambda *_: set())
     note_form(tmp_path / "model", ExperienceModelConfig())
-    config = load_config(None, ["environment.max_steps=2", "synthetic_rl.max_new_tokens=4", "experience_model.max_new_tokens=8"])
-    found = bench_profile.bench_profile(config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, say=print)
+    config = load_config(
+        None,
+        ["environment.max_steps=2", "synthetic_rl.max_new_tokens=4", "experience_model.max_new_tokens=8"],
+    )
+    found = bench_profile.bench_profile(
+        config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, say=print
+    )
     for side in ("update", "rollout"):
-        shares = {name: entry.value for name, entry in found.items() if name.startswith(f"{side}/") and name != "rollout/dream"}
+        shares = {
+            name: entry.value
+            for name, entry in found.items()
+            if name.startswith(f"{side}/") and name != "rollout/dream"
+        }
         assert sum(shares.values()) == pytest.approx(1.0) and shares[f"{side}/matrix products"] > 0.01
     assert found["update/attention, backward"].value > 0 and "rollout/attention, backward" not in found
     assert 0 < found["rollout/dream"].value < 1 and found["dreamed_steps"].value > 0
@@ -93,10 +127,13 @@ def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(batch, a
 @pytest.mark.parametrize(
     ("operation", "kind"),
     [
-        ("aten::addmm", "matrix products"), ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "attention, backward"),
-        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"), ("aten::index_select", "copying and picking"),
-        ("aten::_fused_adamw_", "optimiser"), ("aten::silu", "other operations"),
+        ("aten::addmm", "matrix products"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "attention, backward"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"),
+        ("aten::index_select", "copying and picking"),
+        ("aten::_fused_adamw_", "optimiser"),
+        ("aten::silu", "other operations"),
     ],
-)  # fmt: skip
+)
 def test_operations_are_sorted_by_what_they_do(operation, kind):
     assert kind_of(operation) == kind

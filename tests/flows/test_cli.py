@@ -1,4 +1,6 @@
-"""The `dreamgym` command: what a person sees, and the exit codes. Real files, a real git repository, real sockets."""
+"""The `dreamgym` command: what a person sees, and the exit codes. Real files, a real git repository, real
+sockets.
+"""
 
 import os
 import resource
@@ -18,7 +20,14 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.errors import NOT_REPRODUCED, PROMOTION_REFUSED, ROWS_SET_ASIDE, ConfigError, DataError, FidelityGateClosed
+from components.errors import (
+    NOT_REPRODUCED,
+    PROMOTION_REFUSED,
+    ROWS_SET_ASIDE,
+    ConfigError,
+    DataError,
+    FidelityGateClosed,
+)
 from components.trajectories import dvc_state
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows import cli, command, preflight
@@ -42,7 +51,9 @@ def repository(tmp_path):
     place.mkdir()
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     subprocess.run(["git", "init", "-q", str(place)], check=True)
-    subprocess.run(["git", "-C", str(place), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run(
+        ["git", "-C", str(place), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True
+    )
     return place
 
 
@@ -52,7 +63,9 @@ def test_help_is_quick(arguments):
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([*DREAMGYM, *arguments, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [*DREAMGYM, *arguments, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 1.5
@@ -60,13 +73,30 @@ def test_help_is_quick(arguments):
 
 
 def test_help_loads_no_heavy_library():
-    code = "import sys, flows.cli; print([m for m in ('torch', 'prefect', 'mlflow', 'pandas', 'pydantic') if m in sys.modules])"
+    code = (
+        "import sys, flows.cli; print([m for m in ('torch', 'prefect', 'mlflow', 'pandas', 'pydantic') "
+        "if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
-    "verb", ["retrain", "collect", "validate", "evaluate", "play", "bench", "fidelity", "pretrain", "index", "ui", "doctor", "config"]
+    "verb",
+    [
+        "retrain",
+        "collect",
+        "validate",
+        "evaluate",
+        "play",
+        "bench",
+        "fidelity",
+        "pretrain",
+        "index",
+        "ui",
+        "doctor",
+        "config",
+    ],
 )
 def test_every_verb_shows_an_example(run, verb):
     done = run(verb, "--help")
@@ -119,7 +149,18 @@ def test_a_full_disk_is_named_before_anything_starts(run, repository, monkeypatc
 
 @pytest.mark.parametrize(
     "verb",
-    ["retrain", "collect", "pretrain", "evaluate", "fidelity", "ablate fidelity", "study", "reproduce", "data save", "data pull"],
+    [
+        "retrain",
+        "collect",
+        "pretrain",
+        "evaluate",
+        "fidelity",
+        "ablate fidelity",
+        "study",
+        "reproduce",
+        "data save",
+        "data pull",
+    ],
 )
 def test_a_damaged_lock_of_dvc_is_named_before_anything_starts(run, repository, monkeypatch, verb):
     monkeypatch.setattr(dvc_state, "LOCK_WRITE_SECONDS", 0.05)
@@ -148,7 +189,9 @@ def test_a_tmpdir_that_is_not_there_is_named_before_anything_starts(run, reposit
         (["ablate", "fidelity", "--figure", "/proc/bars.svg"], "/proc"),
     ],
 )
-def test_an_output_that_cannot_be_written_is_named_before_anything_starts(run, repository, monkeypatch, arguments, place):
+def test_an_output_that_cannot_be_written_is_named_before_anything_starts(
+    run, repository, monkeypatch, arguments, place
+):
     monkeypatch.setattr("flows.preflight.check_settings", lambda *given, **options: None)  # no data here
     monkeypatch.setattr("flows.preflight.ensure_data", lambda *given, **options: None)
     monkeypatch.setattr("flows.preflight.complete_data", lambda *given: pytest.fail("work began"))
@@ -165,7 +208,13 @@ def test_no_data_and_no_pointer(run, repository):
 
 
 def test_damaged_parquet_stops_validate(run, repository):
-    for name in ("tasks/train", "tasks/fidelity", "tasks/test", "trajectories/train", "trajectories/fidelity"):
+    for name in (
+        "tasks/train",
+        "tasks/fidelity",
+        "tasks/test",
+        "trajectories/train",
+        "trajectories/fidelity",
+    ):
         path = repository / "data" / "alfworld" / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"PAR1 and then nothing that is Parquet")
@@ -180,16 +229,25 @@ def test_validate_tells_by_its_exit_code_whether_rows_were_set_aside(run, reposi
     for name, task in (("train", "t0"), ("fidelity", "f0"), ("test", "x0")):
         write_tasks(layout.tasks(name), [make_task(id=task, initial_state=make_transition().state)])
     for name, task in (("train", "t0"), ("fidelity", "f0")):
-        write_transitions(layout.trajectories(name), [make_transition(0, f"e{n}", task, behaviour="expert") for n in range(3)])
+        write_transitions(
+            layout.trajectories(name),
+            [make_transition(0, f"e{n}", task, behaviour="expert") for n in range(3)],
+        )
     done = run("validate", "--root", repository)
     assert done.exit_code == 0, done.output
-    assert "train: 3 rows, 3 valid" in done.output and "kept   A reward is 0.0 or 1.0. (reward_value)" in done.output
+    assert (
+        "train: 3 rows, 3 valid" in done.output
+        and "kept   A reward is 0.0 or 1.0. (reward_value)" in done.output
+    )
     steps = [make_transition(0, f"e{n}", "t0", reward=0.5 * (n == 1), done=True) for n in range(3)]
     write_transitions(layout.trajectories("train"), steps)
     done = run("validate", "--root", repository, "data.quarantine_share=1")
     assert done.exit_code == ROWS_SET_ASIDE == 6
     assert "episode e1 step 0: reward_value (reward: '0.5'): A reward is 0.0 or 1.0" in done.output
-    assert "alfworld train trajectories, data in no version" in (repository / ".dreamgym/validate/train/data_docs/index.html").read_text()
+    assert (
+        "alfworld train trajectories, data in no version"
+        in (repository / ".dreamgym/validate/train/data_docs/index.html").read_text()
+    )
     assert "6: some were" in run("validate", "--help").output
 
 
@@ -219,7 +277,9 @@ def test_debug_shows_the_traceback(run, tmp_path):
 
 
 def test_resolved_config_is_read_back(run, tmp_path):
-    assert "dreamgym config seed=3 > mine.json" in run("config", "--help").output, "a folder such as runs/ may not be there yet"
+    assert "dreamgym config seed=3 > mine.json" in run("config", "--help").output, (
+        "a folder such as runs/ may not be there yet"
+    )
     path = tmp_path / "mine.json"
     path.write_text(run("config", "seed=7", "sim_to_real.budget=12000").stdout)
     done = run("config", "--config", path)
@@ -244,7 +304,9 @@ def test_a_database_without_room_is_a_full_disk(tmp_path):
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     run_id = client.create_run(client.create_experiment("full", artifact_location=str(tmp_path))).info.run_id
     engine = client._tracking_client.store.engine
-    sqlalchemy.event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=1"))
+    sqlalchemy.event.listen(
+        engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=1")
+    )
     engine.dispose()
     with pytest.raises(MlflowException) as failed:
         for number in range(1000):
@@ -257,7 +319,9 @@ def test_a_database_without_room_is_a_full_disk(tmp_path):
 
 
 def test_a_prefect_server_that_is_gone_is_told_and_other_requests_are_not():
-    """Real refusals of a port without a server; 500 is what a server says whose own database fails, 404 would be a bug."""
+    """Real refusals of a port without a server; 500 is what a server says whose own database fails, 404 would
+    be a bug.
+    """
     api = f"http://127.0.0.1:{free_port()}/api"
 
     def failure(url, status=0):
@@ -269,8 +333,16 @@ def test_a_prefect_server_that_is_gone_is_told_and_other_requests_are_not():
 
     with temporary_settings({PREFECT_API_URL: api}):
         gone, broken = failure(f"{api}/flow_runs/"), failure(f"{api}/logs/", 500)
-        assert failure(f"{api}/logs/", 404) is None and failure(f"http://127.0.0.1:{free_port()}/v1/chat") is None
-    assert gone is not None and gone.exit_code == 1 and api in gone.found and "same command again" in gone.next_step
+        assert (
+            failure(f"{api}/logs/", 404) is None
+            and failure(f"http://127.0.0.1:{free_port()}/v1/chat") is None
+        )
+    assert (
+        gone is not None
+        and gone.exit_code == 1
+        and api in gone.found
+        and "same command again" in gone.next_step
+    )
     assert broken is not None and "500" in broken.found
 
 
@@ -292,13 +364,17 @@ def test_a_profile_with_a_server_is_left_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".prefect").mkdir()
     profiles = tmp_path / ".prefect" / "profiles.toml"
-    profiles.write_text('active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n[profiles.other]\n')
+    profiles.write_text(
+        'active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n[profiles.other]\n'
+    )
     assert prefect_is_configured()
     profiles.write_text(profiles.read_text().replace('"mine"', '"other"'))
     assert not prefect_is_configured()
 
 
-@pytest.mark.parametrize(("verb", "resumes"), [("retrain", True), ("pretrain", True), ("collect", False), ("evaluate", False)])
+@pytest.mark.parametrize(
+    ("verb", "resumes"), [("retrain", True), ("pretrain", True), ("collect", False), ("evaluate", False)]
+)
 def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository, monkeypatch, verb, resumes):
     def interrupted(root):  # stands in for Ctrl-C, whose moment no test can choose
         raise KeyboardInterrupt
@@ -316,7 +392,9 @@ def test_exit_codes_differ():
 
 
 def test_a_failure_inside_a_flow_is_one_paragraph(repository):
-    """A real flow of a real ephemeral Prefect server fails with an expected failure: no traceback, its exit code."""
+    """A real flow of a real ephemeral Prefect server fails with an expected failure: no traceback, its exit
+    code.
+    """
     code = """
 import sys
 from pathlib import Path
@@ -343,9 +421,14 @@ def fails():
 sys.argv[1:] = ["fails"]
 cli.main()
 """
-    done = subprocess.run([sys.executable, "-c", code, str(repository)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(repository)], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == FidelityGateClosed.exit_code == 3, done.stderr[-2000:]
-    assert "FidelityGateClosed: reward_precision is 0.4 Expected 0.8. Next: Collect more near misses." in done.stderr
+    assert (
+        "FidelityGateClosed: reward_precision is 0.4 Expected 0.8. Next: Collect more near misses."
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr + done.stdout
 
 
@@ -356,7 +439,9 @@ def _free_port():
 
 
 def test_a_finished_run_is_a_table(tmp_path):
-    """Success with n and interval, agreement, costs, stages, and where to look; words in brackets are not markup."""
+    """Success with n and interval, agreement, costs, stages, and where to look; words in brackets are not
+    markup.
+    """
     from components.evaluation.intervals import proportion
     from components.tracking.environment import Environment, Git
     from components.tracking.manifest import Manifest, StageEntry
@@ -364,12 +449,20 @@ def test_a_finished_run_is_a_table(tmp_path):
     from flows.output import Output
     from flows.summary import print_run
 
-    metrics = {f"evaluate/{name}/success_rate": proportion(won, 64).to_json() for name, won in (("cloned", 16), ("dreamed", 32))}
+    metrics = {
+        f"evaluate/{name}/success_rate": proportion(won, 64).to_json()
+        for name, won in (("cloned", 16), ("dreamed", 32))
+    }
     metrics["fidelity/rollout_agreement/cloned"] = proportion(9, 10).to_json()
     write_metrics(tmp_path, metrics)
-    stages = [StageEntry(name="validate", key="0", seconds=4, reused=True), StageEntry(name="clone", key="1", seconds=75, reused=False)]
+    stages = [
+        StageEntry(name="validate", key="0", seconds=4, reused=True),
+        StageEntry(name="clone", key="1", seconds=75, reused=False),
+    ]
     config = {"evaluation": {"confidence": 0.9}}
-    manifest = Manifest(run_id="r", environment=Environment(git=Git(commit="0" * 40)), config=config, stages=stages)
+    manifest = Manifest(
+        run_id="r", environment=Environment(git=Git(commit="0" * 40)), config=config, stages=stages
+    )
     manifest.costs.real_interactions, manifest.costs.tokens_trained = 3210, 6_100_000
     manifest.save(tmp_path)
     console = Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115

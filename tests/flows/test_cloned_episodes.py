@@ -12,13 +12,23 @@ from components.errors import TrainingError
 from components.records import Trajectory
 from flows import synthetic_rl
 
-PLAYED = [("expert", 1.0), ("noisy", 0.0), ("expert", 0.0), ("near_miss", 1.0), ("expert", 1.0), ("random", 0.0)]
+PLAYED = [
+    ("expert", 1.0),
+    ("noisy", 0.0),
+    ("expert", 0.0),
+    ("near_miss", 1.0),
+    ("expert", 1.0),
+    ("random", 0.0),
+]
 
 
 def chosen(monkeypatch, behaviours, *, most=9):
     """The numbers of the episodes above that are cloned."""
     episodes = [
-        Trajectory(make_task(n), (make_transition(0, f"e{n}", f"t{n}", reward=reward, done=True, behaviour=behaviour),))
+        Trajectory(
+            make_task(n),
+            (make_transition(0, f"e{n}", f"t{n}", reward=reward, done=True, behaviour=behaviour),),
+        )
         for n, (behaviour, reward) in enumerate(PLAYED)
     ]
     monkeypatch.setattr(synthetic_rl, "taught_episodes", lambda run: episodes)

@@ -1,4 +1,6 @@
-"""`dreamgym collect`: what becomes of the data that was there. Real files; a real clone, engine, Prefect and DVC."""
+"""`dreamgym collect`: what becomes of the data that was there. Real files; a real clone, engine, Prefect and
+DVC.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from components.trajectories.store import DataLayout
 from flows.collect import choose_tasks, write
 
 ROOT = Path(__file__).parents[2]
-FEW = ["data.train_tasks=2", "data.fidelity_tasks=1", "data.near_miss=0", "data.noisy=0", "data.random=0", "environment.workers=1"]
+FEW = [
+    "data.train_tasks=2",
+    "data.fidelity_tasks=1",
+    "data.near_miss=0",
+    "data.noisy=0",
+    "data.random=0",
+    "environment.workers=1",
+]
 
 
 def test_new_data_of_a_fresh_clone_has_the_backbone_that_came_with_it(tmp_path):
@@ -31,12 +40,17 @@ def test_new_data_of_a_fresh_clone_has_the_backbone_that_came_with_it(tmp_path):
     command = [sys.executable, "-m", "flows.cli", "collect", "--root", str(clone), *FEW]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all((clone / "data" / name / "model.safetensors").is_file() for name in ("alfworld/backbone", "backbones/qwen"))
+    assert all(
+        (clone / "data" / name / "model.safetensors").is_file()
+        for name in ("alfworld/backbone", "backbones/qwen")
+    )
     assert "2 tasks, 2 episodes" in done.stdout and f"({before} files" in done.stdout
 
 
 def _files(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_a_disk_that_is_full_in_the_middle_leaves_all_old_files(tmp_path, monkeypatch):
@@ -46,8 +60,19 @@ def test_a_disk_that_is_full_in_the_middle_leaves_all_old_files(tmp_path, monkey
     played = {name: [make_episode(made[name], ("look", "Looked around."))] for name in ("train", "fidelity")}
     write.fn(load_config(), layout, tasks, played)
     old, written, fsync = _files(layout.root), [], os.fsync
-    assert sorted(old) == ["settings.json", *(f"{place}.parquet" for place in (
-        "tasks/fidelity", "tasks/test", "tasks/train", "trajectories/fidelity", "trajectories/train"))]  # fmt: skip
+    assert sorted(old) == [
+        "settings.json",
+        *(
+            f"{place}.parquet"
+            for place in (
+                "tasks/fidelity",
+                "tasks/test",
+                "tasks/train",
+                "trajectories/fidelity",
+                "trajectories/train",
+            )
+        ),
+    ]
 
     def full_after_two(descriptor: int) -> None:  # filling a real disk would hit everybody on the machine
         written.append(descriptor)
@@ -64,7 +89,10 @@ def test_a_disk_that_is_full_in_the_middle_leaves_all_old_files(tmp_path, monkey
     write.fn(load_config(None, ["data.seed=1"]), layout, others, played)
     new = _files(layout.root)
     assert new.keys() == old.keys()
-    assert {name for name in old if new[name] != old[name]} == {"settings.json", *(f"tasks/{name}.parquet" for name in made)}
+    assert {name for name in old if new[name] != old[name]} == {
+        "settings.json",
+        *(f"tasks/{name}.parquet" for name in made),
+    }
 
 
 def test_the_fidelity_set_has_worlds_that_nobody_plays_in():
@@ -80,6 +108,8 @@ def test_the_fidelity_set_has_worlds_that_nobody_plays_in():
 def test_worlds_that_there_are_not_are_said_to_be_missing(monkeypatch):
     """With official games the test split has only so many; here the adapter is made to know none."""
     config = load_config(None, ["data.train_tasks=1", "data.fidelity_worlds=2"])
-    monkeypatch.setattr("components.environments.alfworld.adapter.AlfworldAdapter.unseen", lambda adapter, task: False)
+    monkeypatch.setattr(
+        "components.environments.alfworld.adapter.AlfworldAdapter.unseen", lambda adapter, task: False
+    )
     with pytest.raises(EnvironmentFailure, match="0 tasks in unseen worlds.*Lower data.fidelity_worlds"):
         choose_tasks.fn(config)

@@ -102,16 +102,30 @@ def test_what_was_killed_is_crashed_with_all_below_it_and_what_goes_on_is_not(pr
         beside.wait()
 
 
-COUNTING = ["environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting", "data.expert=0"]
+COUNTING = [
+    "environment.name=gymnasium",
+    "environment.gymnasium.factory=text_worlds:Counting",
+    "data.expert=0",
+]
 COUNTING += ["data.noisy=0", "data.near_miss=0"]
 COUNTING += ["data.train_tasks=1", "data.fidelity_tasks=1", "data.fidelity_worlds=0", "evaluation.tasks=1"]
 
 
 @pytest.mark.timeout(300)
-def test_collecting_ends_what_was_killed_in_this_clone_in_prefect_and_in_mlflow(prefect, tmp_path, monkeypatch):
+def test_collecting_ends_what_was_killed_in_this_clone_in_prefect_and_in_mlflow(
+    prefect, tmp_path, monkeypatch
+):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], ["git", "commit", "-qm", "first"]):
-        identity = {f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    for command in (
+        ["git", "init", "-q"],
+        [sys.executable, "-m", "dvc", "init", "-q"],
+        ["git", "commit", "-qm", "first"],
+    ):
+        identity = {
+            f"GIT_{role}_{what}": "t@localhost"
+            for role in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
         subprocess.run(command, cwd=tmp_path, env=os.environ | identity, check=True)
     config = load_config(None, COUNTING)
     tracker = Tracker(config.tracking, tmp_path)
@@ -120,7 +134,9 @@ def test_collecting_ends_what_was_killed_in_this_clone_in_prefect_and_in_mlflow(
     tracker.set_tags(run, {"dreamgym.process": gone.text})
     with temporary_settings({PREFECT_API_URL: prefect.url}):
         with get_client(sync_client=True) as client:
-            dead = client.create_flow_run(flow(lambda: None, name="pretrain"), tags=[f"process:{gone.text}"], state=Running())
+            dead = client.create_flow_run(
+                flow(lambda: None, name="pretrain"), tags=[f"process:{gone.text}"], state=Running()
+            )
         collect_data(config, tmp_path)
         with get_client(sync_client=True) as client:
             assert client.read_flow_run(dead.id).state_name == "Crashed"

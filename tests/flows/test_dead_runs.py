@@ -40,21 +40,31 @@ def root(tmp_path):
     (tmp_path / "data" / "alfworld" / "tasks").mkdir(parents=True)
     (tmp_path / "data" / "alfworld" / "tasks" / "train.parquet").write_text("tasks")
     snapshots.snapshot(tmp_path)
-    subprocess.run(["git", "-C", str(tmp_path), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run(
+        ["git", "-C", str(tmp_path), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True
+    )
     return tmp_path
 
 
 def test_a_killed_run_is_closed_by_the_next_and_one_that_goes_on_is_not(root):
-    with subprocess.Popen([sys.executable, "-c", HANGS, str(root)], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS, str(root)], stdout=subprocess.PIPE, text=True
+    ) as child:
         killed = root / "runs" / child.stdout.readline().strip()
         beside = Workspace(load_config(), root)
         beside.start("retrain")
-        assert {Manifest.load(run).status for run in (killed, beside.directory)} == {"running"}, "both are alive"
+        assert {Manifest.load(run).status for run in (killed, beside.directory)} == {"running"}, (
+            "both are alive"
+        )
         os.kill(child.pid, signal.SIGKILL)
     after = Workspace(load_config(), root)
     after.start("retrain")
     found = Manifest.load(killed)
-    assert (found.status, Manifest.load(beside.directory).status, after.manifest.status) == ("killed", "running", "running")
+    assert (found.status, Manifest.load(beside.directory).status, after.manifest.status) == (
+        "killed",
+        "running",
+        "running",
+    )
     client = after.tracker.client
     runs = client.search_runs([after.tracker.experiment_id])
     status = {run.info.run_id: run.info.status for run in runs}
@@ -66,12 +76,16 @@ def test_a_killed_run_is_closed_by_the_next_and_one_that_goes_on_is_not(root):
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values | {"process": found.process.model_dump()}))
     Workspace(load_config(), root).start("retrain")
-    assert Manifest.load(beside.directory).status == "killed", "a run that was deleted in MLflow is no reason not to begin the next"
+    assert Manifest.load(beside.directory).status == "killed", (
+        "a run that was deleted in MLflow is no reason not to begin the next"
+    )
 
 
 def test_a_run_that_was_killed_before_mlflow_knew_its_end_is_finished_there(root):
     program = HANGS.replace("print(", "run.metrics = {}; run.conclude(); print(")
-    with subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True
+    ) as child:
         killed = root / "runs" / child.stdout.readline().strip()
         Workspace(load_config(), root).start("retrain")
         found = Manifest.load(killed)
@@ -79,7 +93,10 @@ def test_a_run_that_was_killed_before_mlflow_knew_its_end_is_finished_there(root
     after = Workspace(load_config(), root)
     after.start("retrain")
     client = after.tracker.client
-    assert client.get_run(found.mlflow_run_id).info.status == "FINISHED" and Manifest.load(killed).status == "finished"
+    assert (
+        client.get_run(found.mlflow_run_id).info.status == "FINISHED"
+        and Manifest.load(killed).status == "finished"
+    )
     assert "manifest.json" in {file.path for file in client.list_artifacts(found.mlflow_run_id)}
 
 
@@ -109,13 +126,16 @@ time.sleep(600)
 def _begin(root, *programs):
     """Processes of the programs, when each says that it has begun."""
     children = [
-        subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True) for program in programs
+        subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True)
+        for program in programs
     ]
     assert {child.stdout.readline() for child in children} == {"began\n"}
     return children
 
 
-def test_a_killed_pretraining_or_evaluation_is_closed_by_the_next_command_and_a_live_one_is_not(tmp_path, monkeypatch):
+def test_a_killed_pretraining_or_evaluation_is_closed_by_the_next_command_and_a_live_one_is_not(
+    tmp_path, monkeypatch
+):
     """Neither has a manifest: the tags of their MLflow runs name the process."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     *killed, beside = _begin(tmp_path, PRETRAINS, EVALUATES, PRETRAINS)
@@ -149,7 +169,10 @@ def test_a_run_of_another_clone_at_the_same_server_is_left_alone(tmp_path, monke
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     gone = this_process().model_copy(update={"started": 1.0})
-    own, other = Tracker(load_config().tracking, tmp_path / "one"), Tracker(load_config().tracking, tmp_path / "two")
+    own, other = (
+        Tracker(load_config().tracking, tmp_path / "one"),
+        Tracker(load_config().tracking, tmp_path / "two"),
+    )
     own.set_tags(own.start_run("evaluate champion"), {"dreamgym.process": gone.text})
     close_dead_runs(tmp_path / "two" / "runs", other)
     assert len(other.running()) == 1

@@ -1,4 +1,6 @@
-"""A disk of its own that fills up in the middle of each stage: a clear error, and the run goes on once there is room."""
+"""A disk of its own that fills up in the middle of each stage: a clear error, and the run goes on once there
+is room.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,23 @@ from pathlib import Path
 import pytest
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, numbers, run
 
-STAGES = ("validate", "experience_model", "clone", "check_cloned", "synthetic_rl", "check_dreamed", "sim_to_real", "evaluate")
+STAGES = (
+    "validate",
+    "experience_model",
+    "clone",
+    "check_cloned",
+    "synthetic_rl",
+    "check_dreamed",
+    "sim_to_real",
+    "evaluate",
+)
 MOMENTS = {name: f"{name}-*.partial" for name in STAGES} | {
     "snapshot_buffer": "check_dreamed-*/stage.json",
     "promote": "evaluate-*/stage.json",
 }
-"""Step of the job -> what lies in the store when it begins; the last two make no stage, they follow one that is finished."""
+"""Step of the job -> what lies in the store when it begins; the last two make no stage, they follow one that
+is finished.
+"""
 SIZE = "1500m"
 
 
@@ -25,7 +38,9 @@ def disk(tmp_path) -> Iterator[Path]:
     """A small file system in memory; filling the machine's own would hit everybody."""
     place = tmp_path / "disk"
     place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], capture_output=True)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], capture_output=True
+    )
     if made.returncode:
         pytest.skip("mounting a file system needs root")
     yield place

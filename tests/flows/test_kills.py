@@ -32,16 +32,26 @@ AFTER = ("sim_to_real", "evaluate")
 
 @pytest.mark.timeout(900)
 def test_a_run_killed_at_a_checkpoint_of_rl_in_the_real_world_goes_on_to_the_same_numbers(finished, tmp_path):
-    """And spends no real interaction twice. The stages before are those of the finished run, so that it takes no longer than it must."""
+    """And spends no real interaction twice. The stages before are those of the finished run, so that it takes
+    no longer than it must.
+    """
     clone = make_clone(tmp_path / "clone")
     stages = clone / ".dreamgym" / "stages"
-    shutil.copytree(finished.kept / ".dreamgym" / "stages", stages, ignore=shutil.ignore_patterns(*(f"{name}-*" for name in AFTER)))
+    shutil.copytree(
+        finished.kept / ".dreamgym" / "stages",
+        stages,
+        ignore=shutil.ignore_patterns(*(f"{name}-*" for name in AFTER)),
+    )
     command, environment = command_of("retrain", *SMALL, "promotion.threshold=0"), environment_of(clone)
     environment |= {"PREFECT_API_URL": shared_server()}
     with (tmp_path / "log").open("wb") as output:
-        child = subprocess.Popen(command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True)
+        child = subprocess.Popen(
+            command, cwd=clone, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
         try:
-            while not list(stages.glob("sim_to_real-*/checkpoint.pt")) and not list(stages.glob("evaluate-*")):
+            while not list(stages.glob("sim_to_real-*/checkpoint.pt")) and not list(
+                stages.glob("evaluate-*")
+            ):
                 assert child.poll() is None, (tmp_path / "log").read_text()
                 time.sleep(0.05)
         finally:
@@ -90,11 +100,16 @@ def killed(tmp_path):
 
 
 def go_on(clone, undisturbed):
-    """Resume the killed run, or start it again if it had not begun; it ends with the undisturbed run's numbers. What it said."""
+    """Resume the killed run, or start it again if it had not begun; it ends with the undisturbed run's
+    numbers. What it said.
+    """
     expected, log, _ = undisturbed
     begun = (clone / "runs" / "latest" / "manifest.json").is_file()
     said = ""
-    if not begun or json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] != "finished":
+    if (
+        not begun
+        or json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] != "finished"
+    ):
         more = () if begun else (*ANYHOW, MANY_CHECKPOINTS)
         verb = ("resume",) if begun else ("retrain",)
         code, said, _ = run(clone, *more, verb=verb, small=not begun, own_server=True)
@@ -117,7 +132,9 @@ def test_a_killed_run_goes_on_to_the_same_numbers(undisturbed, killed, number):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("number", range(IN_FINE_TUNING))
-def test_a_run_killed_between_two_checkpoints_of_fine_tuning_goes_on_to_the_same_numbers(undisturbed, killed, number):
+def test_a_run_killed_between_two_checkpoints_of_fine_tuning_goes_on_to_the_same_numbers(
+    undisturbed, killed, number
+):
     draw = random.Random(number)
     count, pause = draw.randint(1, 3), draw.uniform(0, 0.5)
 
@@ -132,5 +149,7 @@ def test_a_run_killed_between_two_checkpoints_of_fine_tuning_goes_on_to_the_same
         time.sleep(pause)
 
     clone = killed(wait)
-    assert list((clone / ".dreamgym" / "stages").glob("experience_model-*.partial/checkpoint.pt")), "in fine-tuning"
+    assert list((clone / ".dreamgym" / "stages").glob("experience_model-*.partial/checkpoint.pt")), (
+        "in fine-tuning"
+    )
     assert "from checkpoint.pt" in go_on(clone, undisturbed)

@@ -1,4 +1,6 @@
-"""What the experience model learns from: the episodes, the same in other names, and the exercises beside them."""
+"""What the experience model learns from: the episodes, the same in other names, and the exercises beside
+them.
+"""
 
 import pytest
 from builders import VOCABULARY
@@ -13,7 +15,9 @@ BUFFER = ReplayBuffer(RetrievalConfig(), [step for episode in EPISODES for step 
 
 
 def lessons(tmp_path, *overrides):
-    config = load_config(None, ["environment.name=browser", *(f"experience_model.{one}" for one in overrides)])
+    config = load_config(
+        None, ["environment.name=browser", *(f"experience_model.{one}" for one in overrides)]
+    )
     return examples_of(config, tmp_path, tmp_path, VOCABULARY, BUFFER, EPISODES)[0]
 
 
@@ -36,6 +40,11 @@ def test_a_judged_episode_is_told_under_another_instruction_too(tmp_path):
 
 def test_quotations_are_checked_by_adapters_that_can():
     browser = load_config(None, ["environment.name=browser", "experience_model.grounded=true"])
-    assert grounding_of(browser) is not None and grounding_of(load_config(None, ["environment.name=browser"])) is None
-    with pytest.raises(ConfigError, match="environment alfworld does not say.*Set experience_model.grounded=false"):
+    assert (
+        grounding_of(browser) is not None
+        and grounding_of(load_config(None, ["environment.name=browser"])) is None
+    )
+    with pytest.raises(
+        ConfigError, match="environment alfworld does not say.*Set experience_model.grounded=false"
+    ):
         grounding_of(load_config(None, ["experience_model.grounded=true"]))

@@ -1,4 +1,6 @@
-"""What would stop a run after hours is found before its first stage: lock files, conflicts, directories, TMPDIR, HOME."""
+"""What would stop a run after hours is found before its first stage: lock files, conflicts, directories,
+TMPDIR, HOME.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,10 @@ def test_a_home_that_cannot_be_written_is_replaced_and_its_settings_are_still_re
 
 def test_a_game_opens_under_a_home_that_is_not_there(repository):
     """ALFWorld makes a directory below HOME when it is imported."""
-    code = "import sys; from pathlib import Path; from flows.settings import prepare; prepare(Path(sys.argv[1])); import alfworld.info"
+    code = (
+        "import sys; from pathlib import Path; from flows.settings import prepare; "
+        "prepare(Path(sys.argv[1])); import alfworld.info"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "ALFWORLD_DATA"} | {
         "HOME": "/proc/none"
     }

@@ -1,4 +1,6 @@
-"""What would stop a run's models later is said before the first stage: by preflight and by doctor, in the same words."""
+"""What would stop a run's models later is said before the first stage: by preflight and by doctor, in the
+same words.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from flows import doctor, model_checks
 from flows.model_checks import check_models
 from flows.preflight import check_settings
 
-FEW = ["evaluation.tasks=1", "fidelity.tasks=1", "fidelity.policy_tasks=1", "cloning.demonstrations=1", "environment.max_steps=8"]
+FEW = [
+    "evaluation.tasks=1",
+    "fidelity.tasks=1",
+    "fidelity.policy_tasks=1",
+    "cloning.demonstrations=1",
+    "environment.max_steps=8",
+]
 STEPS = 8
 
 
@@ -52,10 +60,15 @@ def data(tmp_path_factory):
 
 @pytest.fixture(params=["loaded", "headers"])
 def way(request, monkeypatch):
-    """How a model is looked at: small ones are loaded; here also those of which the headers alone are read."""
+    """How a model is looked at: small ones are loaded; here also those of which the headers alone are
+    read.
+    """
     if request.param == "headers":
         monkeypatch.setattr(inspection, "LOADED_SIZE", 0)
-        monkeypatch.setattr("components.language.backbone.AutoModelForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("was loaded"))
+        monkeypatch.setattr(
+            "components.language.backbone.AutoModelForCausalLM.from_pretrained",
+            lambda *_, **__: pytest.fail("was loaded"),
+        )
     return request.param
 
 
@@ -75,13 +88,18 @@ def refused(root, config, kind, words):
     return str(raised.value)
 
 
-@pytest.mark.parametrize(("kind", "words"), [
-    ("gpt_oss", "gpt_oss cannot use the kept cache: its attention has s_aux"),
-    ("gemma2", "gemma2 cannot use the kept cache: its attention has softcap"),
-    ("bloom", "bloom cannot use the kept cache"),
-    ("mpt", "With branches mpt is off by"),
-])  # fmt: skip
-def test_an_architecture_that_a_stage_cannot_use_is_refused_before_the_first(kind, words, data, way, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("gpt_oss", "gpt_oss cannot use the kept cache: its attention has s_aux"),
+        ("gemma2", "gemma2 cannot use the kept cache: its attention has softcap"),
+        ("bloom", "bloom cannot use the kept cache"),
+        ("mpt", "With branches mpt is off by"),
+    ],
+)
+def test_an_architecture_that_a_stage_cannot_use_is_refused_before_the_first(
+    kind, words, data, way, tmp_path
+):
     refused(data, config_of(make_checkpoint(tmp_path, kind)), ConfigError, words + ".*Llama, Qwen or Mistral")
 
 
@@ -91,24 +109,41 @@ def test_a_model_that_every_stage_can_use_is_not_refused(kind, data, way, tmp_pa
     config = config_of(make_checkpoint(tmp_path, kind, **sizes))
     check_settings(data, config)
     rung = doctor.check_backbone(config, data)
-    assert rung.state == "ok" and re.search(r"parameters \(.* in fp32\), [\d,]+ tokens, sequences of up to 4,096 tokens", rung.found)
+    assert rung.state == "ok" and re.search(
+        r"parameters \(.* in fp32\), [\d,]+ tokens, sequences of up to 4,096 tokens", rung.found
+    )
 
 
 def test_the_experience_models_own_backbone_is_looked_at_too(data, way, tmp_path):
     good = make_checkpoint(tmp_path / "good", "llama", max_position_embeddings=4096)
     sinks = make_checkpoint(tmp_path / "sinks", "gpt_oss")
-    refused(data, config_of(good, f"experience_model.path={sinks}"), ConfigError, "gpt_oss cannot use the kept cache")
+    refused(
+        data,
+        config_of(good, f"experience_model.path={sinks}"),
+        ConfigError,
+        "gpt_oss cannot use the kept cache",
+    )
 
 
 def test_a_sliding_window_shorter_than_an_episode_is_said_with_both_numbers(data, way, tmp_path):
     short = config_of(make_checkpoint(tmp_path / "short", "gemma3_text", sliding_window=64))
     limit = r"at most 64 tokens \(the window of 64 tokens that some of its layers attend to\)"
-    said = refused(data, short, ConfigError, limit + r": 64 is too short for episodes of [\d,]+ tokens.*Name a model with a wider window")
+    said = refused(
+        data,
+        short,
+        ConfigError,
+        limit + r": 64 is too short for episodes of [\d,]+ tokens.*Name a model with a wider window",
+    )
     needed = int(re.search(r"Expected a model that reads ([\d,]+) tokens", said).group(1).replace(",", ""))
     enough = {"max_position_embeddings": 4096, "sliding_window": needed}
     check_settings(data, config_of(make_checkpoint(tmp_path / "enough", "gemma3_text", **enough)))
     enough["sliding_window"] -= 1
-    refused(data, config_of(make_checkpoint(tmp_path / "less", "gemma3_text", **enough)), ConfigError, f"{needed - 1:,} is too short")
+    refused(
+        data,
+        config_of(make_checkpoint(tmp_path / "less", "gemma3_text", **enough)),
+        ConfigError,
+        f"{needed - 1:,} is too short",
+    )
 
 
 def test_too_few_positions_are_said_and_the_setting_that_is_named_is_enough(data, way, tmp_path):
@@ -116,7 +151,12 @@ def test_too_few_positions_are_said_and_the_setting_that_is_named_is_enough(data
     alone = fewest_positions(data, config_of(long, "experience_model.history=false"))
     short = make_checkpoint(tmp_path / "short", "llama", max_position_embeddings=alone)
     own = f"experience_model.path={short}"
-    said = refused(data, config_of(long, own), ConfigError, rf"\(max_position_embeddings of {alone}\): {alone:,} is too short")
+    said = refused(
+        data,
+        config_of(long, own),
+        ConfigError,
+        rf"\(max_position_embeddings of {alone}\): {alone:,} is too short",
+    )
     assert f"experience_model.history=false, with which {alone:,} are enough" in said
     check_settings(data, config_of(long, own, "experience_model.history=false"))
 
@@ -127,7 +167,9 @@ def fewest_positions(root, config):
 
     def fits(longest):
         try:
-            model_checks._check_lengths(DataLayout.of(root, "alfworld"), config, found, replace(found, longest=longest))
+            model_checks._check_lengths(
+                DataLayout.of(root, "alfworld"), config, found, replace(found, longest=longest)
+            )
         except ConfigError:
             return False
         return True
@@ -141,17 +183,23 @@ def test_a_dream_longer_than_the_recorded_episodes_is_a_doubt(data, tmp_path):
     check_settings(data, config)
     rung = doctor.check_backbone(config, data)
     assert rung.state == "doubt"
-    assert re.search(r"max_steps=80 steps may take [\d,]+ tokens, and the experience model reads 1,024", rung.found)
+    assert re.search(
+        r"max_steps=80 steps may take [\d,]+ tokens, and the experience model reads 1,024", rung.found
+    )
 
 
 def test_a_model_that_fits_is_checked_without_an_index(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("components.experience.replay_buffer.ReplayBuffer", lambda *_, **__: pytest.fail("an index was built"))
+    monkeypatch.setattr(
+        "components.experience.replay_buffer.ReplayBuffer", lambda *_, **__: pytest.fail("an index was built")
+    )
     check_models(data, config_of(make_checkpoint(tmp_path, "llama", max_position_embeddings=4096)))
 
 
 def test_texts_that_validation_sets_aside_are_not_counted(tmp_path):
     record(tmp_path, [episode(0), episode(1, state="mug " * 5_000)])
-    check_settings(tmp_path, config_of(make_checkpoint(tmp_path / "model", "llama", max_position_embeddings=4096)))
+    check_settings(
+        tmp_path, config_of(make_checkpoint(tmp_path / "model", "llama", max_position_embeddings=4096))
+    )
 
 
 def test_data_that_cannot_be_read_is_another_checks_matter(data, tmp_path):
@@ -180,7 +228,12 @@ def test_missing_and_damaged_files_are_refused(data, way, tmp_path):
     weights = load_file(whole / "model.safetensors")
     kept = {name: weight for name, weight in weights.items() if "layers.1" not in name}
     save_file(kept, lacking / "model.safetensors", {"format": "pt"})
-    refused(data, config_of(lacking), DataError, r"lack weights of the model that its config.json describes: model\.layers\.1\.")
+    refused(
+        data,
+        config_of(lacking),
+        DataError,
+        r"lack weights of the model that its config.json describes: model\.layers\.1\.",
+    )
     cut = shutil.copytree(whole, tmp_path / "cut")
     (cut / "model.safetensors").write_bytes((whole / "model.safetensors").read_bytes()[:3000])
     refused(data, config_of(cut), DataError, "model.safetensors cannot be loaded: it has 3,000 bytes")
@@ -194,7 +247,12 @@ def test_missing_and_damaged_files_are_refused(data, way, tmp_path):
 def test_a_model_larger_than_the_memory_is_refused_with_the_number(data, way, tmp_path, monkeypatch):
     monkeypatch.setattr(model_size, "ALWAYS_FITS", 0)
     monkeypatch.setattr(model_size, "free_memory", lambda: 100_000)
-    refused(data, config_of(make_checkpoint(tmp_path, "llama")), DataError, r"takes 0.2 MB in fp32; 0.1 MB of memory are free")
+    refused(
+        data,
+        config_of(make_checkpoint(tmp_path, "llama")),
+        DataError,
+        r"takes 0.2 MB in fp32; 0.1 MB of memory are free",
+    )
 
 
 def test_a_run_that_trains_nothing_is_not_held_up(data, tmp_path):

@@ -64,7 +64,11 @@ def second(clone, first):
 
 def cells(said):
     """The rows of all tables."""
-    return [[cell.strip() for cell in line.strip("│┃").split("│")] for line in said.splitlines() if line.startswith("│")]
+    return [
+        [cell.strip() for cell in line.strip("│┃").split("│")]
+        for line in said.splitlines()
+        if line.startswith("│")
+    ]
 
 
 def test_compare_tells_what_differs_and_nothing_else(dreamgym, first, second, tmp_path):
@@ -77,12 +81,18 @@ def test_compare_tells_what_differs_and_nothing_else(dreamgym, first, second, tm
         [TRAJECTORIES, first.data.parts_in[TRAJECTORIES], "e" * 32 + ".dir"],
     ]
     assert [row[1:] for row in rows if row[0] == "config"] == [["promotion.threshold", "0.0", "0.875"]]
-    assert [row[1:] for row in rows if row[0] == "packages"] == [["numpy", first.environment.packages["numpy"], "0.1"]]
+    assert [row[1:] for row in rows if row[0] == "packages"] == [
+        ["numpy", first.environment.packages["numpy"], "0.1"]
+    ]
     assert not {"code", "prompts", "seeds", "machine"} & {row[0] for row in rows}
     (changed,) = (row for row in rows if "synthetic_rl/real_interactions" in row[0])
     assert changed[1:4] == ["0", "7", "+7"]
     told = json.loads((tmp_path / "changes.json").read_text())
-    assert told["runs"] == [first.run_id, second] and set(told["differences"]) == {"data", "config", "packages"}
+    assert told["runs"] == [first.run_id, second] and set(told["differences"]) == {
+        "data",
+        "config",
+        "packages",
+    }
     assert list(told["metrics"]) == ["synthetic_rl/real_interactions"]
 
 
@@ -95,7 +105,9 @@ def test_compare_of_a_run_with_itself_and_with_none(dreamgym, first):
 
 @pytest.fixture
 def copied(clone, first):
-    """Makes another run of the same stages, or of a last stage with another key and the same files; both are removed afterwards."""
+    """Makes another run of the same stages, or of a last stage with another key and the same files; both are
+    removed afterwards.
+    """
     run, stages = clone / "runs" / "29990102-000000-0000", clone / ".dreamgym" / "stages"
     shutil.copytree(clone / "runs" / first.run_id, run)
 
@@ -103,7 +115,9 @@ def copied(clone, first):
         values = first.model_dump(mode="json") | {"run_id": run.name}
         stage = next(stage for stage in values["stages"] if stage["name"] == "sim_to_real")
         if key != stage["key"]:
-            made = shutil.copytree(stages / f"sim_to_real-{stage['key'][:12]}", stages / f"sim_to_real-{key[:12]}")
+            made = shutil.copytree(
+                stages / f"sim_to_real-{stage['key'][:12]}", stages / f"sim_to_real-{key[:12]}"
+            )
             (made / "stage.json").write_text((made / "stage.json").read_text().replace(stage["key"], key))
             stage["key"] = key
         (run / "manifest.json").write_text(json.dumps(values))
@@ -121,7 +135,9 @@ def test_two_runs_that_are_one_policy_are_refused(dreamgym, first, copied, verb,
     key = next(stage.key for stage in first.stages if stage.name == "sim_to_real")
     copy = copied(key if same == "stage" else "d" * 64)
     code, said = dreamgym(verb, first.run_id, copy)
-    assert code == 1 and f"The runs {first.run_id} and {copy} are one policy" in said and "refined" in said, said
+    assert code == 1 and f"The runs {first.run_id} and {copy} are one policy" in said and "refined" in said, (
+        said
+    )
 
 
 def test_pool_refuses_a_run_that_is_named_twice(dreamgym, first):
@@ -135,7 +151,9 @@ def test_the_champions_experience_model_is_opened_and_said(clone, first):
     key = next(stage.key for stage in first.stages if stage.name == "experience_model")
     stage = clone / ".dreamgym" / "stages" / f"experience_model-{key[:12]}"
     chosen = choose_model(config, clone, None)
-    assert chosen.directory == stage / "model" and "the champion's: version 1 of dreamgym-policy" in chosen.why
+    assert (
+        chosen.directory == stage / "model" and "the champion's: version 1 of dreamgym-policy" in chosen.why
+    )
     assert first.run_id in chosen.shown(clone) and not chosen.shown(clone).startswith("/")
     newer = shutil.copytree(stage, stage.with_name("experience_model-ffffffffffff"))
     moved = stage.rename(stage.with_name("moved"))
@@ -157,30 +175,47 @@ def test_lineage_goes_back_to_the_trajectories_in_text_and_in_a_picture(dreamgym
     code, said = dreamgym("lineage", "--figure", figure, policy)
     assert code == 0, said
     commit, keys = first.environment.git.commit, {stage.name: stage.key[:12] for stage in first.stages}
-    told = [f"{name} {keys[stage]}" for stage, name in (("sim_to_real", "refined policy"), ("experience_model", "experience model"))]
+    told = [
+        f"{name} {keys[stage]}"
+        for stage, name in (("sim_to_real", "refined policy"), ("experience_model", "experience model"))
+    ]
     parts_in, replay = first.data.parts_in, first.data.parts_out["data/alfworld/replay"]
     told += [f"{name} {parts_in[f'data/alfworld/{name}']}" for name in ("trajectories", "backbone")]
-    told += [f"replay buffer data/alfworld/replay {replay}", f"version of data/ {first.data.dvc_in}", "fidelity.parquet "]
+    told += [
+        f"replay buffer data/alfworld/replay {replay}",
+        f"version of data/ {first.data.dvc_in}",
+        "fidelity.parquet ",
+    ]
     for words in (*told, f"commit {commit}", first.run_id):
         assert words in said, words
     drawn = figure.read_text()
-    boxes = [keys[stage] for stage in ("sim_to_real", "synthetic_rl", "experience_model", "clone", "validate")]
+    boxes = [
+        keys[stage] for stage in ("sim_to_real", "synthetic_rl", "experience_model", "clone", "validate")
+    ]
     boxes += [replay[:12], *(parts_in[f"data/alfworld/{name}"][:12] for name in ("trajectories", "backbone"))]
     for words in (*boxes, f"commit {commit[:12]}", "experience model"):
         assert words in drawn, words
 
 
-def test_rollback_goes_back_to_the_champion_before_and_then_says_that_there_is_none(dreamgym, clone, first, tmp_path):
+def test_rollback_goes_back_to_the_champion_before_and_then_says_that_there_is_none(
+    dreamgym, clone, first, tmp_path
+):
     code, said = dreamgym("rollback")
     assert code == 1 and "Version 1 of dreamgym-policy is the first champion" in said
     tracker = Tracker(load_config(clone / "configs" / "quick.yaml").tracking, clone)
     (tmp_path / "weights").write_text("another policy")
-    version = tracker.register_model(tracker.start_run("r"), "policy", tmp_path, {"dreamgym.run_id": "another"})
+    version = tracker.register_model(
+        tracker.start_run("r"), "policy", tmp_path, {"dreamgym.run_id": "another"}
+    )
     tracker.set_alias("policy", "champion", version)
-    tracker.tag_version("policy", version, {PROMOTED_AT: datetime.now(UTC).isoformat(timespec="microseconds")})
+    tracker.tag_version(
+        "policy", version, {PROMOTED_AT: datetime.now(UTC).isoformat(timespec="microseconds")}
+    )
     code, said = dreamgym("rollback", "--dry-run")
     wanted = f"Version 1 of dreamgym-policy {{}} the champion (was {version}), made by run {first.run_id}."
-    assert code == 0 and wanted.format("would become") in said and tracker.alias("policy", "champion") == version
+    assert (
+        code == 0 and wanted.format("would become") in said and tracker.alias("policy", "champion") == version
+    )
     code, said = dreamgym("rollback")
     assert code == 0 and wanted.format("is") in said and tracker.alias("policy", "champion") == "1"
     code, said = dreamgym("rollback", "--to", "9")

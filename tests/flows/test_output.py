@@ -37,7 +37,9 @@ def verbs(command=None, path=()):
     below = getattr(command, "commands", None)
     if not below:
         return {path: command}
-    return {words: leaf for name, child in below.items() for words, leaf in verbs(child, (*path, name)).items()}
+    return {
+        words: leaf for name, child in below.items() for words, leaf in verbs(child, (*path, name)).items()
+    }
 
 
 def shown(table, width, terminal):
@@ -95,7 +97,11 @@ def test_json_has_the_numbers_of_the_table():
 def test_a_number_that_is_not_finite_is_null(tmp_path):
     with output(tmp_path / "found.json") as page:
         page.put(rate=float("nan"), path=tmp_path, counts=(1, True))
-    assert json.loads((tmp_path / "found.json").read_text()) == {"rate": None, "path": str(tmp_path), "counts": [1, True]}
+    assert json.loads((tmp_path / "found.json").read_text()) == {
+        "rate": None,
+        "path": str(tmp_path),
+        "counts": [1, True],
+    }
 
 
 def test_a_directory_with_brackets_or_colons_is_said_as_it_is(capsys):
@@ -140,9 +146,14 @@ with output(STDOUT) as page:
 
 
 def test_stdout_holds_json_alone_whoever_prints_and_whatever_the_exit_code():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert json.loads(done.stdout) == {"rows": [{"a": 1}]}
-    assert all(words in done.stderr for words in ("of this process", "of a child", "a message")) and "A title" not in done.stderr
+    assert (
+        all(words in done.stderr for words in ("of this process", "of a child", "a message"))
+        and "A title" not in done.stderr
+    )
 
 
 def test_a_verb_that_fails_leaves_stdout_empty(tmp_path):
@@ -171,5 +182,7 @@ with open("database", "w") as database:
     assert os.system("echo said && echo said >&2") == 0, "a child has the streams too"
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CODE": code}
-    done = subprocess.run(f'exec "{sys.executable}" -c "$CODE" {closed}', shell=True, cwd=tmp_path, env=environment)
+    done = subprocess.run(
+        f'exec "{sys.executable}" -c "$CODE" {closed}', shell=True, cwd=tmp_path, env=environment
+    )
     assert done.returncode == 0 and (tmp_path / "database").read_bytes() == b""

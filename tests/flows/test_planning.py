@@ -1,4 +1,6 @@
-"""What `--dry-run` says of each stage: reused, made, and why; with a real stage store and two small stages."""
+"""What `--dry-run` says of each stage: reused, made, and why; with a real stage store and two small
+stages.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ STAGES = {"first": first, "second": second}
 
 @pytest.fixture
 def root(tmp_path):
-    """A workspace with two pins, where both stages were made with the default config, in 30 and 200 seconds."""
+    """A workspace with two pins, where both stages were made with the default config, in 30 and 200
+    seconds.
+    """
     (tmp_path / "input").write_text("v1")
     (tmp_path / "constraints.txt").write_text("numpy==2.0\ntorch==2.13.0\n")
     make(tmp_path)
@@ -46,7 +50,12 @@ def make(root, *overrides):
         except StageMissing:
             key = run.results[name].key
             (run.store.begin(name, key) / "policy").write_text(f"{name} {overrides}")
-            made = {"metrics": {}, "outputs": {"policy": "policy"}, "seconds": seconds, "parts": run.parts[name]}
+            made = {
+                "metrics": {},
+                "outputs": {"policy": "policy"},
+                "seconds": seconds,
+                "parts": run.parts[name],
+            }
             run.store.commit(name, key, **made)
             ask(run)
 
@@ -67,7 +76,9 @@ def test_a_changed_value_is_told_with_both_values_and_what_follows_depends_on_it
     before = load_config().cloning.epochs
     assert steps["first"].fate == "made" and steps["first"].seconds == 30.0
     assert f"config cloning.epochs {before} -> 7" in why(steps["first"]) and "code" not in why(steps["first"])
-    assert steps["second"].fate == "open" and why(steps["second"]).startswith("depends on what comes before: first")
+    assert steps["second"].fate == "open" and why(steps["second"]).startswith(
+        "depends on what comes before: first"
+    )
     assert "input policy (from first)" in why(steps["second"]) and "tasks" not in why(steps["second"])
     assert seconds_to_run(list(steps.values())) == 230.0
 
@@ -104,7 +115,9 @@ def test_a_result_without_parts_says_so_and_a_stage_never_made_too(root):
     for place in root.glob(".dreamgym/stages/second-*"):
         place.rename(place.with_name("other"))
     steps = look(root)
-    assert why(steps["second"]) == "there is no earlier result" and seconds_to_run(list(steps.values())) is None
+    assert (
+        why(steps["second"]) == "there is no earlier result" and seconds_to_run(list(steps.values())) is None
+    )
 
 
 def test_an_interrupted_stage_goes_on_from_its_checkpoint(root):

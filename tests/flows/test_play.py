@@ -1,4 +1,6 @@
-"""`dreamgym play`: the ALFWorld engine, real data files, and tiny models; what a person sees is read as text."""
+"""`dreamgym play`: the ALFWorld engine, real data files, and tiny models; what a person sees is read as
+text.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ EMPTY = "Holding nothing."
 class EngineAsDream:
     """Stands in for the experience model alone: the real engine's answers, altered at chosen steps.
 
-    No model that a test can train in seconds answers a real game readably, and only known answers tell whether the
-    comparison finds what is wrong with them and nothing else.
+    No model that a test can train in seconds answers a real game readably, and only known answers tell
+    whether the comparison finds what is wrong with them and nothing else.
     """
 
     def __init__(self, adapter):
@@ -81,7 +83,9 @@ def expert(played):
 
 @pytest.fixture
 def begin(adapter, dream, world, expert):
-    return lambda **changes: Playthrough(adapter, dream, expert.task, **({"max_steps": 30, "real": world} | changes))
+    return lambda **changes: Playthrough(
+        adapter, dream, expert.task, **({"max_steps": 30, "real": world} | changes)
+    )
 
 
 def _take(episode):
@@ -109,7 +113,9 @@ def worlds(adapter, dream, world, witness):
 def test_a_dream_that_answers_like_the_engine_agrees_at_every_step(begin, expert):
     play = begin()
     turns = _play(play, expert)
-    assert len(turns) == len(expert.steps) and all(turn.agrees and turn.comparison.same_text for turn in turns)
+    assert len(turns) == len(expert.steps) and all(
+        turn.agrees and turn.comparison.same_text for turn in turns
+    )
     assert play.end is End.WON and play.real_over and play.parted is None
     assert play.dreamed.states == play.real.states == expert.states
 
@@ -157,12 +163,21 @@ def test_a_dreamed_success_is_held_against_the_dreams_own_world(witness, begin, 
     play = begin()
     _play(play, expert)
     found = witness.confirm(play.dreamed)
-    assert found.agrees and all(one.same_text for one in found.comparisons) and found.interactions == len(expert.steps)
+    assert (
+        found.agrees
+        and all(one.same_text for one in found.comparisons)
+        and found.interactions == len(expert.steps)
+    )
     take = _take(expert)
     dream.altered[take] = lambda step: replace(step, reward=1.0, done=True)
     play = begin()
     turns = _play(play, expert)
-    assert play.end is End.WON and len(turns) == take and not turns[-1].same_outcome and turns[-1].comparison.same_text
+    assert (
+        play.end is End.WON
+        and len(turns) == take
+        and not turns[-1].same_outcome
+        and turns[-1].comparison.same_text
+    )
     found = witness.confirm(play.dreamed)
     assert not found.agrees and found.reason == "the real engine denies it" and len(found.comparisons) == take
 
@@ -195,19 +210,33 @@ def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, e
 
 
 def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(worlds, dream, expert):
-    """The dream puts one thing more where the wanted thing lies; what it says later is judged in that world."""
+    """The dream puts one thing more where the wanted thing lies; what it says later is judged in that
+    world.
+    """
     step = expert.steps[_take(expert) - 2]
     listed, place = step.next_state.split(".")[0], step.next_state.split(":")[0].removeprefix("At ")
     first = step.step + 1
-    dream.altered[first] = dream.altered[first + 1] = lambda answer: replace(answer, state=f"{listed}, vase 9. {EMPTY}")
+    dream.altered[first] = dream.altered[first + 1] = lambda answer: replace(
+        answer, state=f"{listed}, vase 9. {EMPTY}"
+    )
     dream.altered[first + 2] = lambda answer: replace(answer, state=f"Nothing happens at {place}. {EMPTY}")
-    text = show([s.action for s in expert.steps[:first]] + [f"examine {place}", f"take vase 9 from {place}"], worlds, [expert.task])
+    text = show(
+        [s.action for s in expert.steps[:first]] + [f"examine {place}", f"take vase 9 from {place}"],
+        worlds,
+        [expert.task],
+    )
     invented, right, wrong = " ".join(text.split()).split(f"step {first}> ")[1].split("> ")
     assert "?? 1 fact differs, newly revealed: no one could know" in invented and "own:" not in invented
     assert "From here on these are two worlds: the dream invented what no one had seen." in invented
-    assert "!! 1 fact differs: 1 contradicted" in right and "The dream's own: the real engine says the same." in right
+    assert (
+        "!! 1 fact differs: 1 contradicted" in right
+        and "The dream's own: the real engine says the same." in right
+    )
     assert "== same text" in wrong, "in the first world there is no vase either"
-    assert "The dream's own: the real engine says: not event failed; not holding nothing; event took, vase 9" in wrong
+    assert (
+        "The dream's own: the real engine says: not event failed; not holding nothing; event took, vase 9"
+        in wrong
+    )
     assert f"{first + 1} of {first + 2} states the same" in wrong
 
 
@@ -238,8 +267,28 @@ def test_the_real_episode_may_be_over_first(worlds, dream, expert):
 
 def test_every_command_answers(worlds, expert, tasks):
     first = expert.steps[0].action
-    script = [":why", first, ":why", ":demos", ":facts", ":history", ":help", ":tasks", ":tasks lamp", ":histroy", ":check", ":task 99",
-              ":task", ":task 2", "", "# a comment", "look", ":restart", ":quit", "look"]  # fmt: skip
+    script = [
+        ":why",
+        first,
+        ":why",
+        ":demos",
+        ":facts",
+        ":history",
+        ":help",
+        ":tasks",
+        ":tasks lamp",
+        ":histroy",
+        ":check",
+        ":task 99",
+        ":task",
+        ":task 2",
+        "",
+        "# a comment",
+        "look",
+        ":restart",
+        ":quit",
+        "look",
+    ]
     text = show(script, worlds, [expert.task, *[task for task in tasks if task.id != expert.task.id]])
     assert "No step yet" in text and "\nreason 1\n" in text and "was shown no demonstration" in text
     assert "both" in text and "agrees" in text and "this list" in text
@@ -277,7 +326,9 @@ def test_a_person_may_leave_at_any_time(worlds, expert, monkeypatch, stop):
     source = lines(None)
     assert source.typed
     Player(worlds, Screen(Console(file=file, width=100)), "train", [expert.task]).play(expert.task, source)
-    assert "1 of at most 30" in file.getvalue() and ("Interrupted." in file.getvalue()) == (stop is KeyboardInterrupt)
+    assert "1 of at most 30" in file.getvalue() and ("Interrupted." in file.getvalue()) == (
+        stop is KeyboardInterrupt
+    )
     assert "> look" not in file.getvalue(), "what was typed is on the screen already"
 
 
@@ -287,9 +338,19 @@ def test_a_real_dream_shows_its_reasons_and_demonstrations(adapter, witness, lea
     bare = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
     actions = [step.action for step in lessons[0].steps]
     text = show([*actions, ":why", ":history"], Worlds(adapter, bare, None, witness, 20), [lessons[0].task])
-    assert "Took mug 1 from desk 1" in text and "reward 1, the end" in text and "The dream says: success." in text
-    assert "why  works" in text and "real" not in text.split("Steps")[1], "without --side-by-side nothing is compared"
-    seen = show(["go to desk 1", ":demos"], Worlds(adapter, Dream(learnt, buffer), None, witness, 20), [lessons[0].task])
+    assert (
+        "Took mug 1 from desk 1" in text
+        and "reward 1, the end" in text
+        and "The dream says: success." in text
+    )
+    assert "why  works" in text and "real" not in text.split("Steps")[1], (
+        "without --side-by-side nothing is compared"
+    )
+    seen = show(
+        ["go to desk 1", ":demos"],
+        Worlds(adapter, Dream(learnt, buffer), None, witness, 20),
+        [lessons[0].task],
+    )
     assert "like go to desk 1 -> At desk 1: mug 1." in seen and "real, t9" in seen
 
 
@@ -312,7 +373,9 @@ def repository(tmp_path, tasks, played):
 @pytest.fixture
 def run(quiet_process, repository):
     fixed = ["--root", str(repository), "evaluation.tasks=1", "experience_model.max_new_tokens=8"]
-    return lambda *arguments, **more: CliRunner().invoke(cli.app, ["play", *map(str, arguments), *fixed], **more)
+    return lambda *arguments, **more: CliRunner().invoke(
+        cli.app, ["play", *map(str, arguments), *fixed], **more
+    )
 
 
 def test_a_model_that_answers_nothing_readable_ends_the_episode_and_says_so(run, repository):
@@ -343,10 +406,17 @@ def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, ta
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     written = read_tasks(DataLayout.of(repository, "alfworld").tasks("test"))[1]
-    assert found["task"] == {name: getattr(written, name) for name in ("id", "split", "instruction", "initial_state")}
+    assert found["task"] == {
+        name: getattr(written, name) for name in ("id", "split", "instruction", "initial_state")
+    }
     (step,) = found["steps"]
     assert (step["state"], step["action"]) == (written.initial_state, "go to desk 1")
-    assert (step["reward"], step["done"], step["answered"], step["real"]) == (0.0, True, False, None) and found["end"] == "no answer"
+    assert (step["reward"], step["done"], step["answered"], step["real"]) == (
+        0.0,
+        True,
+        False,
+        None,
+    ) and found["end"] == "no answer"
     assert [episode["steps"][0]["action"] for episode in found["earlier_episodes"]] == ["look"]
     assert "task 2 of 3 (test)" in done.stderr and "experience_model-0123456789ab" in found["model"]
 
@@ -367,7 +437,11 @@ def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--actions", "missing.txt"], 1, "The action file missing.txt cannot be read: there is no such file."),
+        (
+            ["--actions", "missing.txt"],
+            1,
+            "The action file missing.txt cannot be read: there is no such file.",
+        ),
         (["--model", "nowhere"], 1, "nowhere holds no experience model: there is no such directory."),
         (["--task", "4"], 2, "There is no task number 4: expected 1 to 3."),
         (["--task", "alfworld/nothing"], 2, "Did you mean alfworld/"),
@@ -376,7 +450,7 @@ def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_
         (["--transcript", "no/such/place.txt"], 1, "there is no directory no/such"),
         (["environment.max_step=3"], 2, "Did you mean environment.max_steps?"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named(run, monkeypatch, tmp_path, arguments, code, words):
     monkeypatch.chdir(tmp_path)
     done = run(*arguments)
@@ -387,13 +461,21 @@ def test_mistakes_are_named(run, monkeypatch, tmp_path, arguments, code, words):
 def test_missing_data_is_named(run, repository):
     (repository / "data" / "alfworld" / "tasks" / "fidelity.parquet").unlink()
     done = run()
-    assert done.exit_code == 1 and "data/alfworld/tasks/fidelity.parquet" in done.output and "data.dvc" in done.output
+    assert (
+        done.exit_code == 1
+        and "data/alfworld/tasks/fidelity.parquet" in done.output
+        and "data.dvc" in done.output
+    )
 
 
 def test_the_newest_finished_stage_is_played(repository):
     stages = repository / ".dreamgym" / "stages"
     first = stages / "experience_model-0123456789ab"
-    for name in ("experience_model-ffffffffffff.partial", "experience_model-aaaaaaaaaaaa.damaged-1", "synthetic_rl-222222222222"):
+    for name in (
+        "experience_model-ffffffffffff.partial",
+        "experience_model-aaaaaaaaaaaa.damaged-1",
+        "synthetic_rl-222222222222",
+    ):
         (stages / name / "model").mkdir(parents=True)
         (stages / name / "model" / "model.safetensors").touch()
         (stages / name / "stage.json").touch()
@@ -402,7 +484,9 @@ def test_the_newest_finished_stage_is_played(repository):
         find_model(repository, first, "alfworld")
     (first / "stage.json").write_text('{"details": {"environment": "browser"}}')
     assert find_model(repository, None, "browser") == first / "model"
-    with pytest.raises(DataError, match=r"no finished experience model of alfworld under .* \(there is one of browser\)"):
+    with pytest.raises(
+        DataError, match=r"no finished experience model of alfworld under .* \(there is one of browser\)"
+    ):
         find_model(repository, None, "alfworld")
     (first / "stage.json").unlink()
     with pytest.raises(DataError, match="Type `dreamgym retrain` first"):
@@ -411,7 +495,10 @@ def test_the_newest_finished_stage_is_played(repository):
 
 def test_a_task_of_another_split_is_found_there(repository, tasks):
     layout = DataLayout.of(repository, "alfworld")
-    assert find_task(layout, "train", "")[0] == tasks[0] and find_task(layout, "train", tasks[3].id)[0] == tasks[3]
+    assert (
+        find_task(layout, "train", "")[0] == tasks[0]
+        and find_task(layout, "train", tasks[3].id)[0] == tasks[3]
+    )
     with pytest.raises(ConfigError, match=f"--split test --task {tasks[10].id}"):
         find_task(layout, "train", tasks[10].id)
     assert pick(tasks, tasks[4].id.split("/")[-1]) == tasks[4], "the last part of an id will do"
@@ -423,7 +510,9 @@ def test_transcripts_hold_what_was_shown_and_typed(tmp_path, worlds, expert):
         path = tmp_path / f"seen.{form}"
         screen = Screen(Console(file=io.StringIO(), width=60), path)
         asked = iter(["look"])
-        Player(worlds, screen, "train", [expert.task]).play(expert.task, Source(lambda prompt, asked=asked: next(asked, None), True))
+        Player(worlds, screen, "train", [expert.task]).play(
+            expert.task, Source(lambda prompt, asked=asked: next(asked, None), True)
+        )
         screen.save()
         text = path.read_text()
         assert "step 1&gt; " in text if form == "html" else "step 1> look" in text

@@ -1,4 +1,6 @@
-"""The scheduled deployments: what Prefect itself reads from prefect.yaml, that their flows can be loaded, and what is tried again."""
+"""The scheduled deployments: what Prefect itself reads from prefect.yaml, that their flows can be loaded, and
+what is tried again.
+"""
 
 import asyncio
 import inspect
@@ -28,7 +30,9 @@ def deployments():
 def test_nightly_at_three_utc_and_all_off(deployments):
     from prefect.server.schemas.schedules import CronSchedule
 
-    assert not any(schedule["active"] for deployment in deployments.values() for schedule in deployment["schedules"])
+    assert not any(
+        schedule["active"] for deployment in deployments.values() for schedule in deployment["schedules"]
+    )
     (schedule,) = deployments["retrain"]["schedules"]
     cron = CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
     assert cron.timezone == "UTC"
@@ -49,7 +53,9 @@ def test_the_scheduled_retraining_draws_other_validation_games_each_week(deploym
 
 
 def test_the_process_of_a_deployed_run_sends_heartbeats_often_enough(deployments):
-    """The process has read Prefect's settings before it imports a flow, so it needs them in its environment."""
+    """The process has read Prefect's settings before it imports a flow, so it needs them in its
+    environment.
+    """
     for deployment in deployments.values():
         given = deployment["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
         assert given == DEFAULTS["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
@@ -74,7 +80,10 @@ def test_runs_never_overlap(deployments, name):
 def test_the_flow_loads_and_takes_the_parameters(deployments, set_up, name):
     from prefect.flows import Flow, load_flow_from_entrypoint
 
-    flow, given = load_flow_from_entrypoint(deployments[name]["entrypoint"]), deployments[name].get("parameters", {})
+    flow, given = (
+        load_flow_from_entrypoint(deployments[name]["entrypoint"]),
+        deployments[name].get("parameters", {}),
+    )
     assert isinstance(flow, Flow)
     inspect.signature(flow.fn).bind(**given)
     assert (ROOT / given.get("config_file", "configs/quick.yaml")).is_file()
@@ -85,7 +94,12 @@ def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
 
     from flows.deployments import _data_in_place, _server_is_silent
 
-    for error, again in ((ServiceUnreachable("x"), True), (TrackingError("x"), False), (DataError("x"), False), (ValueError("x"), False)):
+    for error, again in (
+        (ServiceUnreachable("x"), True),
+        (TrackingError("x"), False),
+        (DataError("x"), False),
+        (ValueError("x"), False),
+    ):
         assert _server_is_silent(_data_in_place, None, Failed(data=error)) is again
     assert _data_in_place.retries == 3 and _data_in_place.retry_delay_seconds == [30, 60, 120]
     assert _data_in_place.retry_condition_fn is _server_is_silent
@@ -93,7 +107,9 @@ def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
 
 @pytest.fixture
 def retrained(set_up, monkeypatch):
-    """Calls the retraining of a deployment with these outcomes of its tries; returns what it gave and the pauses, without pausing."""
+    """Calls the retraining of a deployment with these outcomes of its tries; returns what it gave and the
+    pauses, without pausing.
+    """
     from types import SimpleNamespace
 
     from flows import deployments, retrain
@@ -121,7 +137,10 @@ def retrained(set_up, monkeypatch):
 def test_a_retraining_is_tried_again_only_where_a_server_is_silent(retrained):
     from types import SimpleNamespace
 
-    silent, done = ServiceUnreachable("x"), SimpleNamespace(directory=Path("runs/7"), decision=SimpleNamespace(reason="why"))
+    silent, done = (
+        ServiceUnreachable("x"),
+        SimpleNamespace(directory=Path("runs/7"), decision=SimpleNamespace(reason="why")),
+    )
     result, pauses = retrained(silent, silent, done)
     assert result == ("7", "why")
     assert len(pauses) == 2 and 30 <= pauses[0] <= 45 and 60 <= pauses[1] <= 90

@@ -1,4 +1,6 @@
-"""`dreamgym reproduce`: a finished run made again from its experiment commit comes back, and a number that does not is named."""
+"""`dreamgym reproduce`: a finished run made again from its experiment commit comes back, and a number that
+does not is named.
+"""
 
 from __future__ import annotations
 
@@ -34,23 +36,37 @@ def clone(finished, tmp_path):
 def test_a_past_run_comes_back_to_the_bit_and_what_differs_around_it_is_told_first(clone):
     first = (clone / "runs" / "latest").resolve()
     manifest = json.loads((first / "manifest.json").read_text())
-    manifest["environment"]["packages"]["numpy"], manifest["environment"]["hardware"]["cpu"] = "0.1", "Another CPU"
+    manifest["environment"]["packages"]["numpy"], manifest["environment"]["hardware"]["cpu"] = (
+        "0.1",
+        "Another CPU",
+    )
     (first / "manifest.json").write_text(json.dumps(manifest))
     runs, state = {path.name for path in (clone / "runs").iterdir()}, _state(clone)
 
-    code, said, _ = run(clone, verb=("reproduce", manifest["data"]["experiment_commit"][:10]), small=False, own_server=True)
+    code, said, _ = run(
+        clone, verb=("reproduce", manifest["data"]["experiment_commit"][:10]), small=False, own_server=True
+    )
     assert code == 0, said
     began = said.index("Running (everything anew")
-    assert -1 < said.find("packages: numpy was 0.1, is ") < began and -1 < said.find("machine: cpu was Another CPU, is ") < began
+    assert (
+        -1 < said.find("packages: numpy was 0.1, is ") < began
+        and -1 < said.find("machine: cpu was Another CPU, is ") < began
+    )
     counted = said.splitlines()[-1]
     assert counted.endswith(" metrics equal.") and "," not in counted
-    assert sum(1 for line in said.splitlines() if line.startswith("│ evaluate")) == 1, "hundreds of equal metrics are counted by name"
+    assert sum(1 for line in said.splitlines() if line.startswith("│ evaluate")) == 1, (
+        "hundreds of equal metrics are counted by name"
+    )
     assert _state(clone) == state and {path.name for path in (clone / "runs").iterdir()} == runs
     assert len(_git(clone, "worktree", "list").splitlines()) == 1
 
 
-def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(clone, quiet_process, monkeypatch):
-    """Checkout and data are real; the run that took place there already stands in for the repetition, which the test above makes."""
+def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(
+    clone, quiet_process, monkeypatch
+):
+    """Checkout and data are real; the run that took place there already stands in for the repetition, which
+    the test above makes.
+    """
     first = (clone / "runs" / "latest").resolve()
     shutil.copytree(first, clone.parent / "again")
     monkeypatch.setattr("flows.reproduce._run", lambda place, config: clone.parent / "again")
@@ -67,7 +83,8 @@ def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(clo
 
 
 def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone, tmp_path, monkeypatch):
-    """Another clone, without a run: it fetches the experiments and makes the run again by commit, id and name.
+    """Another clone, without a run: it fetches the experiments and makes the run again by commit, id and
+    name.
 
     Its path has a space and a letter outside ASCII. The repetition stands in as above.
     """
@@ -78,7 +95,9 @@ def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone,
     shutil.copytree(clone / ".dvc" / "cache", other / ".dvc" / "cache")
     shutil.copytree(first, tmp_path / "again")
     given = []
-    monkeypatch.setattr("flows.reproduce._run", lambda place, config: given.append(config) or tmp_path / "again")
+    monkeypatch.setattr(
+        "flows.reproduce._run", lambda place, config: given.append(config) or tmp_path / "again"
+    )
 
     done = CliRunner().invoke(cli.app, ["reproduce", commit[:12], "--root", str(other)])
     assert done.exit_code == 1 and "refs/exps/*:refs/exps/*" in done.output, done.output
@@ -86,10 +105,14 @@ def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone,
     for name in (commit[:12], first.name, f"run-{first.name}"):
         done = CliRunner().invoke(cli.app, ["reproduce", name, "--root", str(other)])
         assert done.exit_code == 0 and "metrics equal" in done.output, done.output
-    assert {config.read_text() for config in given} == {(first / "config.json").read_text()} and len(given) == 3
+    assert {config.read_text() for config in given} == {(first / "config.json").read_text()} and len(
+        given
+    ) == 3
     head = _git(other, "rev-parse", "HEAD").strip()
     done = CliRunner().invoke(cli.app, ["reproduce", head, "--root", str(other)])
-    assert done.exit_code == 1 and f"Commit {head[:12]} has the record of no run in it" in done.output, done.output
+    assert done.exit_code == 1 and f"Commit {head[:12]} has the record of no run in it" in done.output, (
+        done.output
+    )
     assert not (other / "runs").exists()
 
 
@@ -101,10 +124,18 @@ def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_pa
     for name, found in (("few", few), ("many", many)):
         console = Console(file=io.StringIO(), width=120)
         print_reproduction(Output(console), Reproduction("r1", tmp_path, found))
-        told[name] = [[cell.strip() for cell in line.split("│")[1:5]] for line in console.file.getvalue().splitlines() if "│" in line]
+        told[name] = [
+            [cell.strip() for cell in line.split("│")[1:5]]
+            for line in console.file.getvalue().splitlines()
+            if "│" in line
+        ]
     rows = [["loss/last", "0.5", "0.5", "within tolerance"], ["kl", "0.1", "-", "missing"]]
     assert told["few"] == [["reward", "0.25", "0.25", "equal"], *rows]
-    assert told["many"] == [*rows, [f"fidelity: {MOST_ROWS} metrics", "", "", "equal"], ["reward: 1 metric", "", "", "equal"]]
+    assert told["many"] == [
+        *rows,
+        [f"fidelity: {MOST_ROWS} metrics", "", "", "equal"],
+        ["reward: 1 metric", "", "", "equal"],
+    ]
 
 
 def _state(clone):

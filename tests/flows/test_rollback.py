@@ -24,7 +24,9 @@ def register(tracker, tmp_path, *, promoted):
     model = tmp_path / f"model-{promoted}"
     model.mkdir()
     (model / "weights").write_text(str(promoted))
-    version = tracker.register_model(tracker.start_run("r"), "policy", model, {"dreamgym.run_id": f"run-{promoted}"})
+    version = tracker.register_model(
+        tracker.start_run("r"), "policy", model, {"dreamgym.run_id": f"run-{promoted}"}
+    )
     if promoted:
         tracker.set_alias("policy", "champion", version)
         tracker.tag_version("policy", version, {PROMOTED_AT: promoted})
@@ -37,7 +39,9 @@ def now():
 
 
 def test_the_champion_before_comes_back_and_then_the_one_before_that(tracker, tmp_path):
-    first, second, _, third = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02", "", "2026-01-03"))
+    first, second, _, third = (
+        register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02", "", "2026-01-03")
+    )
     move = plan_rollback(tracker)
     assert (move.before, move.after, move.run_id) == (third, second, "run-2026-01-02")
     assert tracker.alias("policy", "champion") == third, "a plan changes nothing"
@@ -80,9 +84,13 @@ def test_versions_that_were_never_champion_are_refused(tracker, tmp_path):
     assert not refused.value.expected
     other = Tracker(TrackingConfig(experiment="another"), tmp_path)
     register(other, tmp_path, promoted="2026-01-03")
-    with pytest.raises(TrackingError, match="There is one of another: give its --config, or tracking.experiment=another"):
+    with pytest.raises(
+        TrackingError, match="There is one of another: give its --config, or tracking.experiment=another"
+    ):
         plan_rollback(tracker)
-    first, plain, second = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "", "2026-01-02"))
+    first, plain, second = (
+        register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "", "2026-01-02")
+    )
     with pytest.raises(TrackingError, match=f"Version {plain} .* was never promoted.*: {first}"):
         plan_rollback(tracker, plain)
     with pytest.raises(TrackingError, match=f"Version {second} .* is the champion"):

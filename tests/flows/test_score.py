@@ -32,7 +32,9 @@ def test_champions_of_two_experiments_are_not_mistaken_for_each_other(tmp_path, 
 
 
 def test_tasks_without_a_family_have_no_success_rate_of_one():
-    """The template's tasks have none: a metric that ended in a slash was refused by MLflow, after all training."""
+    """The template's tasks have none: a metric that ended in a slash was refused by MLflow, after all
+    training.
+    """
     tasks = [replace(make_task(number), family=family) for number, family in enumerate(("", "", "heat"))]
     won = {task.id: True for task in tasks}
     assert set(success_rates(won, tasks, "evaluate/cloned", EvaluationConfig())) == {

@@ -44,12 +44,20 @@ def test_a_signal_ends_the_sessions_and_frees_the_port(repository, number):
     """The process is a real one: uvicorn takes signals in a main thread alone."""
     command = command_of("serve", "--root", str(repository), "--port", "0", "--sessions", "2", *SMALL)
     server = subprocess.Popen(
-        command, cwd=repository, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         line = server.stdout.readline()
         port = int(re.search(r"http://127\.0\.0\.1:(\d+) ", line)[1])
-        assert "1 tasks of train, 2 sessions" in line and "without a token (DREAMGYM_SERVE_TOKEN is not set)" in line
+        assert (
+            "1 tasks of train, 2 sessions" in line
+            and "without a token (DREAMGYM_SERVE_TOKEN is not set)" in line
+        )
         with connect(f"ws://127.0.0.1:{port}/ws") as session:
             session.send('{"type": "reset", "data": {"task_id": "t0"}}')
             assert "put a mug in desk" in session.recv(timeout=60)
@@ -80,11 +88,16 @@ def test_what_is_served_is_the_dream_that_rl_trains_in(quiet_process, repository
 
 def test_a_dream_of_some_families_serves_their_tasks_alone(tmp_path):
     layout = DataLayout.of(tmp_path, "alfworld")
-    write_tasks(layout.tasks("train"), [make_task(number, family=family) for number, family in enumerate(("clean", "heat", "clean"))])
+    write_tasks(
+        layout.tasks("train"),
+        [make_task(number, family=family) for number, family in enumerate(("clean", "heat", "clean"))],
+    )
     served = serve._tasks(load_config(None, ["data.families=[clean]"]), layout, "train")
     assert [task.id for task in served] == ["t0", "t2"]
     assert len(serve._tasks(load_config(None), layout, "train")) == 3
-    with pytest.raises(DataError, match=r"No task of train is of data.families=\['cool'\]. There are clean, heat"):
+    with pytest.raises(
+        DataError, match=r"No task of train is of data.families=\['cool'\]. There are clean, heat"
+    ):
         serve._tasks(load_config(None, ["data.families=[cool]"]), layout, "train")
 
 
@@ -99,12 +112,18 @@ def test_a_dream_of_some_families_serves_their_tasks_alone(tmp_path):
         (["experience_model.reasoning=false"], "", 1, ""),
     ],
 )
-def test_mistakes_are_named_before_anything_is_served(quiet_process, repository, monkeypatch, arguments, token, code, words):
+def test_mistakes_are_named_before_anything_is_served(
+    quiet_process, repository, monkeypatch, arguments, token, code, words
+):
     if arguments == ["experience_model.reasoning=false"]:
-        (repository / ".dreamgym/stages/experience_model-0123456789ab/model/experience.json").write_text('{"reasoning": true}')
+        (repository / ".dreamgym/stages/experience_model-0123456789ab/model/experience.json").write_text(
+            '{"reasoning": true}'
+        )
         words = "trained with reasoning=true"
     monkeypatch.setenv("DREAMGYM_SERVE_TOKEN", token)
-    done = CliRunner().invoke(cli.app, ["serve", "--root", str(repository), "--port", "0", *arguments, *SMALL])
+    done = CliRunner().invoke(
+        cli.app, ["serve", "--root", str(repository), "--port", "0", *arguments, *SMALL]
+    )
     assert done.exit_code == code and words in " ".join(done.output.split()), done.output
     assert "Traceback" not in done.output
 

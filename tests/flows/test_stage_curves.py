@@ -1,4 +1,6 @@
-"""Curves of a stage on its MLflow run and on the whole run, drawn while it runs and shown again where it is reused."""
+"""Curves of a stage on its MLflow run and on the whole run, drawn while it runs and shown again where it is
+reused.
+"""
 
 from components.config import load_config
 from flows.workspace import Outcome, Workspace
@@ -22,7 +24,12 @@ def test_a_reused_stage_shows_its_curves_with_the_times_at_which_they_were_made(
     def curves(of, child):
         names = ("clone/loss", "clone/late")
         return [
-            [(m.step, m.timestamp, m.value) for n in names for m in of.tracker.client.get_metric_history(i, n)] for i in (child, of.parent)
+            [
+                (m.step, m.timestamp, m.value)
+                for n in names
+                for m in of.tracker.client.get_metric_history(i, n)
+            ]
+            for i in (child, of.parent)
         ]
 
     run, child = begin()
@@ -30,7 +37,12 @@ def test_a_reused_stage_shows_its_curves_with_the_times_at_which_they_were_made(
     made = run._make("clone", KEY, work, child)
     run._note_curves(made, child)
     first = curves(run, child)
-    assert first[0] == first[1] and [(step, value) for step, _, value in first[0]] == [(0, 2.0), (1, 1.0), (0, 5.0), (1, 6.0)]
+    assert first[0] == first[1] and [(step, value) for step, _, value in first[0]] == [
+        (0, 2.0),
+        (1, 1.0),
+        (0, 5.0),
+        (1, 6.0),
+    ]
     assert run.curve_names == {"clone/loss", "clone/late"}
     again, child = begin()
     again._note_curves(again.store.find("clone", KEY), child)

@@ -1,4 +1,6 @@
-"""Files that people write or merge beside configs are read as strictly: no key twice, and a seed is a decimal integer."""
+"""Files that people write or merge beside configs are read as strictly: no key twice, and a seed is a decimal
+integer.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_a_key_that_stands_twice_in_json_is_refused_at_every_level():
 def _prefect_yaml(tmp_path, parameters):
     path = tmp_path / "prefect.yaml"
     lines = "".join(f"      {line}\n" for line in parameters)
-    path.write_text(f"deployments:\n  - name: study\n    work_pool: {{name: dreamgym}}\n    parameters:\n{lines}")
+    path.write_text(
+        f"deployments:\n  - name: study\n    work_pool: {{name: dreamgym}}\n    parameters:\n{lines}"
+    )
     return path
 
 
@@ -56,7 +60,11 @@ def test_a_key_that_stands_twice_in_prefect_yaml_is_refused(tmp_path):
         read_deployments(_prefect_yaml(tmp_path, ["seeds: [0]", "seeds: [1]"]))
     (study,) = read_deployments(_prefect_yaml(tmp_path, ["seeds: [0, 2]"]))
     assert study["parameters"]["seeds"] == [0, 2]
-    assert {entry["name"] for entry in read_deployments(ROOT / "prefect.yaml")} == {"retrain", "study", "watch-data"}
+    assert {entry["name"] for entry in read_deployments(ROOT / "prefect.yaml")} == {
+        "retrain",
+        "study",
+        "watch-data",
+    }
 
 
 @pytest.mark.parametrize("seeds", [[True], ["010"], ["1"], [1.0], [-1]])
@@ -71,7 +79,9 @@ def test_a_seed_of_a_scheduled_study_stands_once():
         study_from_file.fn(seeds=[3, 1, 3])
 
 
-@pytest.mark.parametrize(("written", "asked"), [('"seed": true', 1), ('"seed": 1.0', 1), ('"seed": "1"', 1), ('"seed": 4', 1)])
+@pytest.mark.parametrize(
+    ("written", "asked"), [('"seed": true', 1), ('"seed": 1.0', 1), ('"seed": "1"', 1), ('"seed": 4', 1)]
+)
 def test_a_cell_of_another_seed_is_refused(tmp_path, written, asked):
     path = write_cell(tmp_path, Cell("clone", 1, {}))
     path.write_text(path.read_text().replace('"seed": 1', written))

@@ -1,4 +1,6 @@
-"""The configs of a study's cells: every method's is valid, a tenth is a tenth, what is idle is left out; and cells on disk."""
+"""The configs of a study's cells: every method's is valid, a tenth is a tenth, what is idle is left out; and
+cells on disk.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def versioned(place):
 def test_every_method_has_a_valid_config(name, file):
     config = configured(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
     method = METHODS[name]
-    assert configured(config, name, 7, FAMILIES) == config, "a cell that is gone on with has its config from the run"
+    assert configured(config, name, 7, FAMILIES) == config, (
+        "a cell that is gone on with has its config from the run"
+    )
     assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
     if method.dream:
         assert config.synthetic_rl.algorithm == method.dream
@@ -49,28 +53,45 @@ def test_every_method_has_a_valid_config(name, file):
 def test_half_of_one_family_is_no_transfer():
     """Without a family left out it would learn from all, under another name."""
     for families in ([""], ["a", "a"]):
-        with pytest.raises(ConfigError, match="transfer-clone learns from half of the families.*are of 1.*--methods clone"):
+        with pytest.raises(
+            ConfigError, match="transfer-clone learns from half of the families.*are of 1.*--methods clone"
+        ):
             configured(load_config(None), "transfer-clone", 0, families)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
 def test_every_ablation_has_a_valid_config(name, file):
-    before = load_config(ROOT / "configs" / file, ["experience_model.near_miss_weight=3", "experience_model.hindsight=1"])
+    before = load_config(
+        ROOT / "configs" / file, ["experience_model.near_miss_weight=3", "experience_model.hindsight=1"]
+    )
     changed = varied(before, VARIANTS[name], 7)
-    assert changed.seed == 7 and (name == FULL) == (changed.model_copy(update={"seed": before.seed}) == before)
+    assert changed.seed == 7 and (name == FULL) == (
+        changed.model_copy(update={"seed": before.seed}) == before
+    )
 
 
 def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
-    before = load_config(None, ["synthetic_rl.grpo.step_weight=1.0", "synthetic_rl.tasks=16", "synthetic_rl.group=8"])
+    before = load_config(
+        None, ["synthetic_rl.grpo.step_weight=1.0", "synthetic_rl.tasks=16", "synthetic_rl.group=8"]
+    )
     section = configured(before, "dream-ppo", 0, FAMILIES).synthetic_rl
-    assert (section.tasks, section.group) == (128, 1) and section.grpo.step_weight == 2.0, "GRPO's own options are left out"
+    assert (section.tasks, section.group) == (128, 1) and section.grpo.step_weight == 2.0, (
+        "GRPO's own options are left out"
+    )
 
 
 def test_rft_has_few_large_iterations():
     config = configured(load_config(None, ["synthetic_rl.updates=3"]), "s2r-rft", 0, FAMILIES)
-    assert (config.synthetic_rl.tasks, config.synthetic_rl.iterations, config.synthetic_rl.updates) == (128, 2, 2)
-    assert config.sim_to_real.tasks == 12 and configured(load_config(None), "rft-real", 0, FAMILIES).real_rl.tasks == 64
+    assert (config.synthetic_rl.tasks, config.synthetic_rl.iterations, config.synthetic_rl.updates) == (
+        128,
+        2,
+        2,
+    )
+    assert (
+        config.sim_to_real.tasks == 12
+        and configured(load_config(None), "rft-real", 0, FAMILIES).real_rl.tasks == 64
+    )
 
 
 def test_offline_dpo_never_synchronises():
@@ -79,20 +100,31 @@ def test_offline_dpo_never_synchronises():
 
 
 def test_a_tenth_without_room_for_an_iteration_is_refused():
-    with pytest.raises(ConfigError, match="A 10th of real_rl.budget is 2500 steps; an iteration of sim_to_real may take 3840"):
+    with pytest.raises(
+        ConfigError, match="A 10th of real_rl.budget is 2500 steps; an iteration of sim_to_real may take 3840"
+    ):
         configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
 
 
 def test_a_training_of_fewer_iterations_is_looked_at_as_often():
-    settings = configured(load_config(None, ["synthetic_rl.iterations=10"]), "dream-rft", 0, FAMILIES).synthetic_rl
+    settings = configured(
+        load_config(None, ["synthetic_rl.iterations=10"]), "dream-rft", 0, FAMILIES
+    ).synthetic_rl
     assert (settings.iterations, settings.check_every) == (3, 1)
-    assert configured(load_config(None, ["synthetic_rl.check_every=5"]), "s2r-rft", 0, FAMILIES).synthetic_rl.check_every == 2
+    assert (
+        configured(
+            load_config(None, ["synthetic_rl.check_every=5"]), "s2r-rft", 0, FAMILIES
+        ).synthetic_rl.check_every
+        == 2
+    )
 
 
 def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any_config():
     clustered = load_config(None, ["synthetic_rl.algorithm=ppo", "synthetic_rl.ppo.clusters=4"])
     assert configured(clustered, "no-curriculum", 0, FAMILIES).synthetic_rl.algorithm == "grpo"
-    fine = load_config(None, ["synthetic_rl.algorithm=rft", "synthetic_rl.iterations=2", "synthetic_rl.check_every=2"])
+    fine = load_config(
+        None, ["synthetic_rl.algorithm=rft", "synthetic_rl.iterations=2", "synthetic_rl.check_every=2"]
+    )
     assert configured(fine, "dream-rft", 0, FAMILIES).synthetic_rl.check_every == 2
     single = load_config(None, ["real_rl.algorithm=ppo", "real_rl.group=1"])
     with pytest.raises(ConfigError, match="of the method grpo-real is refused.*group"):
@@ -100,7 +132,10 @@ def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any
 
 
 def test_methods_are_named():
-    assert chosen_methods("") == list(METHODS) and chosen_methods("dream-ppo, clone") == ["clone", "dream-ppo"]
+    assert chosen_methods("") == list(METHODS) and chosen_methods("dream-ppo, clone") == [
+        "clone",
+        "dream-ppo",
+    ]
     with pytest.raises(ConfigError, match="no method 'dreem'.*dream-grpo"):
         chosen_methods("dreem")
 
@@ -127,7 +162,10 @@ def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
     versioned(tmp_path)
     origin = origin_of(load_config(None, ["evaluation.tasks=7"]), tmp_path)
     del origin["config"]["evaluation"]["temperature"]
-    now = [origin_of(load_config(None, ["evaluation.tasks=7", *more]), tmp_path) for more in ([], ["evaluation.temperature=0"])]
+    now = [
+        origin_of(load_config(None, ["evaluation.tasks=7", *more]), tmp_path)
+        for more in ([], ["evaluation.temperature=0"])
+    ]
     require_origin(tmp_path / "cell", origin, now[0], "")
     with pytest.raises(DataError, match=r"evaluation.temperature \(1.0, not 0.0\)"):
         require_origin(tmp_path / "cell", origin, now[1], "")
@@ -145,21 +183,31 @@ def test_cells_of_every_environment_come_back_but_not_for_another_one(tmp_path, 
 
 def test_what_only_a_machine_decides_is_no_part_of_a_browsers_origin(tmp_path):
     versioned(tmp_path)
-    machine = ["environment.browser.executable=/x", "environment.browser.page_seconds=9", "environment.workers=7"]
-    first, second = (origin_of(load_config(None, ["environment.name=browser", *more]), tmp_path) for more in ([], machine))
+    machine = [
+        "environment.browser.executable=/x",
+        "environment.browser.page_seconds=9",
+        "environment.workers=7",
+    ]
+    first, second = (
+        origin_of(load_config(None, ["environment.name=browser", *more]), tmp_path) for more in ([], machine)
+    )
     assert first == second
 
 
 def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
     versioned(tmp_path)
     made, now = (load_config(None, more) for more in ([], ["sim_to_real.budget=9000"]))
-    require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), "")
+    require_origin(
+        tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), ""
+    )
     with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
         require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
 
 
 def test_only_the_offline_data_of_its_environment_make_a_cell_another(tmp_path):
-    """The hash is that of the same files versioned alone, as in cells of before environments had folders of their own."""
+    """The hash is that of the same files versioned alone, as in cells of before environments had folders of
+    their own.
+    """
     alone, root = tmp_path / "alone", tmp_path / "root"
     for place, folder in ((alone, "data"), (root, "data/alfworld")):
         subprocess.run(["git", "init", "-q", str(place)], check=True)
@@ -185,15 +233,24 @@ def write(path, text):
 
 @pytest.mark.parametrize("every", [0, 2])
 def test_a_cell_has_its_methods_stages_in_their_order(every):
-    """What `resume --dry-run` asks for: with curves the policies on the way too, and a stage that kept none stands for itself."""
+    """What `resume --dry-run` asks for: with curves the policies on the way too, and a stage that kept none
+    stands for itself.
+    """
     config = load_config(ROOT / "configs" / "study.yaml", [f"study.curve_every={every}"])
     before, played = ["validate", "clone"], ["evaluate_policy"]
     dreamed = ["experience_model", "synthetic_rl"]
     assert list(stages_of(config, "clone")) == before + played
-    assert list(stages_of(config, "grpo-real")) == [*before, "real_rl", *played, *["snapshots_real_rl"] * bool(every)]
+    assert list(stages_of(config, "grpo-real")) == [
+        *before,
+        "real_rl",
+        *played,
+        *["snapshots_real_rl"] * bool(every),
+    ]
     last = ["snapshots_synthetic_rl", "snapshots_sim_to_real"] if every else []
     found = stages_of(config, "s2r-grpo")
     assert list(found) == [*before, *dreamed, "sim_to_real", *played, *last]
     if every:
         kept_none = StageResult("sim_to_real", "0", ROOT, {}, {"policy": ROOT}, {}, 1.0)
-        assert found["snapshots_sim_to_real"](SimpleNamespace(results={"sim_to_real": kept_none})) is kept_none
+        assert (
+            found["snapshots_sim_to_real"](SimpleNamespace(results={"sim_to_real": kept_none})) is kept_none
+        )

@@ -18,7 +18,11 @@ EPISODES = [
     make_episode(make_task(), ("go to shelf 1", "At shelf 1: nothing. Holding nothing."), episode="a"),
     make_episode(make_task(), ("look", "Looked around in the room. Holding nothing."), episode="b"),
 ]
-TUTORIAL = {"Overall Plan": "Find it.", "Success Mode": "It lies there.", "Failure Mode": "It is another one."}
+TUTORIAL = {
+    "Overall Plan": "Find it.",
+    "Success Mode": "It lies there.",
+    "Failure Mode": "It is another one.",
+}
 
 
 def plan(words):
@@ -26,9 +30,14 @@ def plan(words):
 
 
 def teach_with(server, work, episodes=EPISODES, **changes):
-    """What the stage gets from the `llm` teacher at `server`; answers are kept beside the directory `work`."""
+    """What the stage gets from the `llm` teacher at `server`; answers are kept beside the directory
+    `work`.
+    """
     work.mkdir(exist_ok=True)
-    config = Config(experience_model={"teacher": "llm", "max_new_tokens": 100, **changes}, endpoint=server.config(corrections=1))
+    config = Config(
+        experience_model={"teacher": "llm", "max_new_tokens": 100, **changes},
+        endpoint=server.config(corrections=1),
+    )
     with disable_run_logger():
         return teach(config, work.parent, work, VOCABULARY, episodes)
 
@@ -49,10 +58,17 @@ def test_annotations_are_recorded_counted_and_paid_for_once(tmp_path):
     assert record["reasoning"] == {"a": ["works, new"], "b": ["works, new"]} and record["model"] == "m"
     assert record["tutorials"]["a"] == TUTORIAL and record["left_out"] == {}
     costs = Costs(**outcome.costs)
-    assert (costs.endpoint_calls, costs.endpoint_prompt_tokens, costs.endpoint_completion_tokens) == (2, 22, 6)
+    assert (costs.endpoint_calls, costs.endpoint_prompt_tokens, costs.endpoint_completion_tokens) == (
+        2,
+        22,
+        6,
+    )
     assert (second.costs["endpoint_calls"], second.costs["endpoint_cached_calls"]) == (0, 2)
     assert outcome.metrics["teacher/prompt_tokens"].value == 22
-    assert (outcome.metrics["teacher/unannotated_rate"].value, outcome.metrics["teacher/unannotated_rate"].n) == (0, 2)
+    assert (
+        outcome.metrics["teacher/unannotated_rate"].value,
+        outcome.metrics["teacher/unannotated_rate"].n,
+    ) == (0, 2)
 
 
 def test_an_episode_that_is_learnt_from_twice_is_asked_about_once(tmp_path):
@@ -66,7 +82,10 @@ def test_an_episode_that_is_learnt_from_twice_is_asked_about_once(tmp_path):
 
 def test_a_plan_that_the_model_could_never_write_is_refused_with_the_option_to_raise(tmp_path):
     with ChatServer(plan("why " * 300)) as server:
-        words = r"step 0 cannot be learnt: it makes an answer of \d+ tokens, more than experience_model\.max_new_tokens=100"
+        words = (
+            r"step 0 cannot be learnt: it makes an answer of \d+ tokens, more than "
+            r"experience_model\.max_new_tokens=100"
+        )
         with pytest.raises(EndpointError, match=words):
             teach_with(server, tmp_path / "one")
         asked_again = [body["messages"] for body in server.requests if len(body["messages"]) == 4]
@@ -79,7 +98,9 @@ def test_a_training_that_was_broken_off_goes_on_with_the_same_episodes(tmp_path)
 
     with ChatServer(answer=dumb) as server:
         first, outcome = teach_with(server, tmp_path / "one", max_unannotated_share=0.5)
-    assert [e.steps[0].episode_id for e in first] == ["b"] and outcome.metrics["teacher/unannotated_rate"].value == 0.5
+    assert [e.steps[0].episode_id for e in first] == ["b"] and outcome.metrics[
+        "teacher/unannotated_rate"
+    ].value == 0.5
     (tmp_path / "one" / "checkpoint.pt").touch()
     with ChatServer(plan("works")) as server:
         second, outcome = teach_with(server, tmp_path / "one", max_unannotated_share=0.5)

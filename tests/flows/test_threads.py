@@ -11,7 +11,9 @@ from flows.threads import decoding, training
 TINY = torch.tensor([1e-38])
 
 
-@pytest.mark.parametrize("context, threads", [(lambda: training(load_config(None, ["threads=2"])), 2), (decoding, 1)])
+@pytest.mark.parametrize(
+    "context, threads", [(lambda: training(load_config(None, ["threads=2"])), 2), (decoding, 1)]
+)
 def test_threads_and_subnormals_are_as_before_afterwards(context, threads):
     before = torch.get_num_threads()
     with context():

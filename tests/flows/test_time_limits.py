@@ -1,4 +1,6 @@
-"""What hangs ends its run: the stages that compute nothing, but wait for DVC or MLflow, have their time too."""
+"""What hangs ends its run: the stages that compute nothing, but wait for DVC or MLflow, have their time
+too.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,24 @@ def run(tmp_path):
     found.data.settings.write_text("{}")
     snapshots.snapshot(tmp_path)
     found.manifest = SimpleNamespace(data=DataLineage(parts_in=snapshots.data_parts(tmp_path)))
-    found.results["synthetic_rl"] = StageResult("synthetic_rl", KEY, tmp_path, {}, {"replay": tmp_path / "dreams"}, {}, 1.0)
+    found.results["synthetic_rl"] = StageResult(
+        "synthetic_rl", KEY, tmp_path, {}, {"replay": tmp_path / "dreams"}, {}, 1.0
+    )
     return found
 
 
 def test_a_snapshot_whose_dvc_hangs_ends_the_run_and_the_command(run, monkeypatch, tmp_path):
-    program = tmp_path / "hangs"  # stands in for DVC before a remote that accepts a connection and says nothing
+    program = (
+        tmp_path / "hangs"
+    )  # stands in for DVC before a remote that accepts a connection and says nothing
     program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/child\nexec sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     began = time.monotonic()
-    with pytest.raises(StageTimeout, match=r"The stage snapshot_buffer had not ended after 0.1 minutes.*timeout_minutes.stage=0.2"):
+    with pytest.raises(
+        StageTimeout,
+        match=r"The stage snapshot_buffer had not ended after 0.1 minutes.*timeout_minutes.stage=0.2",
+    ):
         snapshot_buffer.fn(run)
     assert time.monotonic() - began < 60
     assert not psutil.pid_exists(int((tmp_path / "child").read_text()))

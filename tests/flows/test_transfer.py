@@ -1,4 +1,6 @@
-"""Which configs `dreamgym transfer` takes: one of each world, whose models read and write the same form of prompt."""
+"""Which configs `dreamgym transfer` takes: one of each world, whose models read and write the same form of
+prompt.
+"""
 
 from __future__ import annotations
 
@@ -23,5 +25,7 @@ def test_each_world_stands_once_and_there_are_two():
 def test_models_of_two_forms_are_refused_before_anything_is_trained(option):
     one = load_config(None, [f"environment.name={WORLDS[0]}"])
     other = load_config(None, [f"environment.name={WORLDS[1]}", f"experience_model.{option}=false"])
-    with pytest.raises(ConfigError, match="reasoning and .history differ: alfworld True and True, webshop .*False"):
+    with pytest.raises(
+        ConfigError, match="reasoning and .history differ: alfworld True and True, webshop .*False"
+    ):
         by_world([one, other])

@@ -1,4 +1,6 @@
-"""A scheduled flow whose data lies behind a server that does not answer at first: tried again, and then it is there."""
+"""A scheduled flow whose data lies behind a server that does not answer at first: tried again, and then it is
+there.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def start_the_server(task, run, state):
     again = verdict(task, run, state)
     if again and len(tries) == 1:
         handler = partial(http.server.SimpleHTTPRequestHandler, directory=place)
-        threading.Thread(target=http.server.ThreadingHTTPServer(("127.0.0.1", port), handler).serve_forever, daemon=True).start()
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
     return again
 
 quick = {"retry_delay_seconds": [0, 0, 0], "retry_jitter_factor": 0.0, "retry_condition_fn": start_the_server}
@@ -43,7 +46,9 @@ print(json.dumps({"tries": tries, "found": found}))
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone without data, whose one remote is a server that nobody has started; and what that server will have."""
+    """A clone without data, whose one remote is a server that nobody has started; and what that server will
+    have.
+    """
     root, port = tmp_path / "clone", free_port()
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for name in (*missing_data(root, load_config(), backbone=False), "config.yaml"):
@@ -54,7 +59,10 @@ def clone(tmp_path):
     (root / ".dreamgym" / "dvc-remote").rename(tmp_path / "served")
     for place in ("data", ".dvc/cache"):
         shutil.rmtree(root / place)
-    for command in (["remote", "add", "web", f"http://127.0.0.1:{port}"], ["remote", "default", "--local", "web"]):
+    for command in (
+        ["remote", "add", "web", f"http://127.0.0.1:{port}"],
+        ["remote", "default", "--local", "web"],
+    ):
         subprocess.run([sys.executable, "-m", "dvc", *command, "-q"], cwd=root, check=True)
     return root, tmp_path / "served", port
 

@@ -24,7 +24,9 @@ def test_both_end_well(tmp_path, second):
     for number, seed in enumerate(("seed=0", second)):
         with (tmp_path / f"log-{number}").open("wb") as output:
             command = command_of("retrain", *SMALL, *ANYHOW, seed)
-            jobs.append(subprocess.Popen(command, cwd=clone, env=environment_of(clone), stdout=output, stderr=output))
+            jobs.append(
+                subprocess.Popen(command, cwd=clone, env=environment_of(clone), stdout=output, stderr=output)
+            )
     try:
         codes = [job.wait(timeout=1200) for job in jobs]
     finally:

@@ -1,4 +1,6 @@
-"""`dreamgym ui` as a user has it: both pages of a finished run, on other ports than usual, in a real Chromium; Ctrl-C ends both."""
+"""`dreamgym ui` as a user has it: both pages of a finished run, on other ports than usual, in a real
+Chromium; Ctrl-C ends both.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from components.environments.browser.chromium import NAMES, SWITCHES
 from flows.services import mlflow_service
 
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt-get install chromium)")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium here (apt-get install chromium)"
+)
 
 
 def _heed_interrupts():
@@ -35,7 +39,12 @@ def addresses(finished):
     ports = {"MLflow": free_port(), "Prefect": free_port()}
     options = [f"--{name.lower()}-port={port}" for name, port in ports.items()]
     command, environment = command_of("ui", *options), environment_of(finished.clone)
-    settings = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True, "preexec_fn": _heed_interrupts}
+    settings = {
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+        "preexec_fn": _heed_interrupts,
+    }
     with subprocess.Popen(command, cwd=finished.clone, env=environment, **settings) as shown:
         said: list[str] = []
         while not any(line.startswith("Prefect: ") for line in said):
@@ -77,7 +86,9 @@ def read(page, address, *wanted, seconds=60.0):
 
 @needs_chromium
 def test_both_show_the_run_by_the_same_name(finished, addresses, page):
-    first = min(path for path in (finished.clone / "runs").glob("*/manifest.json") if path.parent.name != "latest")
+    first = min(
+        path for path in (finished.clone / "runs").glob("*/manifest.json") if path.parent.name != "latest"
+    )
     manifest = json.loads(first.read_text())  # later runs there, of other tests, may have told another server
     name = f"retrain {manifest['run_id'][-4:]}, seed 0"
     read(page, addresses["runs"], name)
@@ -88,7 +99,11 @@ def test_both_show_the_run_by_the_same_name(finished, addresses, page):
 @needs_chromium
 def test_the_report_in_prefect_leads_to_the_page_in_mlflow(addresses, page):
     wanted = {"artifacts": {"key": {"any_": ["report"]}}}
-    request = Request(f"{addresses['Prefect']}/api/artifacts/filter", json.dumps(wanted).encode(), {"Content-Type": "application/json"})
+    request = Request(
+        f"{addresses['Prefect']}/api/artifacts/filter",
+        json.dumps(wanted).encode(),
+        {"Content-Type": "application/json"},
+    )
     with urlopen(request) as answer:
         report = json.load(answer)[0]["data"]
     link = re.search(r"\]\((http://127\.0\.0\.1:5000/[^)]*)\)", report).group(1)

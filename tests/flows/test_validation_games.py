@@ -1,4 +1,6 @@
-"""Which validation games a run plays, on the data that come with the repository's environments; and the ledger of the test split."""
+"""Which validation games a run plays, on the data that come with the repository's environments; and the
+ledger of the test split.
+"""
 
 import json
 from datetime import date
@@ -24,7 +26,11 @@ def root(tmp_path_factory):
     (place / "constraints.txt").write_text("")
     adapter, layout = make_adapter(load_config(None, FEW).environment), DataLayout.of(place, "alfworld")
     train = adapter.tasks("train", 40, 0)
-    for name, tasks in {"train": train[:30], "fidelity": train[30:], "test": adapter.tasks("test", 40, 0)}.items():
+    for name, tasks in {
+        "train": train[:30],
+        "fidelity": train[30:],
+        "test": adapter.tasks("test", 40, 0),
+    }.items():
         write_tasks(layout.tasks(name), tasks)
     return place
 
@@ -78,7 +84,9 @@ def test_the_draw_follows_the_calendar_unless_it_is_named():
     assert [draw_of(refresh, day) for refresh in ("never", "week", "month")] == [0, 202648, 202611]
     weekly = with_draw(load_config(None, ["promotion.refresh=week"]), day)
     assert weekly.promotion.draw == 202648
-    assert with_draw(weekly, date(2027, 6, 1)) == weekly, "a run that is made again plays the games of its record"
+    assert with_draw(weekly, date(2027, 6, 1)) == weekly, (
+        "a run that is made again plays the games of its record"
+    )
     assert with_draw(load_config(), day).promotion.draw == 0
 
 

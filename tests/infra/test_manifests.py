@@ -1,4 +1,6 @@
-"""Every file of infra/: it is read as what it is, names no secret, pins its images, and sets what the others expect."""
+"""Every file of infra/: it is read as what it is, names no secret, pins its images, and sets what the others
+expect.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +17,45 @@ INFRA = Path(__file__).parents[2] / "infra"
 COMPOSE = yaml.safe_load((INFRA / "compose.yaml").read_text())
 MANIFESTS = sorted((INFRA / "kubernetes").glob("*.yaml"))
 DOCUMENTS = [
-    (path.stem, document) for path in MANIFESTS if path.stem != "kustomization" for document in yaml.safe_load_all(path.read_text())
+    (path.stem, document)
+    for path in MANIFESTS
+    if path.stem != "kustomization"
+    for document in yaml.safe_load_all(path.read_text())
 ]
 EXAMPLE = re.findall(r"^(\w+)=(.*)$", (INFRA / "environment.example").read_text(), re.MULTILINE)
 MODELS = {
-    "Service": "V1Service", "StatefulSet": "V1StatefulSet", "Deployment": "V1Deployment", "NetworkPolicy": "V1NetworkPolicy"
-}  # fmt: skip
+    "Service": "V1Service",
+    "StatefulSet": "V1StatefulSet",
+    "Deployment": "V1Deployment",
+    "NetworkPolicy": "V1NetworkPolicy",
+}
 SECRETIVE = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|AUTH")
 
 
 def unknown_keys(value: Any, kind: str, place: str) -> list[str]:
     """Keys that the Kubernetes API does not know at this place."""
     if kind.startswith("List["):
-        return [key for number, part in enumerate(value) for key in unknown_keys(part, kind[5:-1], f"{place}[{number}]")]
+        return [
+            key
+            for number, part in enumerate(value)
+            for key in unknown_keys(part, kind[5:-1], f"{place}[{number}]")
+        ]
     model = getattr(kubernetes.client, kind, None)
     if model is None or not isinstance(value, dict):
         return []
     fields = {name: model.openapi_types[field] for field, name in model.attribute_map.items()}
     wrong = [f"{place}.{key}" for key in value if key not in fields]
-    return wrong + [key for name, part in value.items() if name in fields for key in unknown_keys(part, fields[name], f"{place}.{name}")]
+    return wrong + [
+        key
+        for name, part in value.items()
+        if name in fields
+        for key in unknown_keys(part, fields[name], f"{place}.{name}")
+    ]
 
 
-@pytest.mark.parametrize(("name", "document"), DOCUMENTS, ids=[f"{name}-{document['kind']}" for name, document in DOCUMENTS])
+@pytest.mark.parametrize(
+    ("name", "document"), DOCUMENTS, ids=[f"{name}-{document['kind']}" for name, document in DOCUMENTS]
+)
 def test_a_manifest_holds_what_the_api_knows(name, document):
     assert unknown_keys(document, MODELS[document["kind"]], name) == []
     assert document["apiVersion"] and document["metadata"]["name"] == name
@@ -51,7 +70,9 @@ def containers() -> list[tuple[str, dict[str, Any]]]:
     found = []
     for name, document in DOCUMENTS:
         spec = document.get("spec", {}).get("template", {}).get("spec", {})
-        found += [(name, container) for part in ("initContainers", "containers") for container in spec.get(part, [])]
+        found += [
+            (name, container) for part in ("initContainers", "containers") for container in spec.get(part, [])
+        ]
     return found
 
 
@@ -60,8 +81,15 @@ def test_the_manifests_of_a_service_fit_each_other():
     assert sorted(listed["resources"]) == [path.name for path in MANIFESTS if path.stem != "kustomization"]
     for generator in listed["configMapGenerator"]:
         assert all((INFRA / "kubernetes" / file).is_file() for file in generator["files"])
-    ports = {name: document["spec"]["ports"][0]["port"] for name, document in DOCUMENTS if document["kind"] == "Service"}
-    offered = {name: [port["containerPort"] for port in container.get("ports", [])] for name, container in containers()}
+    ports = {
+        name: document["spec"]["ports"][0]["port"]
+        for name, document in DOCUMENTS
+        if document["kind"] == "Service"
+    }
+    offered = {
+        name: [port["containerPort"] for port in container.get("ports", [])]
+        for name, container in containers()
+    }
     assert all(port in offered[name] for name, port in ports.items())
     named = {
         address: int(port)
@@ -73,12 +101,19 @@ def test_the_manifests_of_a_service_fit_each_other():
     for name, document in DOCUMENTS:
         if document["kind"] in ("Deployment", "StatefulSet"):
             spec = document["spec"]
-            assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items(), name
-            assert all("memory" in container["resources"]["limits"] for container in spec["template"]["spec"]["containers"])
+            assert (
+                spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+            ), name
+            assert all(
+                "memory" in container["resources"]["limits"]
+                for container in spec["template"]["spec"]["containers"]
+            )
 
 
 def test_images_are_pinned():
-    images = [service["image"] for service in COMPOSE["services"].values()] + [container["image"] for _, container in containers()]
+    images = [service["image"] for service in COMPOSE["services"].values()] + [
+        container["image"] for _, container in containers()
+    ]
     assert all(image.startswith("dreamgym") or re.search(r":\d+(\.\d+)*$", image) for image in images), images
 
 
@@ -96,30 +131,48 @@ def test_every_variable_is_listed_and_every_listed_one_used():
     listed = {name for name, _ in EXAMPLE}
     text = (INFRA / "compose.yaml").read_text()
     required, chosen = set(re.findall(r"\$\{(\w+):\?", text)), set(re.findall(r"\$\{(\w+):-", text))
-    asked = {entry["valueFrom"]["secretKeyRef"]["key"] for _, c in containers() for entry in c.get("env", []) if "valueFrom" in entry}
+    asked = {
+        entry["valueFrom"]["secretKeyRef"]["key"]
+        for _, c in containers()
+        for entry in c.get("env", [])
+        if "valueFrom" in entry
+    }
     assert required == listed == asked
     assert set(re.findall(r"(?<!\$)\$\{(\w+)", text)) == required | chosen
     assert all(
-        ref["name"] == "dreamgym" for _, c in containers() for e in c.get("env", []) if (ref := e.get("valueFrom", {}).get("secretKeyRef"))
+        ref["name"] == "dreamgym"
+        for _, c in containers()
+        for e in c.get("env", [])
+        if (ref := e.get("valueFrom", {}).get("secretKeyRef"))
     )
 
 
 def test_compose_binds_this_machine_alone_and_waits_for_what_it_needs():
     services = COMPOSE["services"]
-    assert all(port.startswith("127.0.0.1:") for service in services.values() for port in service.get("ports", []))
+    assert all(
+        port.startswith("127.0.0.1:") for service in services.values() for port in service.get("ports", [])
+    )
     for name, service in services.items():
         for needed, how in service.get("depends_on", {}).items():
-            assert "healthcheck" in services[needed] or how["condition"] == "service_completed_successfully", (name, needed)
-    mounted = {mount.partition(":")[0] for service in services.values() for mount in service.get("volumes", [])}
+            assert (
+                "healthcheck" in services[needed] or how["condition"] == "service_completed_successfully"
+            ), (name, needed)
+    mounted = {
+        mount.partition(":")[0] for service in services.values() for mount in service.get("volumes", [])
+    }
     assert {place for place in mounted if not place.startswith(".")} == set(COMPOSE["volumes"])
     assert all((INFRA / place).exists() for place in mounted if place.startswith("."))
 
 
 def test_the_programs_of_the_containers_are_there():
-    commands = [service.get("command", []) for service in COMPOSE["services"].values()] + [c.get("command", []) for _, c in containers()]
+    commands = [service.get("command", []) for service in COMPOSE["services"].values()] + [
+        c.get("command", []) for _, c in containers()
+    ]
     scripts = {word for command in commands for word in command if word.endswith(".py")}
     assert scripts == {"infra/make_buckets.py", "infra/mlflow_server.py", "infra/workspace.py"}
     for script in scripts:
         ast.parse((INFRA.parent / script).read_text())
     dockerfile = (INFRA / "Dockerfile").read_text()
-    assert "-c constraints.txt" in dockerfile and "USER dreamgym" in dockerfile and "torch==2.13.0" in dockerfile
+    assert (
+        "-c constraints.txt" in dockerfile and "USER dreamgym" in dockerfile and "torch==2.13.0" in dockerfile
+    )

@@ -1,6 +1,8 @@
-"""The shared services for real: MLflow and Prefect with login on a PostgreSQL, files and data versions in an S3 server.
+"""The shared services for real: MLflow and Prefect with login on a PostgreSQL, files and data versions in an
+S3 server.
 
-Debian's PostgreSQL is started for the test alone, as another user where we are root (it refuses to run as root); moto is the S3 server.
+Debian's PostgreSQL is started for the test alone, as another user where we are root (it refuses to run as
+root); moto is the S3 server.
 """
 
 from __future__ import annotations
@@ -27,12 +29,23 @@ from components.tracking.mlflow_store import Tracker
 from components.trajectories import snapshots
 
 ROOT = Path(__file__).parents[2]
-BINARIES = next((path for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if (path / "initdb").exists()), None)
+BINARIES = next(
+    (
+        path
+        for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+        if (path / "initdb").exists()
+    ),
+    None,
+)
 SECRET = "a secret: 100%/@?"  # what has a meaning in a URI
-needs_postgres = pytest.mark.skipif(BINARIES is None, reason="no PostgreSQL server here (apt-get install postgresql)")
+needs_postgres = pytest.mark.skipif(
+    BINARIES is None, reason="no PostgreSQL server here (apt-get install postgresql)"
+)
 
 
-def wait_for(ready: Callable[[], bool], child: subprocess.Popen[bytes], log: Path, seconds: float = 240) -> None:
+def wait_for(
+    ready: Callable[[], bool], child: subprocess.Popen[bytes], log: Path, seconds: float = 240
+) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and child.poll() is None:
         try:
@@ -58,7 +71,9 @@ class Started:
     def __call__(self, name: str, command: list[str], ready: Callable[[], bool], **environment: str) -> None:
         log = self.place / f"{name}.log"
         with log.open("wb") as output:
-            child = subprocess.Popen(command, cwd=self.place, env={**os.environ, **environment}, stdout=output, stderr=output)
+            child = subprocess.Popen(
+                command, cwd=self.place, env={**os.environ, **environment}, stdout=output, stderr=output
+            )
         self.children.append(child)
         wait_for(ready, child, log)
 
@@ -78,7 +93,9 @@ def started(tmp_path_factory) -> Iterator[Started]:
 
 @pytest.fixture(scope="module")
 def postgres(started) -> str:
-    """host:port of a PostgreSQL with the user and the databases of infra/postgres, which asks for the password."""
+    """host:port of a PostgreSQL with the user and the databases of infra/postgres, which asks for the
+    password.
+    """
     assert BINARIES is not None
     root = os.geteuid() == 0
     place = Path("/tmp") / f"dreamgym-postgres-{os.getpid()}"  # a place that the other user may enter
@@ -89,14 +106,51 @@ def postgres(started) -> str:
         owner = ["setpriv", f"--reuid={pwd.getpwnam('nobody').pw_uid}", "--clear-groups"]
         shutil.chown(place, "nobody")
         shutil.chown(place / "password", "nobody")
-    init = [*owner, str(BINARIES / "initdb"), "-D", str(place / "data"), "-U", "dreamgym", "-A", "scram-sha-256"]
-    subprocess.run([*init, "--pwfile", str(place / "password"), "--no-sync"], cwd=place, check=True, capture_output=True)
+    init = [
+        *owner,
+        str(BINARIES / "initdb"),
+        "-D",
+        str(place / "data"),
+        "-U",
+        "dreamgym",
+        "-A",
+        "scram-sha-256",
+    ]
+    subprocess.run(
+        [*init, "--pwfile", str(place / "password"), "--no-sync"], cwd=place, check=True, capture_output=True
+    )
     port = free_port()
-    command = [*owner, str(BINARIES / "postgres"), "-D", str(place / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", str(place)]
+    command = [
+        *owner,
+        str(BINARIES / "postgres"),
+        "-D",
+        str(place / "data"),
+        "-p",
+        str(port),
+        "-h",
+        "127.0.0.1",
+        "-k",
+        str(place),
+    ]
 
     def query(statement: str, database: str = "postgres") -> bool:
-        asked = [str(BINARIES / "psql"), "-h", "127.0.0.1", "-p", str(port), "-U", "dreamgym", "-d", database, "-qc", statement]
-        return subprocess.run(asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True).returncode == 0
+        asked = [
+            str(BINARIES / "psql"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "-U",
+            "dreamgym",
+            "-d",
+            database,
+            "-qc",
+            statement,
+        ]
+        return (
+            subprocess.run(asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True).returncode
+            == 0
+        )
 
     started("postgres", command, lambda: query("select 1"))
     assert query("create database prefect")
@@ -111,30 +165,66 @@ def store(started) -> dict[str, str]:
     """The environment of an S3 server with the buckets of the compose file."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    started("s3", [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], lambda: answers(f"{url}/moto-api/"))
+    started(
+        "s3",
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        lambda: answers(f"{url}/moto-api/"),
+    )
     found = {"AWS_ENDPOINT_URL": url, "MLFLOW_S3_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
     found |= {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
     buckets = yaml.safe_load((ROOT / "infra" / "compose.yaml").read_text())["services"]["buckets"]["command"]
     for told in ("made", "there"):
-        done = subprocess.run([sys.executable, *buckets[1:]], cwd=ROOT, env={**os.environ, **found}, capture_output=True, text=True)
-        assert done.returncode == 0 and done.stdout == f"bucket mlflow: {told}\nbucket dvc: {told}\n", done.stderr
+        done = subprocess.run(
+            [sys.executable, *buckets[1:]],
+            cwd=ROOT,
+            env={**os.environ, **found},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0 and done.stdout == f"bucket mlflow: {told}\nbucket dvc: {told}\n", (
+            done.stderr
+        )
     return found
 
 
 @needs_postgres
-def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(started, postgres, store, tmp_path, monkeypatch):
+def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(
+    started, postgres, store, tmp_path, monkeypatch
+):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    server = {"POSTGRES_ADDRESS": postgres, "POSTGRES_PASSWORD": SECRET, "MLFLOW_ARTIFACTS_DESTINATION": "s3://mlflow/artifacts"}
-    server |= {"MLFLOW_AUTH_ADMIN_USERNAME": "runner", "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more"}
+    server = {
+        "POSTGRES_ADDRESS": postgres,
+        "POSTGRES_PASSWORD": SECRET,
+        "MLFLOW_ARTIFACTS_DESTINATION": "s3://mlflow/artifacts",
+    }
+    server |= {
+        "MLFLOW_AUTH_ADMIN_USERNAME": "runner",
+        "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more",
+    }
     server |= {"MLFLOW_FLASK_SERVER_SECRET_KEY": "signed", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    command = [sys.executable, str(ROOT / "infra" / "mlflow_server.py"), "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command = [
+        sys.executable,
+        str(ROOT / "infra" / "mlflow_server.py"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     (tmp_path / "tmp").mkdir()
     began = time.time() - 1
-    started("mlflow", command, lambda: answers(f"{url}/health"), TMPDIR=str(tmp_path / "tmp"), **server, **store)
-    written = [path for place in (tmp_path / "tmp", Path("/dev/shm")) for path in place.rglob("*") if path.is_file()]
+    started(
+        "mlflow", command, lambda: answers(f"{url}/health"), TMPDIR=str(tmp_path / "tmp"), **server, **store
+    )
+    written = [
+        path for place in (tmp_path / "tmp", Path("/dev/shm")) for path in place.rglob("*") if path.is_file()
+    ]
     fresh = [path for path in written if path.stat().st_mtime >= began]
-    assert not [path for path in fresh if b"mlflow_users" in path.read_bytes()], "the database's password is in no file"
+    assert not [path for path in fresh if b"mlflow_users" in path.read_bytes()], (
+        "the database's password is in no file"
+    )
     settings = TrackingConfig(uri=url, experiment="shared")
     with pytest.raises(TrackingError, match="could not open"):
         Tracker(settings, tmp_path)
@@ -147,12 +237,19 @@ def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(started, postg
     version = tracker.register_model(run, "policy", tmp_path / "policy", {})
     tracker.set_alias("policy", "champion", version)
     tracker.finish(run)
-    found = Tracker(settings, tmp_path).download("policy", tracker.alias("policy", "champion"), tmp_path / "back")
+    found = Tracker(settings, tmp_path).download(
+        "policy", tracker.alias("policy", "champion"), tmp_path / "back"
+    )
     assert (found / "weights").read_bytes() == b"w" * 100_000
 
     import boto3
 
-    kept = boto3.client("s3", endpoint_url=store["AWS_ENDPOINT_URL"], aws_access_key_id="somebody", aws_secret_access_key="something")
+    kept = boto3.client(
+        "s3",
+        endpoint_url=store["AWS_ENDPOINT_URL"],
+        aws_access_key_id="somebody",
+        aws_secret_access_key="something",
+    )
     assert any(entry["Size"] == 100_000 for entry in kept.list_objects_v2(Bucket="mlflow")["Contents"])
 
 
@@ -163,8 +260,16 @@ def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_pa
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     database = f"postgresql+asyncpg://dreamgym:{quote(SECRET, safe='')}@{postgres}/prefect"
-    home = {"PREFECT_HOME": str(tmp_path / "home"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
-    server = {"PREFECT_API_DATABASE_CONNECTION_URL": database, "PREFECT_SERVER_API_AUTH_STRING": "runner:secret", **home}
+    home = {
+        "PREFECT_HOME": str(tmp_path / "home"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+    }
+    server = {
+        "PREFECT_API_DATABASE_CONNECTION_URL": database,
+        "PREFECT_SERVER_API_AUTH_STRING": "runner:secret",
+        **home,
+    }
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     started("prefect", command, lambda: answers(f"{url}/health"), **server)
     with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -173,15 +278,31 @@ def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_pa
 
     def run(login: str) -> Any:
         environment = {**os.environ, **home, "PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": login}
-        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200)
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200
+        )
 
     assert run("runner:wrong").returncode != 0
     done = run("runner:secret")
     assert done.returncode == 0, done.stderr
     assert BINARIES is not None
     host, _, number = postgres.partition(":")
-    asked = [str(BINARIES / "psql"), "-h", host, "-p", number, "-U", "dreamgym", "-d", "prefect", "-Atc", "select state_name from flow_run"]
-    rows = subprocess.run(asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True, text=True).stdout.split()
+    asked = [
+        str(BINARIES / "psql"),
+        "-h",
+        host,
+        "-p",
+        number,
+        "-U",
+        "dreamgym",
+        "-d",
+        "prefect",
+        "-Atc",
+        "select state_name from flow_run",
+    ]
+    rows = subprocess.run(
+        asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True, text=True
+    ).stdout.split()
     assert rows == ["Completed"]
 
 
@@ -191,14 +312,18 @@ def documented(command: str) -> list[str]:
     return next(line.split("#")[0].split() for line in lines if line.strip().startswith(command))
 
 
-def test_versions_of_the_data_go_from_a_machine_to_a_worker_that_knows_the_store_by_another_name(store, tmp_path, monkeypatch):
+def test_versions_of_the_data_go_from_a_machine_to_a_worker_that_knows_the_store_by_another_name(
+    store, tmp_path, monkeypatch
+):
     for name, value in store.items():
         monkeypatch.setenv(name, value)
     first, second = tmp_path / "first", tmp_path / "second"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(first)], check=True)
     (first / "data").mkdir()
     (first / "data" / "note.txt").write_text("shared data")
-    subprocess.run([sys.executable, "-m", *documented("dvc remote add")], cwd=first, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", *documented("dvc remote add")], cwd=first, check=True, capture_output=True
+    )
     made = snapshots.snapshot(first)
     snapshots.push(first)
     subprocess.run(["git", "clone", "-q", str(ROOT), str(second)], check=True)
@@ -209,4 +334,6 @@ def test_versions_of_the_data_go_from_a_machine_to_a_worker_that_knows_the_store
     assert (second / "data" / "note.txt").read_text() == "shared data"
     text = (ROOT / "infra" / "README.md").read_text()
     assert "localhost" not in (first / ".dvc" / "config").read_text() and "endpointurl" not in text
-    assert text.index("git commit") < text.index("up --build"), "the image is built from the commit that names the remote"
+    assert text.index("git commit") < text.index("up --build"), (
+        "the image is built from the commit that names the remote"
+    )

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 def git(place: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
-    return subprocess.run(["git", *identity, *arguments], cwd=place, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=place, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture
@@ -69,5 +71,7 @@ def test_compose_and_kubernetes_keep_the_workspace_on_a_volume():
     volumes = [mount.split(":")[1] for mount in worker["volumes"]]
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     assert volumes == mounts == [str(place.parent)]
-    assert [claim["metadata"]["name"] for claim in manifest["volumeClaimTemplates"]] == [container["volumeMounts"][0]["name"]]
+    assert [claim["metadata"]["name"] for claim in manifest["volumeClaimTemplates"]] == [
+        container["volumeMounts"][0]["name"]
+    ]
     assert f"mkdir {place.parent}" in (ROOT / "infra" / "Dockerfile").read_text()

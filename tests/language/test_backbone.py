@@ -40,7 +40,11 @@ def test_a_seed_gives_the_same_weights_and_leaves_the_global_stream_alone(family
 
 
 def test_default_size_is_about_a_million_parameters():
-    assert 0.8e6 < sum(weight.numel() for weight in build_backbone(BackboneConfig(), 1024, 0).parameters()) < 1.2e6
+    assert (
+        0.8e6
+        < sum(weight.numel() for weight in build_backbone(BackboneConfig(), 1024, 0).parameters())
+        < 1.2e6
+    )
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
@@ -68,7 +72,9 @@ def test_half_precision_weights_load_as_fp32(vocabulary, tmp_path):
 def test_embeddings_grow_for_markers_that_a_foreign_tokenizer_lacks(tmp_path):
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    backend.train_from_iterator(
+        TEXTS, trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
     foreign = PreTrainedTokenizerFast(tokenizer_object=backend)
     build_backbone(SMALL, len(foreign), seed=1).save_pretrained(tmp_path)
     foreign.save_pretrained(tmp_path)

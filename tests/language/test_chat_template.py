@@ -15,16 +15,21 @@ from components.policy import prompt as policy
 from language.foreign import CHATML, make_checkpoint
 
 LLAMA = (
-    "{{ bos_token }}{% if date_string is not defined %}{% set date_string = strftime_now('%d %b') %}{% endif %}"
+    "{{ bos_token }}{% if date_string is not defined %}{% set date_string = strftime_now('%d %b') %}{% "
+    "endif %}"
     "{{ '<|start|>system\\nToday: ' + date_string + '<|eot|>' }}"
-    "{% for m in messages %}{{ '<|start|>' + m['role'] + '\\n' + m['content'] | trim + '<|eot|>' }}{% endfor %}"
+    "{% for m in messages %}{{ '<|start|>' + m['role'] + '\\n' + m['content'] | trim + '<|eot|>' }}{% "
+    "endfor %}"
 )
 MISTRAL = (
-    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + '[/INST]' }}"
+    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + "
+    "'[/INST]' }}"
     "{% elif m['role'] == 'assistant' %}{{ ' ' + m['content'] + eos_token }}"
     "{% else %}{{ raise_exception('roles!') }}{% endif %}{% endfor %}"
 )
-EPISODE = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1", "Took mug 1."), won=True)
+EPISODE = make_episode(
+    make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1", "Took mug 1."), won=True
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +53,15 @@ def test_frames_and_texts_give_what_the_template_renders(checkpoint, template):
     roles = ["user", "assistant"] * 3
     messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
     dated = template.replace("strftime_now('%d %b %Y')", f"'{DATE}'")
-    whole = vocabulary.tokenizer.apply_chat_template(messages, chat_template=dated, tokenize=False, date_string=DATE)
+    whole = vocabulary.tokenizer.apply_chat_template(
+        messages, chat_template=dated, tokenize=False, date_string=DATE
+    )
     ours = spelled(vocabulary, pieces)
-    assert whole.replace(" ", "").startswith(ours) and whole.replace(" ", "").removeprefix(ours) in ("<|im_end|>\n", "<|eot|>", "[/INST]")
+    assert whole.replace(" ", "").startswith(ours) and whole.replace(" ", "").removeprefix(ours) in (
+        "<|im_end|>\n",
+        "<|eot|>",
+        "[/INST]",
+    )
 
 
 def test_specials_of_the_template_are_tokens_and_the_same_letters_in_a_page_are_not(checkpoint):
@@ -73,7 +84,9 @@ def test_a_token_that_the_tokenizer_puts_before_every_text_stands_before_ours(tm
     tokenizer = Vocabulary.load(base).tokenizer
     tokenizer.bos_token = "<|im_start|>"
     index, first = tokenizer.bos_token_id, "<|im_start|>"
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single=f"{first} $A", special_tokens=[(first, index)])
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A", special_tokens=[(first, index)]
+    )
     assert Vocabulary(tokenizer).encode([OPENING, TASK])[0] == index
     assert Vocabulary(tokenizer).encode([ANSWER, RESUME]) == []
 
@@ -105,7 +118,11 @@ def test_the_policys_replies_are_the_assistants_messages(checkpoint):
     example = policy.render_demonstration(vocabulary, EPISODE, ["find mug", "take it"])
     tokens = [token for segment in example.segments for token in segment.tokens]
     text = vocabulary.tokenizer.decode(tokens)
-    assert text.count("<|im_start|>assistant") == 2 and text.count("<|im_start|>user") == 3 and text.count("<|im_end|>") == 5
+    assert (
+        text.count("<|im_start|>assistant") == 2
+        and text.count("<|im_start|>user") == 3
+        and text.count("<|im_end|>") == 5
+    )
     wanted = [segment for segment in example.segments if any(segment.loss)]
     assert all(segment.tokens[-1] == vocabulary.marker_id("<end>") for segment in wanted)
     assert not any("<|im" in vocabulary.tokenizer.decode(segment.tokens) for segment in wanted)

@@ -1,4 +1,6 @@
-"""The comparing exercise: its answers are right, half are no, and a transformer learns from it to compare words it has never read."""
+"""The comparing exercise: its answers are right, half are no, and a transformer learns from it to compare
+words it has never read.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def vocabulary():
 def asks(tokens, i, want, yes, no):
     """True if the question's form stands at `i` (its words may be in the lists too)."""
     start = i + len(want) + 1
-    return tokens[i : i + len(want)] == want and any(tokens[start : start + len(answer)] == answer for answer in (yes, no))
+    return tokens[i : i + len(want)] == want and any(
+        tokens[start : start + len(answer)] == answer for answer in (yes, no)
+    )
 
 
 def rounds(vocabulary, example):
@@ -37,7 +41,12 @@ def rounds(vocabulary, example):
         answer = yes if segment.tokens[start : start + len(yes)] == yes else no
         assert segment.tokens[start : start + len(answer)] == answer
         flags = segment.loss[place : start + len(answer)]
-        yield segment.tokens[place:asked], word, answer is yes, flags.index(True) == start + 1 - place and sum(flags) == 1
+        yield (
+            segment.tokens[place:asked],
+            word,
+            answer is yes,
+            flags.index(True) == start + 1 - place and sum(flags) == 1,
+        )
         place = start + len(answer)
 
 
@@ -61,14 +70,22 @@ def test_having_been_seen_is_not_enough(vocabulary):
 
 
 def test_the_same_seed_gives_the_same_examples(vocabulary):
-    assert compare_examples(vocabulary, 500, 3, 1) == compare_examples(vocabulary, 500, 3, 1) != compare_examples(vocabulary, 500, 3, 2)
+    assert (
+        compare_examples(vocabulary, 500, 3, 1)
+        == compare_examples(vocabulary, 500, 3, 1)
+        != compare_examples(vocabulary, 500, 3, 2)
+    )
 
 
 @pytest.mark.slow
 def test_a_small_transformer_learns_to_compare_from_it(vocabulary):
     torch.set_num_threads(1)
-    model = build_backbone(BackboneConfig(hidden=64, layers=2, heads=4, key_value_heads=2), len(vocabulary), seed=0)
+    model = build_backbone(
+        BackboneConfig(hidden=64, layers=2, heads=4, key_value_heads=2), len(vocabulary), seed=0
+    )
     examples = compare_examples(vocabulary, 1_500_000, 1, seed=0)
-    record = supervised_finetune(model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon")
+    record = supervised_finetune(
+        model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon"
+    )
     assert record.losses[0] > 0.5
     assert record.final_loss < 0.1

@@ -1,4 +1,6 @@
-"""Device, precision and gradient checkpointing: what is refused, and that the numbers are the ones they should be."""
+"""Device, precision and gradient checkpointing: what is refused, and that the numbers are the ones they
+should be.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,19 @@ with_bf16 = pytest.mark.skipif(not has_bf16("cpu"), reason="this CPU has neither
 def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused():
     assert compute_of(load_config()) == Compute()
     assert describe(Compute()) == "cpu, fp32"
-    with pytest.raises(ConfigError, match="device is cuda, and torch .* finds no CUDA device here.*Set device=auto"):
+    with pytest.raises(
+        ConfigError, match="device is cuda, and torch .* finds no CUDA device here.*Set device=auto"
+    ):
         compute_of(load_config(None, ["device=cuda"]))
 
 
 def test_bf16_is_refused_where_the_hardware_has_none(monkeypatch):
     """The answer of another CPU: this one cannot be made to forget its instructions."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
-    with pytest.raises(ConfigError, match="precision is bf16, and this machine's cpu does not.*AMX or AVX512-BF16.*Set precision=fp32"):
+    with pytest.raises(
+        ConfigError,
+        match="precision is bf16, and this machine's cpu does not.*AMX or AVX512-BF16.*Set precision=fp32",
+    ):
         compute_of(load_config(None, ["precision=bf16", "device=cpu"]))
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     assert compute_of(load_config(None, ["precision=bf16", "device=cpu"])).precision == "bf16"
@@ -47,14 +54,19 @@ def test_bf16_is_refused_where_the_hardware_has_none(monkeypatch):
 def test_a_chat_template_of_the_small_backbone_is_an_option_without_effect():
     with pytest.raises(ConfigError, match="chat_template has no effect with an empty path"):
         load_config(None, ["backbone.chat_template=off"])
-    assert load_config(None, ["backbone.chat_template=off", "backbone.path=models/base"]).backbone.chat_template == "off"
+    assert (
+        load_config(None, ["backbone.chat_template=off", "backbone.path=models/base"]).backbone.chat_template
+        == "off"
+    )
 
 
 def gradients(model, batch, compute):
     with compute.training(model), compute.forward():
         loss = -token_logprobs(model, batch).logprobs.mean()
         loss.backward()
-    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    found = {
+        name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None
+    }
     model.zero_grad(set_to_none=True)
     return loss.item(), found
 
@@ -80,11 +92,18 @@ def test_gradient_checkpointing_gives_the_same_loss_and_gradients(kind, rank, tm
 
 
 def test_the_backward_pass_takes_the_branches_apart_again():
-    """With the stock attention of a recomputed block, which sees everything before it, the gradients would differ widely."""
+    """With the stock attention of a recomputed block, which sees everything before it, the gradients would
+    differ widely.
+    """
     model, batch = make_tiny(), collate(EXAMPLES[:5], 0)
     whole = gradients(model, batch, Compute())[1]
     batch.tree = None
-    assert max((whole[name] - value).abs().max() for name, value in gradients(model, batch, Compute())[1].items()) > 1e-3
+    assert (
+        max(
+            (whole[name] - value).abs().max() for name, value in gradients(model, batch, Compute())[1].items()
+        )
+        > 1e-3
+    )
 
 
 def saved_bytes(model, batch, compute):
@@ -104,7 +123,10 @@ def saved_bytes(model, batch, compute):
 def test_gradient_checkpointing_keeps_far_less_of_a_long_sequence():
     rng = random.Random(0)
     model = build_backbone(BackboneConfig(hidden=64, layers=6, heads=4), 300, seed=0)
-    parts = [Segment([rng.randrange(300) for _ in range(60)], [False] * 60, branch=number % 2 == 1) for number in range(20)]
+    parts = [
+        Segment([rng.randrange(300) for _ in range(60)], [False] * 60, branch=number % 2 == 1)
+        for number in range(20)
+    ]
     parts[-1] = Segment([5, 6, 7], [True] * 3, branch=True)
     batch = collate([Example(parts)], 0)
     assert saved_bytes(model, batch, CHECKPOINTED) < 0.35 * saved_bytes(model, batch, Compute())
@@ -113,13 +135,19 @@ def test_gradient_checkpointing_keeps_far_less_of_a_long_sequence():
 def test_afterwards_the_model_is_as_it_was_and_can_be_sent_to_another_process():
     model = make_tiny()
     supervised_finetune(model, EXAMPLES, epochs=0.2, compute=CHECKPOINTED, **SETTINGS)
-    assert not any(getattr(module, "gradient_checkpointing", False) for module in model.modules()) and not model.training
+    assert (
+        not any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+        and not model.training
+    )
     assert torch.equal(weights_of(pickle.loads(pickle.dumps(model))), weights_of(model))
 
 
 def test_an_architecture_without_gradient_checkpointing_is_refused(tmp_path):
     model, _ = load_backbone(make_checkpoint(tmp_path, "gpt_neox_japanese"))
-    with pytest.raises(ConfigError, match="has no gradient checkpointing.*gradient_checkpointing=false"), CHECKPOINTED.training(model):
+    with (
+        pytest.raises(ConfigError, match="has no gradient checkpointing.*gradient_checkpointing=false"),
+        CHECKPOINTED.training(model),
+    ):
         pass
 
 
@@ -127,21 +155,33 @@ def test_an_architecture_without_gradient_checkpointing_is_refused(tmp_path):
 @pytest.mark.parametrize("rank", [0, 2])
 def test_in_bf16_training_keeps_fp32_weights_and_learns_the_same(rank):
     records = []
-    for compute in (Compute(), Compute(precision="bf16"), Compute(precision="bf16", gradient_checkpointing=True)):
+    for compute in (
+        Compute(),
+        Compute(precision="bf16"),
+        Compute(precision="bf16", gradient_checkpointing=True),
+    ):
         model = add_lora(make_tiny(), LoraConfig(rank=rank))
         records.append(supervised_finetune(model, EXAMPLES, epochs=6, compute=compute, **SETTINGS))
         assert {weight.dtype for weight in model.parameters()} == {torch.float32}
     exact, rounded, checkpointed = (record.losses for record in records)
-    assert rounded != exact and rounded[0] == pytest.approx(exact[0], abs=0.02) and rounded[-1] == pytest.approx(exact[-1], abs=0.15)
+    assert (
+        rounded != exact
+        and rounded[0] == pytest.approx(exact[0], abs=0.02)
+        and rounded[-1] == pytest.approx(exact[-1], abs=0.15)
+    )
     assert checkpointed == pytest.approx(rounded, abs=0.05)
 
 
 @with_bf16
 @pytest.mark.parametrize("family", ["llama", "qwen"])
 def test_what_decodes_in_bf16_is_a_copy_with_exact_positions_and_nearly_the_same_numbers(family):
-    model = build_backbone(BackboneConfig(family=family, hidden=64, layers=2, heads=4), len(VOCABULARY), seed=1).eval()
+    model = build_backbone(
+        BackboneConfig(family=family, hidden=64, layers=2, heads=4), len(VOCABULARY), seed=1
+    ).eval()
     copied = Compute(precision="bf16").for_decoding(model)
-    assert {weight.dtype for weight in copied.parameters()} == {torch.bfloat16} and model.dtype == torch.float32
+    assert {weight.dtype for weight in copied.parameters()} == {
+        torch.bfloat16
+    } and model.dtype == torch.float32
     for (name, exact), (_, buffer) in zip(model.named_buffers(), copied.named_buffers(), strict=True):
         assert torch.equal(exact, buffer), name
     assert Compute().for_decoding(model) is model
@@ -150,7 +190,9 @@ def test_what_decodes_in_bf16_is_a_copy_with_exact_positions_and_nearly_the_same
     prompts = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(900)] for row in range(2)}
     forced = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(20)] for row in prompts}
     written = [
-        KeptCacheEngine(each, VOCABULARY).open(2).generate(prompts, stop=set(), max_new_tokens=20, temperature=1.0, force=forced)
+        KeptCacheEngine(each, VOCABULARY)
+        .open(2)
+        .generate(prompts, stop=set(), max_new_tokens=20, temperature=1.0, force=forced)
         for each in (model, copied)
     ]
     for row in prompts:

@@ -1,4 +1,6 @@
-"""The copying exercise: what it looks like, and that a transformer learns to copy from it what it has never seen."""
+"""The copying exercise: what it looks like, and that a transformer learns to copy from it what it has never
+seen.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_a_branch_repeats_the_trunk_s_beginning_and_has_loss_where_it_can_be_kno
 
 
 def test_the_same_seed_gives_the_same_examples(vocabulary):
-    assert copy_examples(vocabulary, 500, seed=1) == copy_examples(vocabulary, 500, seed=1) != copy_examples(vocabulary, 500, seed=2)
+    assert (
+        copy_examples(vocabulary, 500, seed=1)
+        == copy_examples(vocabulary, 500, seed=1)
+        != copy_examples(vocabulary, 500, seed=2)
+    )
 
 
 def test_phrases_of_few_words_repeat_them(vocabulary):
@@ -40,15 +46,22 @@ def test_phrases_of_few_words_repeat_them(vocabulary):
     assert all(len(set(phrase)) <= 12 for phrase in phrases)
     ambiguous = [phrase for phrase in phrases if len(set(pairwise(phrase))) > len(set(phrase))]
     assert len(ambiguous) > 0.9 * len(phrases)  # a word is followed now by one, now by another
-    some = [len(set(e.segments[1].tokens)) <= 13 < len(e.segments[1].tokens) for e in copy_examples(vocabulary, 20_000, 0, repeats=0.5)]
+    some = [
+        len(set(e.segments[1].tokens)) <= 13 < len(e.segments[1].tokens)
+        for e in copy_examples(vocabulary, 20_000, 0, repeats=0.5)
+    ]
     assert 0.2 < sum(some) / len(some) < 0.6
 
 
 @pytest.mark.slow
 def test_a_small_transformer_learns_to_copy_from_it(vocabulary):
     torch.set_num_threads(1)
-    model = build_backbone(BackboneConfig(hidden=64, layers=2, heads=4, key_value_heads=2), len(vocabulary), seed=0)
+    model = build_backbone(
+        BackboneConfig(hidden=64, layers=2, heads=4, key_value_heads=2), len(vocabulary), seed=0
+    )
     examples = copy_examples(vocabulary, 1_500_000, seed=0)
-    record = supervised_finetune(model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon")
+    record = supervised_finetune(
+        model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon"
+    )
     assert record.losses[0] > 4
     assert record.final_loss < 0.5

@@ -27,7 +27,9 @@ def rounds(vocabulary, example):
 
 
 def split(tokens, sign):
-    """The parts of `tokens` before and behind the sign, a run of tokens; the second is None where it does not stand there."""
+    """The parts of `tokens` before and behind the sign, a run of tokens; the second is None where it does not
+    stand there.
+    """
     for place in range(len(tokens) - len(sign) + 1):
         if tokens[place : place + len(sign)] == sign:
             return tokens[:place], tokens[place + len(sign) :]
@@ -47,7 +49,11 @@ def test_the_results_are_the_lists_edited(vocabulary):
             listed, less = split(body, sign[", less"])
             left = [word for word in listed if word not in (less or [])] + (more or [])
             assert result == (left or sign[" nothing"]) + sign[","]
-            assert 1 <= len(listed) <= LONGEST and len(less or []) <= MOST_CHANGES and len(more or []) <= MOST_CHANGES
+            assert (
+                1 <= len(listed) <= LONGEST
+                and len(less or []) <= MOST_CHANGES
+                and len(more or []) <= MOST_CHANGES
+            )
             forms.add((less is None, more is None))
             count += 1
         assert len({word for asked, _ in found for word in asked}.difference(*sign.values())) <= POOL
@@ -56,4 +62,8 @@ def test_the_results_are_the_lists_edited(vocabulary):
 
 def test_the_same_seed_gives_the_same_examples(vocabulary):
     one, same, other = (edit_examples(vocabulary, 5_000, seed) for seed in (1, 1, 2))
-    assert [e.segments[0].tokens for e in one] == [e.segments[0].tokens for e in same] != [e.segments[0].tokens for e in other]
+    assert (
+        [e.segments[0].tokens for e in one]
+        == [e.segments[0].tokens for e in same]
+        != [e.segments[0].tokens for e in other]
+    )

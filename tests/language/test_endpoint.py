@@ -1,4 +1,6 @@
-"""The endpoint's client against a real HTTP server: what it asks, repeats, keeps, counts, says and never says."""
+"""The endpoint's client against a real HTTP server: what it asks, repeats, keeps, counts, says and never
+says.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from components.language.chat import Unanswered
 from components.language.endpoint import Endpoint, Question, StrictAnswer
 
 KEY = "sk-secret-0123456789"
-NO_COSTS = {"endpoint_calls": 0, "endpoint_cached_calls": 0, "endpoint_prompt_tokens": 0, "endpoint_completion_tokens": 0}
+NO_COSTS = {
+    "endpoint_calls": 0,
+    "endpoint_cached_calls": 0,
+    "endpoint_prompt_tokens": 0,
+    "endpoint_completion_tokens": 0,
+}
 
 
 class Colour(StrictAnswer):
@@ -56,13 +63,20 @@ def test_a_question_goes_out_as_the_protocol_wants_it_and_its_tokens_are_counted
     assert server.requests == [
         {
             "model": "m",
-            "messages": [{"role": "system", "content": "Say its colour."}, {"role": "user", "content": "sky"}],
+            "messages": [
+                {"role": "system", "content": "Say its colour."},
+                {"role": "user", "content": "sky"},
+            ],
             "temperature": 0.5,
             "max_tokens": 77,
             "response_format": {"type": "json_object"},
         }
     ]
-    assert usage.costs() == NO_COSTS | {"endpoint_calls": 1, "endpoint_prompt_tokens": 11, "endpoint_completion_tokens": 3}
+    assert usage.costs() == NO_COSTS | {
+        "endpoint_calls": 1,
+        "endpoint_prompt_tokens": 11,
+        "endpoint_completion_tokens": 3,
+    }
 
 
 def test_settings_that_some_endpoints_need_change_the_request(cache):
@@ -74,7 +88,12 @@ def test_settings_that_some_endpoints_need_change_the_request(cache):
 
 @pytest.mark.parametrize(
     "first",
-    [Say(status=500, body="oops"), Say(status=503, body=""), Say(status=429, body="slow down"), Say(RIGHT, seconds=3)],
+    [
+        Say(status=500, body="oops"),
+        Say(status=503, body=""),
+        Say(status=429, body="slow down"),
+        Say(RIGHT, seconds=3),
+    ],
     ids=["500", "503", "429", "timeout"],
 )
 def test_what_may_pass_by_itself_is_tried_again(cache, first):
@@ -124,9 +143,14 @@ def test_a_reply_that_drips_is_no_answer_in_time(cache):
                     time.sleep(0.1)
 
         threading.Thread(target=drip, daemon=True).start()
-        config = EndpointConfig(url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1", model="m", timeout_seconds=0.5, retries=0)
+        config = EndpointConfig(
+            url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1", model="m", timeout_seconds=0.5, retries=0
+        )
         began = time.monotonic()
-        with Endpoint(config, cache) as endpoint, pytest.raises(Unanswered, match=r"did not answer within 0\.5 s"):
+        with (
+            Endpoint(config, cache) as endpoint,
+            pytest.raises(Unanswered, match=r"did not answer within 0\.5 s"),
+        ):
             endpoint.ask(question())
     assert time.monotonic() - began < 8
 
@@ -135,11 +159,16 @@ def test_an_endpoint_that_is_not_there_is_named(cache):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     config = EndpointConfig(url=f"http://127.0.0.1:{port}/v1", model="m", retries=1, backoff_seconds=0.01)
-    with Endpoint(config, cache) as endpoint, pytest.raises(Unanswered, match=r"in 2 tries: ConnectError: .*refused.*endpoint\.url"):
+    with (
+        Endpoint(config, cache) as endpoint,
+        pytest.raises(Unanswered, match=r"in 2 tries: ConnectError: .*refused.*endpoint\.url"),
+    ):
         endpoint.ask(question())
 
 
-@pytest.mark.parametrize(("status", "words"), [(401, "Check the key"), (403, "Check the key"), (404, r"often ends in /v1")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(401, "Check the key"), (403, "Check the key"), (404, r"often ends in /v1")]
+)
 def test_a_refusal_that_would_meet_every_question_ends_all_at_once(cache, status, words):
     with (
         ChatServer(Say(status=status, body="no", seconds=0.1)) as server,
@@ -184,7 +213,9 @@ def test_an_answer_of_the_wrong_shape_is_asked_for_again_with_what_is_wrong(cach
     assert len(kept(cache)) == 1
 
 
-@pytest.mark.parametrize("body", ["<html>Welcome</html>", "{}", '{"choices": []}', '{"choices": [{"message": {"content": null}}]}'])
+@pytest.mark.parametrize(
+    "body", ["<html>Welcome</html>", "{}", '{"choices": []}', '{"choices": [{"message": {"content": null}}]}']
+)
 def test_a_reply_that_is_no_completion_is_asked_for_again_as_it_was(cache, body):
     with ChatServer(Say(body=body), Say(RIGHT)) as server:
         found, usage = ask(server, cache)
@@ -236,7 +267,9 @@ def test_the_same_question_is_asked_once_however_often_it_comes(cache):
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"content": 3}', '{"content": "not JSON"}', '{"content": "{}"}'])
+@pytest.mark.parametrize(
+    "damage", ["", "{", '{"content": 3}', '{"content": "not JSON"}', '{"content": "{}"}']
+)
 def test_a_damaged_or_outdated_answer_is_asked_for_again(cache, damage):
     with ChatServer(Say(RIGHT)) as server:
         ask(server, cache)
@@ -249,7 +282,9 @@ def test_a_damaged_or_outdated_answer_is_asked_for_again(cache, damage):
 def test_the_key_is_sent_as_bearer_and_appears_nowhere_else(cache, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("MY_KEY", f" {KEY}\n")
-    with ChatServer(Say({"colour": "<key>", "strength": 1}), Say("<key>"), Say(status=401, body="bad key <key>")) as server:
+    with ChatServer(
+        Say({"colour": "<key>", "strength": 1}), Say("<key>"), Say(status=401, body="bad key <key>")
+    ) as server:
         found, _ = ask(server, cache, key_variable="MY_KEY")
         assert server.keys == [f"Bearer {KEY}"]
         assert found.colour == "[key]"
@@ -264,7 +299,11 @@ def test_the_key_is_sent_as_bearer_and_appears_nowhere_else(cache, monkeypatch, 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, r"variable MY_KEY \(endpoint\.key_variable\) is not set\. Expected the API key of .* Type `export MY_KEY="),
+        (
+            None,
+            r"variable MY_KEY \(endpoint\.key_variable\) is not set\. Expected the API key of .* Type "
+            r"`export MY_KEY=",
+        ),
         ("  ", "is not set"),
         (f"{KEY}\nHost: x", "holds no key: 28 characters"),
         ("schlüssel-schlüssel", "holds no key: 19 characters"),
@@ -307,8 +346,14 @@ def test_too_many_failures_end_the_asking_early_and_what_was_answered_is_kept(ca
 
     questions = [question(f"good {n}") for n in range(4)] + [question(f"bad {n}") for n in range(40)]
     with ChatServer(answer=answer) as server:
-        words = r"3 of 44 questions have no usable answer\. The last one: .*At most 2 may stay without\..*asks only for the rest"
-        with Endpoint(server.config(concurrency=2, corrections=0), cache) as endpoint, pytest.raises(EndpointError, match=words):
+        words = (
+            r"3 of 44 questions have no usable answer\. The last one: .*At most 2 may stay "
+            r"without\..*asks only for the rest"
+        )
+        with (
+            Endpoint(server.config(concurrency=2, corrections=0), cache) as endpoint,
+            pytest.raises(EndpointError, match=words),
+        ):
             endpoint.ask_all(questions, most_unanswered=2)
         assert len(server.requests) < 30
         with Endpoint(server.config(concurrency=2, corrections=0), cache) as endpoint:
@@ -325,7 +370,11 @@ def test_all_failures_are_told_one_by_one_where_any_number_is_allowed(cache):
 
 @pytest.mark.parametrize(
     "override",
-    [f"endpoint.key_variable={KEY}", f"endpoint.url=http://user:{KEY}@host/v1", f"endpoint.url=http://host/v1?key={KEY}"],
+    [
+        f"endpoint.key_variable={KEY}",
+        f"endpoint.url=http://user:{KEY}@host/v1",
+        f"endpoint.url=http://host/v1?key={KEY}",
+    ],
 )
 def test_a_key_in_the_config_is_refused_and_not_repeated(override):
     with pytest.raises(ConfigError, match="key_variable") as caught:
@@ -334,7 +383,9 @@ def test_a_key_in_the_config_is_refused_and_not_repeated(override):
     assert KEY not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://host:port/v1", "http://[::1/v1"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://host", "http://", "http://host:port/v1", "http://[::1/v1"]
+)
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(ConfigError, match=r"url is not a plain http\(s\) address"):
         load_config(None, ["experience_model.teacher=llm", "endpoint.model=m", f"endpoint.url='{url}'"])
@@ -344,11 +395,20 @@ def test_an_address_that_is_none_is_refused(url):
     ("overrides", "words"),
     [
         (["endpoint.model=m"], r"endpoint\.model has no effect: nothing asks an endpoint.*teacher=llm"),
-        (["experience_model.teacher=llm", "endpoint.model=m"], r"but endpoint\.url is empty.*endpoint\.url=http://localhost:8000/v1"),
+        (
+            ["experience_model.teacher=llm", "endpoint.model=m"],
+            r"but endpoint\.url is empty.*endpoint\.url=http://localhost:8000/v1",
+        ),
         (["experience_model.teacher=llm"], r"endpoint\.url and endpoint\.model is empty"),
         (["experience_model.max_unannotated_share=0.5"], "has no effect with teacher: programmatic"),
-        (["experience_model.reasoning=false", "experience_model.teacher=llm"], "teacher has no effect with reasoning: false"),
-        (["endpoint.retries=0", "endpoint.backoff_seconds=3"], "backoff_seconds has no effect with retries: 0"),
+        (
+            ["experience_model.reasoning=false", "experience_model.teacher=llm"],
+            "teacher has no effect with reasoning: false",
+        ),
+        (
+            ["endpoint.retries=0", "endpoint.backoff_seconds=3"],
+            "backoff_seconds has no effect with retries: 0",
+        ),
     ],
 )
 def test_an_endpoint_without_effect_or_without_a_name_is_refused(overrides, words):

@@ -19,7 +19,9 @@ SIZE = 300
 
 def make_model(family="llama", scale=10.0, max_positions=256):
     """A random model with larger weights than usual, so that greedy choices are far apart."""
-    config = BackboneConfig(family=family, vocabulary=SIZE, hidden=32, layers=2, heads=4, max_positions=max_positions)
+    config = BackboneConfig(
+        family=family, vocabulary=SIZE, hidden=32, layers=2, heads=4, max_positions=max_positions
+    )
     model = build_backbone(config, SIZE, seed=1).eval()
     with torch.no_grad():
         for weight in model.parameters():
@@ -35,14 +37,21 @@ def make_prompts(rows, seed=0, longest=40):
 
 def plain_generate(model, tokens, stop, new):
     out = model.generate(
-        torch.tensor([tokens]), max_new_tokens=new, do_sample=False, eos_token_id=sorted(stop), pad_token_id=0, use_cache=True
+        torch.tensor([tokens]),
+        max_new_tokens=new,
+        do_sample=False,
+        eos_token_id=sorted(stop),
+        pad_token_id=0,
+        use_cache=True,
     )
     return out[0, len(tokens) :].tolist()
 
 
 def plain_logprobs(model, prefix, tokens, temperature=1.0):
     with torch.no_grad():
-        logits = model(input_ids=torch.tensor([prefix + tokens])).logits[0, len(prefix) - 1 : -1] / temperature
+        logits = (
+            model(input_ids=torch.tensor([prefix + tokens])).logits[0, len(prefix) - 1 : -1] / temperature
+        )
     return logits.log_softmax(-1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
 
 
@@ -96,8 +105,10 @@ def test_sampled_logprobs_are_those_of_the_tempered_distribution():
 def test_samples_follow_the_distribution():
     model = make_model(scale=3.0)
     rows = 2000
-    out = KeptCacheEngine(model, VOCABULARY).open(rows, capacity=4).generate(
-        {row: [20, 21] for row in range(rows)}, stop=set(), max_new_tokens=1, temperature=1.0
+    out = (
+        KeptCacheEngine(model, VOCABULARY)
+        .open(rows, capacity=4)
+        .generate({row: [20, 21] for row in range(rows)}, stop=set(), max_new_tokens=1, temperature=1.0)
     )
     counts = torch.bincount(torch.tensor([out[row].tokens[0] for row in range(rows)]), minlength=SIZE) / rows
     with torch.no_grad():
@@ -122,12 +133,16 @@ def test_same_seed_same_samples_and_sessions_differ():
 
 def test_forced_tokens_come_first_with_their_logprobs():
     model = make_model()
-    out = KeptCacheEngine(model, VOCABULARY).open(2).generate(
-        {0: [20, 21], 1: [22]}, stop=set(), max_new_tokens=4, temperature=0.0, force={1: [50, 51]}
+    out = (
+        KeptCacheEngine(model, VOCABULARY)
+        .open(2)
+        .generate({0: [20, 21], 1: [22]}, stop=set(), max_new_tokens=4, temperature=0.0, force={1: [50, 51]})
     )
     assert out[1].tokens[:2] == [50, 51]
     assert out[0].tokens == plain_generate(model, [20, 21], {299}, 4)
-    torch.testing.assert_close(torch.tensor(out[1].logprobs), plain_logprobs(model, [22], out[1].tokens), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(out[1].logprobs), plain_logprobs(model, [22], out[1].tokens), atol=1e-4, rtol=0
+    )
 
 
 def test_long_ragged_prefill_over_a_full_cache_is_exact():
@@ -148,14 +163,18 @@ def test_a_copied_row_goes_on_as_its_source_would():
     session.generate({1: [4, 4]}, stop=set(), max_new_tokens=2, temperature=0.0)  # its last token is pending
     session.copy({2: 1, 4: 1, 3: 0})
     assert session.lengths == [3, 4, 4, 3, 4]
-    said = session.generate({1: [8], 2: [8], 4: [8], 3: [8], 0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)
+    said = session.generate(
+        {1: [8], 2: [8], 4: [8], 3: [8], 0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0
+    )
     assert said[1].tokens == said[2].tokens == said[4].tokens and said[0].tokens == said[3].tokens
     alone.append({0: [5, 6, 7]})
     assert alone.generate({0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)[0].tokens == said[3].tokens
 
 
 def test_a_sessions_memory_goes_with_it():
-    """Without waiting for the garbage collector: a process that dreams opens one after the other and would grow by each."""
+    """Without waiting for the garbage collector: a process that dreams opens one after the other and would
+    grow by each.
+    """
     session = KeptCacheEngine(make_model(), VOCABULARY).open(2)
     session.append({0: [5, 6, 7]})
     keys = ref(session._cache.layers[0].keys)
@@ -169,7 +188,9 @@ def test_a_sessions_memory_goes_with_it():
 
 def test_training_is_unaffected_by_the_engine():
     model = make_model().train()
-    KeptCacheEngine(model, VOCABULARY).open(1).generate({0: [20]}, stop=set(), max_new_tokens=2, temperature=0.0)
+    KeptCacheEngine(model, VOCABULARY).open(1).generate(
+        {0: [20]}, stop=set(), max_new_tokens=2, temperature=0.0
+    )
     assert model.training
     assert model.config._attn_implementation == "sdpa"
 
@@ -182,12 +203,18 @@ def test_adapters_take_part_in_generation():
         for name, weight in wrapped.named_parameters():
             if "lora_B" in name:
                 weight.normal_(std=3.0, generator=torch.Generator().manual_seed(0))
-    out = KeptCacheEngine(wrapped, VOCABULARY).open(1).generate({0: [20, 21, 22]}, stop=set(), max_new_tokens=6, temperature=0.0)
+    out = (
+        KeptCacheEngine(wrapped, VOCABULARY)
+        .open(1)
+        .generate({0: [20, 21, 22]}, stop=set(), max_new_tokens=6, temperature=0.0)
+    )
     assert out[0].tokens == plain_generate(wrapped, [20, 21, 22], {299}, 6) != plain
 
 
 def test_other_architectures_use_the_same_cache():
-    config = GPT2Config(vocab_size=SIZE, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0)
+    config = GPT2Config(
+        vocab_size=SIZE, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0
+    )
     torch.manual_seed(0)
     model = GPT2LMHeadModel(config).eval()
     session = KeptCacheEngine(model, VOCABULARY).open(2)

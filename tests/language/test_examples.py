@@ -32,7 +32,9 @@ def test_a_branch_sees_its_trunk_alone_and_the_trunk_never_sees_a_branch(family)
             return model(input_ids=torch.tensor([[token for part in parts for token in part]])).logits[0]
 
     with torch.no_grad():
-        logits = model(input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids).logits
+        logits = model(
+            input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids
+        ).logits
     trunk = alone(*TRUNK)
     close = {"atol": 1e-4, "rtol": 0}
     torch.testing.assert_close(logits[0, 3:6], alone(TRUNK[0], BRANCHES[0])[3:], **close)
@@ -50,7 +52,13 @@ def test_positions_predecessors_and_loss_follow_each_chain():
 
 
 def test_without_branches_no_mask_is_built():
-    batch = collate([Example([make_segment([5, 6], loss=False)]), Example([make_segment([5], loss=False), make_segment([7, 8])])], pad_id=3)
+    batch = collate(
+        [
+            Example([make_segment([5, 6], loss=False)]),
+            Example([make_segment([5], loss=False), make_segment([7, 8])]),
+        ],
+        pad_id=3,
+    )
     assert batch.attention is None
     assert batch.input_ids.tolist() == [[5, 6, 3], [5, 7, 8]]
     assert batch.real.tolist() == [[True, True, False], [True] * 3]
@@ -66,9 +74,13 @@ def test_loss_without_a_predecessor_is_refused():
 
 
 def test_batches_hold_every_example_once_within_the_limit():
-    examples = [Example([make_segment([7] * length, loss=False)]) for length in [3, 50, 8, 9, 2, 4, 30, 5, 5, 120]]
+    examples = [
+        Example([make_segment([7] * length, loss=False)]) for length in [3, 50, 8, 9, 2, 4, 30, 5, 5, 120]
+    ]
     drawn = list(batches(examples, 64, seed=1))
-    assert sorted(id(example) for group in drawn for example in group) == sorted(id(example) for example in examples)
+    assert sorted(id(example) for group in drawn for example in group) == sorted(
+        id(example) for example in examples
+    )
     for group in drawn:
         assert len(group) == 1 or max(map(len, group)) * len(group) <= 64
     assert drawn == list(batches(examples, 64, seed=1))

@@ -1,4 +1,6 @@
-"""The words of the exercises: no markers, and every second pool holds words that differ in their numbers alone."""
+"""The words of the exercises: no markers, and every second pool holds words that differ in their numbers
+alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
 
 THINGS = ("cup", "pan", "mug", "vase", "desk", "bowl", "pot", "lamp")
-NUMBERED = Vocabulary.train([" ".join(f"{thing} {number}" for number in range(1, 7)) for thing in THINGS] * 9, 400)
+NUMBERED = Vocabulary.train(
+    [" ".join(f"{thing} {number}" for number in range(1, 7)) for thing in THINGS] * 9, 400
+)
 
 
 def test_words_alike_differ_in_their_numbers_alone():

@@ -1,4 +1,6 @@
-"""Any causal LM from a path: load it with markers added, fine-tune it on branches, save it, and decode with the kept cache."""
+"""Any causal LM from a path: load it with markers added, fine-tune it on branches, save it, and decode with
+the kept cache.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ from language.foreign import CHATML, make_checkpoint
 
 WORKING = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gpt_neox", "gpt2", "phi3"]
 EPISODES = [
-    make_episode(make_task(n), ("go to desk 1", f"At desk 1: mug {n}."), ("take mug", f"Took mug {n}. Holding mug {n}."), won=True)
+    make_episode(
+        make_task(n),
+        ("go to desk 1", f"At desk 1: mug {n}."),
+        ("take mug", f"Took mug {n}. Holding mug {n}."),
+        won=True,
+    )
     for n in range(4)
 ]
 SETTINGS = {"epochs": 3, "learning_rate": 3e-3, "batch_tokens": 600, "seed": 0}
@@ -39,7 +46,9 @@ def examples_of(vocabulary):
 @pytest.mark.parametrize("kind", WORKING)
 def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path / "base", kind, template=template))
-    assert len(vocabulary.added) == len(MARKERS) and model.get_input_embeddings().weight.shape[0] == len(vocabulary)
+    assert len(vocabulary.added) == len(MARKERS) and model.get_input_embeddings().weight.shape[0] == len(
+        vocabulary
+    )
     record = supervised_finetune(model, examples_of(vocabulary), **SETTINGS)
     assert record.losses[-1] < record.losses[0]
     save_model(model, vocabulary, tmp_path / "tuned")
@@ -48,10 +57,16 @@ def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, t
     prompt = examples_of(vocabulary)[0].segments[0].tokens
     assert not words.added and examples_of(words)[0].segments[0].tokens == prompt
     prompts = {0: prompt, 1: prompt[:5]}
-    written = KeptCacheEngine(loaded, words).open(2, 16).generate(prompts, stop=set(), max_new_tokens=12, temperature=0.0)
+    written = (
+        KeptCacheEngine(loaded, words)
+        .open(2, 16)
+        .generate(prompts, stop=set(), max_new_tokens=12, temperature=0.0)
+    )
     untouched = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned")
     for row, tokens in prompts.items():
-        plain = untouched.generate(torch.tensor([tokens]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
+        plain = untouched.generate(
+            torch.tensor([tokens]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
+        )
         assert written[row].tokens == plain[0, len(tokens) :].tolist()
 
 
@@ -59,7 +74,13 @@ def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, t
 def test_both_sides_of_a_dream_run_on_such_a_model(kind, tmp_path):
     base = make_checkpoint(tmp_path / "base", kind, template=CHATML)
     policy = Policy.load(base, max_new_tokens=6)
-    clone(policy, EPISODES, lambda history, action: "find mug", CloningConfig(epochs=1, lora=LoraConfig(rank=2, targets="all-linear")), 0)
+    clone(
+        policy,
+        EPISODES,
+        lambda history, action: "find mug",
+        CloningConfig(epochs=1, lora=LoraConfig(rank=2, targets="all-linear")),
+        0,
+    )
     policy.save(tmp_path / "policy")
     assert Policy.load(tmp_path / "policy").vocabulary.has_chat_template
     model = ExperienceModel.load(base, ExperienceModelConfig(max_new_tokens=8, resamples=1))
@@ -69,7 +90,9 @@ def test_both_sides_of_a_dream_run_on_such_a_model(kind, tmp_path):
     assert model.tokens > 0 and len(model.vary([make_task()], seed=0)) == 1
 
 
-@pytest.mark.parametrize(("kind", "words"), [("bloom", "bloom cannot be trained on branches"), ("mpt", "branches mpt is off by")])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("bloom", "bloom cannot be trained on branches"), ("mpt", "branches mpt is off by")]
+)
 def test_an_architecture_that_cannot_take_branches_is_refused(kind, words, tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, kind))
     with pytest.raises(ConfigError, match=f"{words}.*Llama, Qwen or Mistral"):
@@ -96,18 +119,28 @@ def test_dropout_is_off_so_that_sampler_and_trainer_are_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("targets", [["q_proj", "v_proj"], "all-linear"])
-@pytest.mark.parametrize(("kind", "tied"), [("llama", False), ("qwen2", True), ("qwen3", False), ("qwen3", True)])
-def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_is_saved(kind, tied, targets, tmp_path):
-    model, vocabulary = load_backbone(make_checkpoint(tmp_path / "base", kind, scale=1.0, tie_word_embeddings=tied))
+@pytest.mark.parametrize(
+    ("kind", "tied"), [("llama", False), ("qwen2", True), ("qwen3", False), ("qwen3", True)]
+)
+def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_is_saved(
+    kind, tied, targets, tmp_path
+):
+    model, vocabulary = load_backbone(
+        make_checkpoint(tmp_path / "base", kind, scale=1.0, tie_word_embeddings=tied)
+    )
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     wrapped = add_lora(model, LoraConfig(rank=4, targets=targets), added=vocabulary.added)
     trained = [name for name, weight in wrapped.named_parameters() if weight.requires_grad]
     assert all("lora_" in name or "trainable_tokens" in name for name in trained)
     assert len([name for name in trained if "lora_A" in name]) == (4 if targets != "all-linear" else 14)
-    record = supervised_finetune(wrapped, examples_of(vocabulary), **{**SETTINGS, "learning_rate": 2e-2, "epochs": 8})
+    record = supervised_finetune(
+        wrapped, examples_of(vocabulary), **{**SETTINGS, "learning_rate": 2e-2, "epochs": 8}
+    )
     assert record.losses[-1] < record.losses[0] - 0.5
     frozen = {
-        name.replace(".base_layer", "").replace(".token_adapter", "").removeprefix("base_model.model."): weight
+        name.replace(".base_layer", "")
+        .replace(".token_adapter", "")
+        .removeprefix("base_model.model."): weight
         for name, weight in wrapped.named_parameters()
         if not weight.requires_grad
     }
@@ -129,7 +162,9 @@ def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_
         head = plain.get_output_embeddings().weight
         assert torch.equal(head, table) == tied
         if not tied:
-            assert torch.equal(head[old], before["lm_head.weight"][old]) and not torch.equal(head[rows], before["lm_head.weight"][rows])
+            assert torch.equal(head[old], before["lm_head.weight"][old]) and not torch.equal(
+                head[rows], before["lm_head.weight"][rows]
+            )
 
 
 def test_the_first_adapters_hang_on_the_seed_alone(tmp_path):
@@ -138,7 +173,9 @@ def test_the_first_adapters_hang_on_the_seed_alone(tmp_path):
     def first(seed):
         torch.rand(3)
         wrapped = add_lora(load_backbone(base)[0], LoraConfig(rank=2), seed=seed)
-        return torch.cat([weight.detach().flatten() for name, weight in wrapped.named_parameters() if "lora_A" in name])
+        return torch.cat(
+            [weight.detach().flatten() for name, weight in wrapped.named_parameters() if "lora_A" in name]
+        )
 
     assert torch.equal(first(1), first(1)) and not torch.equal(first(1), first(2))
 
@@ -146,15 +183,23 @@ def test_the_first_adapters_hang_on_the_seed_alone(tmp_path):
 def test_what_is_wrong_with_a_directory_is_said(tmp_path):
     base = make_checkpoint(tmp_path / "base", "llama")
     weights = load_file(base / "model.safetensors")
-    save_file({name: weight for name, weight in weights.items() if "layers.1" not in name}, base / "model.safetensors", {"format": "pt"})
-    with pytest.raises(DataError, match=r"lack weights of the model that its config.json describes: model\.layers\.1\."):
+    save_file(
+        {name: weight for name, weight in weights.items() if "layers.1" not in name},
+        base / "model.safetensors",
+        {"format": "pt"},
+    )
+    with pytest.raises(
+        DataError, match=r"lack weights of the model that its config.json describes: model\.layers\.1\."
+    ):
         load_backbone(base)
     (base / "model.safetensors").write_bytes(b"cut off")
     with pytest.raises(DataError, match="cannot be loaded"):
         load_backbone(base)
     (base / "model.safetensors").unlink()
     torch.save(weights, base / "pytorch_model.bin")
-    with pytest.raises(DataError, match=r"no weights in safetensors \(pytorch_model.bin cannot be used; convert it first\)"):
+    with pytest.raises(
+        DataError, match=r"no weights in safetensors \(pytorch_model.bin cannot be used; convert it first\)"
+    ):
         load_backbone(base)
     small = make_checkpoint(tmp_path / "small", "llama")
     large = make_checkpoint(tmp_path / "large", "llama")

@@ -1,4 +1,6 @@
-"""Output heads and embedding rows of models from elsewhere: what the file says counts, and ids without a token are never chosen."""
+"""Output heads and embedding rows of models from elsewhere: what the file says counts, and ids without a
+token are never chosen.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_a_head_of_its_own_in_the_file_counts_whatever_the_config_says(kind, hea
     base = make_checkpoint(tmp_path / "base", kind, tie_word_embeddings=True)
 
     def add_head(weights):
-        weights[HEAD] = weights[EMBEDDINGS].flip(0).contiguous() if head == "other" else weights[EMBEDDINGS].clone()
+        weights[HEAD] = (
+            weights[EMBEDDINGS].flip(0).contiguous() if head == "other" else weights[EMBEDDINGS].clone()
+        )
 
     rewrite(base, add_head)
     configure(base, tie_word_embeddings=said)
@@ -73,7 +77,10 @@ def test_a_head_of_its_own_in_the_file_counts_whatever_the_config_says(kind, hea
 
 def test_a_tied_model_without_a_head_stays_tied(tmp_path):
     model, _ = load_backbone(make_checkpoint(tmp_path, "llama", tie_word_embeddings=True))
-    assert model.config.tie_word_embeddings and model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert (
+        model.config.tie_word_embeddings
+        and model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    )
 
 
 def pad(directory, *, tied, value=0.0):
@@ -139,16 +146,22 @@ def padded(tmp_path_factory):
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
-def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation(padded, temperature, fused, monkeypatch):
+def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation(
+    padded, temperature, fused, monkeypatch
+):
     if not fused:
         monkeypatch.setattr("components.language.engine.can_fuse", lambda model: False)
     model, vocabulary = load_backbone(padded)
     raw = logits_of(model)[-1]
     unknown = vocabulary.unknown_ids(len(raw))
-    assert len(unknown) == SPARE - len(MARKERS) and raw.softmax(-1)[unknown].sum() > 0.9, "plain sampling would choose them"
+    assert len(unknown) == SPARE - len(MARKERS) and raw.softmax(-1)[unknown].sum() > 0.9, (
+        "plain sampling would choose them"
+    )
     rows = 40
     session = KeptCacheEngine(model, vocabulary, seed=1).open(rows)
-    out = session.generate(dict.fromkeys(range(rows), PROMPT), stop=set(), max_new_tokens=8, temperature=temperature)
+    out = session.generate(
+        dict.fromkeys(range(rows), PROMPT), stop=set(), max_new_tokens=8, temperature=temperature
+    )
     assert not {token for row in out.values() for token in row.tokens} & set(unknown)
     known = [index for index in range(len(raw)) if index not in unknown]
     for row in (0, 1):
@@ -158,7 +171,9 @@ def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation
         expected = logits.log_softmax(-1).gather(1, places[:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(out[row].logprobs), expected, atol=1e-4, rtol=0)
         example = Example([Segment(PROMPT, [False] * 4), Segment(out[row].tokens, [True] * 8)])
-        scores = token_logprobs(model, collate([example], 0), temperature=temperature or 1.0, with_entropy=True)
+        scores = token_logprobs(
+            model, collate([example], 0), temperature=temperature or 1.0, with_entropy=True
+        )
         torch.testing.assert_close(scores.logprobs.detach(), expected, atol=1e-4, rtol=0)
         entropies = torch.distributions.Categorical(logits=logits).entropy()
         torch.testing.assert_close(scores.entropies.detach(), entropies, atol=1e-4, rtol=1e-4)
@@ -166,7 +181,11 @@ def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation
 
 def test_the_yardstick_writes_what_the_engine_writes(padded):
     model, vocabulary = load_backbone(padded)
-    out = KeptCacheEngine(model, vocabulary).open(2).generate({0: PROMPT, 1: [9]}, stop={3}, max_new_tokens=6, temperature=0.0)
+    out = (
+        KeptCacheEngine(model, vocabulary)
+        .open(2)
+        .generate({0: PROMPT, 1: [9]}, stop={3}, max_new_tokens=6, temperature=0.0)
+    )
     assert plain_generate(model, [PROMPT, [9]], stop={3}, max_new_tokens=6) == [out[0].tokens, out[1].tokens]
 
 
@@ -178,27 +197,46 @@ def test_sampler_and_learner_agree_before_the_first_step_and_gradients_are_finit
     rollout = Rollout(Trajectory(make_task()), example, written.logprobs)
     for other in (policy, policy.twin()):
         scores = scored(other, [rollout], temperature=1.0, with_entropy=True)
-        torch.testing.assert_close(scores.logprobs.detach(), torch.tensor(written.logprobs), atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            scores.logprobs.detach(), torch.tensor(written.logprobs), atol=1e-4, rtol=0
+        )
     scores = scored(policy, [rollout], temperature=1.0, with_entropy=True)
     (scores.logprobs.sum() + scores.entropies.sum()).backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in policy.model.parameters())
-    assert not policy.model.get_output_embeddings().weight.grad[policy.vocabulary.unknown_ids(len(logits_of(policy.model)[-1]))].any()
+    assert (
+        not policy.model.get_output_embeddings()
+        .weight.grad[policy.vocabulary.unknown_ids(len(logits_of(policy.model)[-1]))]
+        .any()
+    )
 
 
 def test_cloning_loss_leaves_them_out(padded):
     model, vocabulary = load_backbone(padded)
     example = Example([Segment(PROMPT, [False] * 4), Segment([9, 10, 11], [True] * 3)])
-    known = [index for index in range(model.config.vocab_size) if index not in vocabulary.unknown_ids(model.config.vocab_size)]
+    known = [
+        index
+        for index in range(model.config.vocab_size)
+        if index not in vocabulary.unknown_ids(model.config.vocab_size)
+    ]
     logits = logits_of(model, [*PROMPT, 9, 10])[3:, known].log_softmax(-1)
-    expected = -logits.gather(1, torch.tensor([[known.index(9)], [known.index(10)], [known.index(11)]])).mean()
+    expected = -logits.gather(
+        1, torch.tensor([[known.index(9)], [known.index(10)], [known.index(11)]])
+    ).mean()
     record = supervised_finetune(model, [example], epochs=1, learning_rate=1e-6, batch_tokens=64, seed=0)
     assert record.losses[0] == pytest.approx(float(expected), abs=1e-4)
 
 
 def test_exercises_are_of_ids_that_have_a_token(padded):
     _, vocabulary = load_backbone(padded)
-    vocabulary.ids = [index for index in vocabulary.ids if index not in range(20, 40)]  # a tokenizer with a hole
-    ids = {token for example in copy_examples(vocabulary, 3000, 0) for segment in example.segments for token in segment.tokens}
+    vocabulary.ids = [
+        index for index in vocabulary.ids if index not in range(20, 40)
+    ]  # a tokenizer with a hole
+    ids = {
+        token
+        for example in copy_examples(vocabulary, 3000, 0)
+        for segment in example.segments
+        for token in segment.tokens
+    }
     assert not ids & set(range(20, 40)) and len(ids) > 100
 
 
@@ -208,9 +246,19 @@ def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
 
     policy = Policy.load(padded)
     episodes = [make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), won=True)]
-    clone(policy, episodes, lambda history, action: "find mug", CloningConfig(epochs=1, lora=LoraConfig(rank=2)), 0)
+    clone(
+        policy,
+        episodes,
+        lambda history, action: "find mug",
+        CloningConfig(epochs=1, lora=LoraConfig(rank=2)),
+        0,
+    )
     policy.save(tmp_path / "policy")
     for one in (policy, policy.twin(), Policy.load(tmp_path / "policy")):
-        out = one.engine(0).open(8).generate(dict.fromkeys(range(8), PROMPT), stop=set(), max_new_tokens=6, temperature=1.0)
+        out = (
+            one.engine(0)
+            .open(8)
+            .generate(dict.fromkeys(range(8), PROMPT), stop=set(), max_new_tokens=6, temperature=1.0)
+        )
         unknown = one.vocabulary.unknown_ids(len(logits_of(one.model)[-1]))
         assert unknown and not {token for row in out.values() for token in row.tokens} & set(unknown)

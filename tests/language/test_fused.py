@@ -1,4 +1,6 @@
-"""The joined operations give the numbers that transformers gives, over prompts of any lengths and token by token."""
+"""The joined operations give the numbers that transformers gives, over prompts of any lengths and token by
+token.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,15 @@ from components.language.fused import FusedDecoder, Span, can_fuse
 from components.training_config import LoraConfig
 
 SHAPE = {
-    "vocab_size": 340, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 600,
-}  # fmt: skip
+    "vocab_size": 340,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 600,
+}
 
 
 def make(family):
@@ -38,7 +46,13 @@ def test_the_numbers_are_those_of_transformers(family):
     texts = torch.randint(0, 340, (3, 300))
     fused, cache = FusedDecoder(model), KeptCache(2, rows=4, capacity=8)
     plain = model(input_ids=texts).logits
-    pieces = [(0, 0, 200), (2, 0, 1), (1, 0, 290), (0, 200, 60), (2, 1, 256)]  # (row, start, length); slots differ from rows
+    pieces = [
+        (0, 0, 200),
+        (2, 0, 1),
+        (1, 0, 290),
+        (0, 200, 60),
+        (2, 1, 256),
+    ]  # (row, start, length); slots differ from rows
     slot = [3, 0, 1]
     for part in (pieces[:3], pieces[3:]):
         ids = torch.cat([texts[row, start : start + length] for row, start, length in part])
@@ -47,7 +61,9 @@ def test_the_numbers_are_those_of_transformers(family):
             torch.testing.assert_close(found[place], plain[row, start + length - 1], atol=2e-4, rtol=1e-4)
     for step in range(5):  # rows 1 and 2 stand in the slots 0 and 1: token by token
         rows, places = torch.tensor([1, 2]), torch.tensor([290, 257]) + step
-        found = fused.logits(texts[rows, places], [Span(slot, place, 1) for slot, place in enumerate(places.tolist())], cache)
+        found = fused.logits(
+            texts[rows, places], [Span(slot, place, 1) for slot, place in enumerate(places.tolist())], cache
+        )
         torch.testing.assert_close(found, plain[rows, places], atol=2e-4, rtol=1e-4)
 
 

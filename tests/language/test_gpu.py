@@ -1,6 +1,7 @@
-"""On a GPU: the default engine and training compute there what they compute on the CPU, and how fast a larger model is.
+"""On a GPU: the default engine and training compute there what they compute on the CPU, and how fast a larger
+model is.
 
-    python -m pytest -q -s tests/language/test_gpu.py
+python -m pytest -q -s tests/language/test_gpu.py
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def test_training_and_decoding_give_the_cpus_numbers_in_fp32():
     trained, generated = {}, {}
     for device in ("cpu", "cuda"):
         model = make_model().to(device)
-        trained[device] = supervised_finetune(model, EXAMPLES, epochs=2, compute=Compute(device), **SETTINGS).losses
+        trained[device] = supervised_finetune(
+            model, EXAMPLES, epochs=2, compute=Compute(device), **SETTINGS
+        ).losses
         prompts = {row: [2, 3 + row, 20] for row in range(5)}
         session = KeptCacheEngine(make_model().to(device), VOCABULARY).open(5)
         written = session.generate(prompts, stop=set(), max_new_tokens=8, temperature=0.0)
@@ -50,10 +53,23 @@ def test_training_and_decoding_give_the_cpus_numbers_in_fp32():
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_dream_and_its_policy_play_there(precision, tmp_path):
     compute = Compute("cuda", precision)
-    save_model(build_backbone(BackboneConfig(hidden=64, layers=2), len(VOCABULARY), 0), VOCABULARY, tmp_path / "model")
-    model = ExperienceModel.load(tmp_path / "model", ExperienceModelConfig(max_new_tokens=8, resamples=1), compute=compute)
+    save_model(
+        build_backbone(BackboneConfig(hidden=64, layers=2), len(VOCABULARY), 0),
+        VOCABULARY,
+        tmp_path / "model",
+    )
+    model = ExperienceModel.load(
+        tmp_path / "model", ExperienceModelConfig(max_new_tokens=8, resamples=1), compute=compute
+    )
     policy = Policy.load(tmp_path / "model", max_new_tokens=6, compute=compute)
-    rollouts = play(policy, Dream(model, ReplayBuffer(RetrievalConfig(k=0))), [make_task()] * 4, max_steps=3, temperature=1.0, seed=0)
+    rollouts = play(
+        policy,
+        Dream(model, ReplayBuffer(RetrievalConfig(k=0))),
+        [make_task()] * 4,
+        max_steps=3,
+        temperature=1.0,
+        seed=0,
+    )
     assert len(rollouts) == 4 and model.tokens and policy.tokens
 
 
@@ -65,7 +81,10 @@ def make_example(rng: random.Random) -> Example:
 
     parts = [Segment(words(150), [False] * 150)]
     for _ in range(8):
-        parts += [Segment(words(150), [False] * 100 + [True] * 50, branch=True), Segment(words(60), [False] * 60)]
+        parts += [
+            Segment(words(150), [False] * 100 + [True] * 50, branch=True),
+            Segment(words(60), [False] * 60),
+        ]
     return Example(parts)
 
 
@@ -83,15 +102,20 @@ def test_a_model_of_a_hundred_million_parameters_trains_with_adapters_in_bf16(ch
     record = supervised_finetune(wrapped, examples, epochs=1, **settings)
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated() / 1e9
-    print(f"\n{describe(compute)}, {millions:.0f} M parameters, rank 16, gradient checkpointing {checkpointing}: "
-          f"{record.tokens / record.seconds:,.0f} tokens/s trained, peak {peak:.1f} GB")  # fmt: skip
+    print(
+        f"\n{describe(compute)}, {millions:.0f} M parameters, rank 16, gradient checkpointing "
+        f"{checkpointing}: "
+        f"{record.tokens / record.seconds:,.0f} tokens/s trained, peak {peak:.1f} GB"
+    )
     assert record.losses[-1] == record.losses[-1] and 80 < millions < 160
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_model_of_a_hundred_million_parameters_decodes(precision):
     compute, rng = Compute("cuda", precision), random.Random(0)
-    engine = KeptCacheEngine(compute.for_decoding(build_backbone(LARGE, SIZE, 0).to("cuda").eval()), VOCABULARY)
+    engine = KeptCacheEngine(
+        compute.for_decoding(build_backbone(LARGE, SIZE, 0).to("cuda").eval()), VOCABULARY
+    )
     seconds = []
     for _ in range(2):  # the first one warms up
         session = engine.open(ROWS)
@@ -100,10 +124,17 @@ def test_a_model_of_a_hundred_million_parameters_decodes(precision):
         began = time.monotonic()
         written = session.generate(prompts, stop=set(), max_new_tokens=NEW, temperature=1.0)
         seconds.append(time.monotonic() - began)
-    print(f"\n{describe(compute)}: {ROWS * NEW / seconds[-1]:,.0f} dreamed tokens/s, {ROWS} rows behind prompts of 400 tokens")
+    print(
+        f"\n{describe(compute)}: {ROWS * NEW / seconds[-1]:,.0f} dreamed tokens/s, {ROWS} rows behind "
+        "prompts of 400 tokens"
+    )
     assert all(len(generation.tokens) == NEW for generation in written.values())
 
 
 def test_a_model_from_a_path_is_loaded_there(tmp_path):
-    save_model(build_backbone(BackboneConfig(hidden=32, layers=1), len(VOCABULARY), 0), VOCABULARY, tmp_path / "model")
+    save_model(
+        build_backbone(BackboneConfig(hidden=32, layers=1), len(VOCABULARY), 0),
+        VOCABULARY,
+        tmp_path / "model",
+    )
     assert next(load_backbone(tmp_path / "model", "cuda")[0].parameters()).is_cuda

@@ -1,4 +1,6 @@
-"""The narrow last block gives what the whole decoder gives, gradients included, and what it does not know it leaves alone."""
+"""The narrow last block gives what the whole decoder gives, gradients included, and what it does not know it
+leaves alone.
+"""
 
 import pytest
 import torch
@@ -16,15 +18,30 @@ SIZE = 64
 def make_example(seed, *parts):
     """Segments of the given lengths; a negative one is predicted."""
     generator = torch.Generator().manual_seed(seed)
-    return Example([Segment(torch.randint(4, SIZE, (abs(n),), generator=generator).tolist(), [n < 0] * abs(n)) for n in parts])
+    return Example(
+        [
+            Segment(torch.randint(4, SIZE, (abs(n),), generator=generator).tolist(), [n < 0] * abs(n))
+            for n in parts
+        ]
+    )
 
 
-BATCH = collate([make_example(0, 5, -2, 9, -3), make_example(1, 30, -1), make_example(2, 3, -11, 2), make_example(3, 4)], 0)
+BATCH = collate(
+    [make_example(0, 5, -2, 9, -3), make_example(1, 30, -1), make_example(2, 3, -11, 2), make_example(3, 4)],
+    0,
+)
 """Rows of their own lengths; one has nothing to predict."""
 
 
 def build(family, checkpointing=False, **settings):
-    shape = {"hidden": 32, "layers": 3, "heads": 4, "key_value_heads": 2, "family": family, "gradient_checkpointing": checkpointing}
+    shape = {
+        "hidden": 32,
+        "layers": 3,
+        "heads": 4,
+        "key_value_heads": 2,
+        "family": family,
+        "gradient_checkpointing": checkpointing,
+    }
     model = build_backbone(BackboneConfig(**shape), SIZE, seed=0)
     return add_lora(model, LoraConfig(**settings)) if settings else model
 
@@ -32,8 +49,14 @@ def build(family, checkpointing=False, **settings):
 def whole(model, batch):
     """The reference: every token through every block."""
     rows, columns = batch.loss_mask.nonzero(as_tuple=True)
-    states = without_adapters(model).get_decoder()(input_ids=batch.input_ids, use_cache=False).last_hidden_state
-    predicted = without_adapters(model).get_output_embeddings()(states[rows, batch.predecessor[rows, columns]]).log_softmax(-1)
+    states = (
+        without_adapters(model).get_decoder()(input_ids=batch.input_ids, use_cache=False).last_hidden_state
+    )
+    predicted = (
+        without_adapters(model)
+        .get_output_embeddings()(states[rows, batch.predecessor[rows, columns]])
+        .log_softmax(-1)
+    )
     return predicted.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
 
 

@@ -18,7 +18,9 @@ from components.language.training import supervised_finetune, token_logprobs
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train([f"for {number} want lower than {number}: yes, no" for number in range(LARGEST + 1)], 700)
+    return Vocabulary.train(
+        [f"for {number} want lower than {number}: yes, no" for number in range(LARGEST + 1)], 700
+    )
 
 
 def test_answers_are_true_and_alone_have_loss(vocabulary):
@@ -27,10 +29,16 @@ def test_answers_are_true_and_alone_have_loss(vocabulary):
     answers = []
     for example in examples:
         (segment,) = example.segments
-        rounds = re.findall(r"for (\d+) want lower than (\d+): (yes|no),", vocabulary.decode(segment.tokens[1:]))
+        rounds = re.findall(
+            r"for (\d+) want lower than (\d+): (yes|no),", vocabulary.decode(segment.tokens[1:])
+        )
         assert len(rounds) == ROUNDS == sum(segment.loss)
         assert all((answer == "yes") == (int(first) <= int(second)) for first, second, answer in rounds)
-        assert {vocabulary.decode([token]).strip() for token, flagged in zip(segment.tokens, segment.loss, strict=True) if flagged} == {
+        assert {
+            vocabulary.decode([token]).strip()
+            for token, flagged in zip(segment.tokens, segment.loss, strict=True)
+            if flagged
+        } == {
             "yes",
             "no",
         }
@@ -39,15 +47,23 @@ def test_answers_are_true_and_alone_have_loss(vocabulary):
 
 
 def test_the_same_seed_gives_the_same_examples(vocabulary):
-    assert magnitude_examples(vocabulary, 500, 1) == magnitude_examples(vocabulary, 500, 1) != magnitude_examples(vocabulary, 500, 2)
+    assert (
+        magnitude_examples(vocabulary, 500, 1)
+        == magnitude_examples(vocabulary, 500, 1)
+        != magnitude_examples(vocabulary, 500, 2)
+    )
 
 
 @pytest.mark.slow
 def test_a_small_transformer_learns_the_order_of_numbers_from_it(vocabulary):
     torch.set_num_threads(1)
-    model = build_backbone(BackboneConfig(hidden=64, layers=2, heads=4, key_value_heads=2), len(vocabulary), seed=0)
+    model = build_backbone(
+        BackboneConfig(hidden=64, layers=2, heads=4, key_value_heads=2), len(vocabulary), seed=0
+    )
     examples = magnitude_examples(vocabulary, 1_500_000, seed=0)
-    supervised_finetune(model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon")
+    supervised_finetune(
+        model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon"
+    )
     with evaluating(model):
         (group,) = [collate(rows, 0) for rows in batches(magnitude_examples(vocabulary, 2500, 777), 3072, 0)]
         right = token_logprobs(model, group).logprobs.exp() > 0.5

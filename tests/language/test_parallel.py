@@ -24,7 +24,10 @@ from components.policy.policy import Policy
 from components.training_config import LoraConfig, RLConfig
 
 SETTINGS = {"learning_rate": 3e-3, "batch_tokens": 90, "seed": 3, "epochs": 2}
-EXAMPLES = [Example([Segment([9 + n] * (5 + n % 7), [False] * (5 + n % 7)), Segment([20 + n, 21], [True, True])]) for n in range(31)]
+EXAMPLES = [
+    Example([Segment([9 + n] * (5 + n % 7), [False] * (5 + n % 7)), Segment([20 + n, 21], [True, True])])
+    for n in range(31)
+]
 
 
 class Even:
@@ -44,21 +47,40 @@ class Even:
 
 def make_loop(**settings):
     policy = Policy(make_model(), VOCABULARY)
-    settings |= {"iterations": 3, "tasks": 2, "group": 4, "updates": 2, "epochs": 2, "demonstration_weight": 0.0}
+    settings |= {
+        "iterations": 3,
+        "tasks": 2,
+        "group": 4,
+        "updates": 2,
+        "epochs": 2,
+        "demonstration_weight": 0.0,
+    }
     config = RLConfig(max_new_tokens=6, batch_tokens=200, **settings)
     tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
-    return Loop(policy, OneProcess(Even()), tasks, make_algorithm(config, policy), config, max_steps=2, seed=0)
+    return Loop(
+        policy, OneProcess(Even()), tasks, make_algorithm(config, policy), config, max_steps=2, seed=0
+    )
 
 
 def train(place: Path):
-    """What is compared: losses and weights of fine-tuning (also when resumed), of GRPO, of PPO with its head, and an error of all."""
+    """What is compared: losses and weights of fine-tuning (also when resumed), of GRPO, of PPO with its head,
+    and an error of all.
+    """
     model, told = make_model(), {}
-    record = supervised_finetune(model, EXAMPLES, checkpoint=place / "checkpoint.pt", checkpoint_every=3, **SETTINGS)
+    record = supervised_finetune(
+        model, EXAMPLES, checkpoint=place / "checkpoint.pt", checkpoint_every=3, **SETTINGS
+    )
     again = make_model()
-    told["resumed"] = supervised_finetune(again, EXAMPLES, checkpoint=place / "checkpoint.pt", **SETTINGS).losses
+    told["resumed"] = supervised_finetune(
+        again, EXAMPLES, checkpoint=place / "checkpoint.pt", **SETTINGS
+    ).losses
     told["losses"] = record.losses
     weights = [model, again]
-    for name, settings in {"grpo": {}, "ppo": {"algorithm": "ppo"}, "lora": {"lora": LoraConfig(rank=2)}}.items():
+    for name, settings in {
+        "grpo": {},
+        "ppo": {"algorithm": "ppo"},
+        "lora": {"lora": LoraConfig(rank=2)},
+    }.items():
         loop = make_loop(**settings)
         series = loop.run().series
         told[name] = [series[figure] for figure in ("loss", "gradient_norm", "policy_entropy")]
@@ -68,7 +90,9 @@ def train(place: Path):
         supervised_finetune(make_model(), EXAMPLES, **SETTINGS | {"learning_rate": 1e30})
     except TrainingError as error:
         told["error"] = error.found
-    torch.save([[weight.detach() for weight in model.parameters()] for model in weights], place / "weights.pt")
+    torch.save(
+        [[weight.detach() for weight in model.parameters()] for model in weights], place / "weights.pt"
+    )
     (place / "told.json").write_text(json.dumps(told))
 
 
@@ -78,7 +102,16 @@ def test_two_processes_come_to_the_weights_of_one(tmp_path):
     for place in places:
         place.mkdir()
     train(places[0])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", __file__, str(places[1])]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--standalone",
+        __file__,
+        str(places[1]),
+    ]
     paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (1, 2))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)

@@ -1,4 +1,6 @@
-"""The yardstick of `bench dream` is greedy decoding of the model alone, whatever its checkpoint says about generation."""
+"""The yardstick of `bench dream` is greedy decoding of the model alone, whatever its checkpoint says about
+generation.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def greedy(model, prompt, stop, new):
 
 @ids
 def test_the_yardstick_sets_every_setting_itself(base, settings, tmp_path):
-    model = AutoModelForCausalLM.from_pretrained(configured(base, tmp_path / "model", settings), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        configured(base, tmp_path / "model", settings), dtype=torch.float32
+    )
     before = model.generation_config
     expected = [greedy(model, prompt, STOP, 5) for prompt in PROMPTS]
     assert plain_generate(model, PROMPTS, stop=STOP, max_new_tokens=5) == expected
@@ -79,12 +83,17 @@ def test_what_is_saved_says_nothing_of_sampling(base, settings, tmp_path):
         assert getattr(saved, name) == getattr(GenerationConfig(), name), name
 
 
-@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[2], SETTINGS[3]], ids=lambda settings: ",".join(settings))
+@pytest.mark.parametrize(
+    "settings", [SETTINGS[0], SETTINGS[2], SETTINGS[3]], ids=lambda settings: ",".join(settings)
+)
 def test_a_dream_and_its_yardstick_agree_on_such_a_checkpoint(base, settings, tmp_path):
     """The contest of `dreamgym bench dream`, step by step."""
     model, vocabulary = load_backbone(configured(base, tmp_path / "model", settings))
     dreaming = ExperienceModel(model, vocabulary, once_greedily(ExperienceModelConfig(max_new_tokens=8)))
-    episodes = [make_episode(make_task(n), ("go to desk 1", f"At desk 1: mug {n}."), ("take mug", "Took mug.")) for n in range(2)]
+    episodes = [
+        make_episode(make_task(n), ("go to desk 1", f"At desk 1: mug {n}."), ("take mug", "Took mug."))
+        for n in range(2)
+    ]
     buffer = ReplayBuffer(RetrievalConfig(k=1, dimensions=32))
     buffer.add([step for episode in episodes for step in episode.steps])
     kept, plain = (dreamer(dreaming, buffer, episodes) for dreamer in (KeptDreamer, PlainDreamer))

@@ -1,4 +1,6 @@
-"""The exercise of recalling: what it asks, and that both sides of each comparison stand where the exercise says."""
+"""The exercise of recalling: what it asks, and that both sides of each comparison stand where the exercise
+says.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,32 @@ from components.language.markers import TURN
 from components.language.recalling import ROUNDS, recall_examples
 from components.language.tokenizer import Vocabulary
 
-WORDS = [f"{first}{second}" for first in ("ba", "du", "ke", "lo", "mi") for second in ("ra", "to", "ne", "sy", "pu", "gi")]
+WORDS = [
+    f"{first}{second}"
+    for first in ("ba", "du", "ke", "lo", "mi")
+    for second in ("ra", "to", "ne", "sy", "pu", "gi")
+]
 
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train([f"{word}, on {word}. works. {word} want {word}: yes, {word}: no," for word in WORDS], 400)
+    return Vocabulary.train(
+        [f"{word}, on {word}. works. {word} want {word}: yes, {word}: no," for word in WORDS], 400
+    )
 
 
 def rounds(vocabulary, example):
-    """(what is shown, what is said of it) of each round, as tokens; the wishes stand in the first of what is shown."""
+    """(what is shown, what is said of it) of each round, as tokens; the wishes stand in the first of what is
+    shown.
+    """
     (segment,) = example.segments
     assert segment.tokens[0] == vocabulary.marker_id(TURN) and not segment.loss[0]
     found, place = [], 1
     while place < len(segment.tokens):
         middle = place + segment.loss[place:].index(True)
-        end = next((at for at in range(middle, len(segment.tokens)) if not segment.loss[at]), len(segment.tokens))
+        end = next(
+            (at for at in range(middle, len(segment.tokens)) if not segment.loss[at]), len(segment.tokens)
+        )
         found.append((segment.tokens[place:middle], segment.tokens[middle:end]))
         place = end
     return found
@@ -36,7 +48,9 @@ def parted(tokens, sign):
 
 
 def looks(vocabulary, said):
-    """(what is there, what is wanted, yes or no) of each comparison; what is there of a wish begins with the wish itself."""
+    """(what is there, what is wanted, yes or no) of each comparison; what is there of a wish begins with the
+    wish itself.
+    """
     yes, no = vocabulary.behind(": yes,"), vocabulary.behind(": no,")
     while said:
         there, rest = parted(said, vocabulary.behind(" want"))
@@ -54,7 +68,9 @@ def test_verdicts_are_true_and_end_with_the_first_no(vocabulary):
             asked, _ = parted(shown, vocabulary.behind(", on"))
             found = [(*parted(before, comma), wish, right) for before, wish, right in looks(vocabulary, text)]
             assert all((there == wish) == right and lead[1:] == wish for lead, there, wish, right in found)
-            assert [token for lead, *_ in found for token in (*lead, *comma)] == asked[: sum(len(lead) + len(comma) for lead, *_ in found)]
+            assert [token for lead, *_ in found for token in (*lead, *comma)] == asked[
+                : sum(len(lead) + len(comma) for lead, *_ in found)
+            ]
             assert all(right for *_, right in found[:-1])
             answers.append(found[-1][3])
     assert 0.3 < answers.count(False) / len(answers) < 0.6

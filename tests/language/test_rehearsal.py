@@ -17,5 +17,8 @@ def test_as_many_tokens_as_asked_for():
 
 
 def test_the_same_seed_rehearses_the_same():
-    made = [[e.segments[0].tokens for e in rehearsal_examples(VOCABULARY, 900, 900, 900, seed)] for seed in (0, 0, 1)]
+    made = [
+        [e.segments[0].tokens for e in rehearsal_examples(VOCABULARY, 900, 900, 900, seed)]
+        for seed in (0, 0, 1)
+    ]
     assert made[0] == made[1] != made[2]

@@ -1,4 +1,6 @@
-"""Checkpoints that transformers loads and that would give wrong numbers: NaN, quantised weights, tensors that no layer reads."""
+"""Checkpoints that transformers loads and that would give wrong numbers: NaN, quantised weights, tensors that
+no layer reads.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def change_config(directory, **values):
 @pytest.mark.parametrize("name", [UP, "model.norm.weight", EMBEDDINGS, HEAD])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_weight_that_is_no_finite_number_is_refused_by_its_tensor(model, name, value):
-    change_weights(model, lambda weights: weights[name].view(-1)[70 % weights[name].numel()].fill_(value) and None)
+    change_weights(
+        model, lambda weights: weights[name].view(-1)[70 % weights[name].numel()].fill_(value) and None
+    )
     with pytest.raises(DataError, match=f"no finite numbers: 1 in {name}") as refused:
         inspect_model(model)
     assert "bfloat16" in str(refused.value)
@@ -58,7 +62,9 @@ def test_a_weight_that_is_no_finite_number_is_refused_by_its_tensor(model, name,
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("rows", [4, 64])
 def test_rows_without_a_token_may_hold_anything(either, tmp_path, value, rows):
-    """Fewer rows than there are markers, or more: the logits and the gradients are those of a model without them."""
+    """Fewer rows than there are markers, or more: the logits and the gradients are those of a model without
+    them.
+    """
     padded = shutil.copytree(either, tmp_path / "padded")
 
     def pad(weights):
@@ -74,7 +80,9 @@ def test_rows_without_a_token_may_hold_anything(either, tmp_path, value, rows):
         torch.nn.functional.cross_entropy(scores[0, :-1], IDS[0, 1:]).backward()
         gradients.append(loaded.get_parameter(UP).grad)
         logits.append(scores[..., : len(vocabulary)].detach())
-    assert torch.allclose(logits[0], logits[1], atol=1e-5) and torch.allclose(gradients[0], gradients[1], atol=1e-6)
+    assert torch.allclose(logits[0], logits[1], atol=1e-5) and torch.allclose(
+        gradients[0], gradients[1], atol=1e-6
+    )
     save_model(loaded, vocabulary, tmp_path / "saved")
     assert all(torch.isfinite(weight).all() for weight in load_file(tmp_path / "saved" / SINGLE).values())
 
@@ -89,18 +97,24 @@ def test_weights_without_their_scales_are_refused(model, dtype):
 @pytest.mark.parametrize("method", ["fp8", "gptq", "bitsandbytes", "unheard-of"])
 def test_a_config_that_names_a_quantisation_is_refused(model, method):
     change_config(model, quantization_config={"quant_method": method})
-    with pytest.raises(DataError, match=rf"is quantised: its config.json has quantization_config \({method}\)"):
+    with pytest.raises(
+        DataError, match=rf"is quantised: its config.json has quantization_config \({method}\)"
+    ):
         inspect_model(model)
 
 
 def test_files_with_more_blocks_than_the_config_are_refused(model):
     change_config(model, num_hidden_layers=1)
-    with pytest.raises(DataError, match=r"does not read: model.layers.1.input_layernorm.weight, .* and 6 more"):
+    with pytest.raises(
+        DataError, match=r"does not read: model.layers.1.input_layernorm.weight, .* and 6 more"
+    ):
         inspect_model(model)
 
 
 def test_an_adapter_inside_the_weights_is_refused(model):
-    change_weights(model, lambda w: w.update({"model.layers.0.self_attn.q_proj.lora_A.weight": torch.ones(2, 32)}))
+    change_weights(
+        model, lambda w: w.update({"model.layers.0.self_attn.q_proj.lora_A.weight": torch.ones(2, 32)})
+    )
     with pytest.raises(DataError, match=r"does not read: .*lora_A.weight.*Merge the adapter"):
         inspect_model(model)
 
@@ -113,7 +127,9 @@ def test_other_tensors_beside_the_model_are_no_fault(model):
 def test_a_tensor_of_another_shape_is_named(model):
     change_config(model, vocab_size=1000)
     with pytest.raises(
-        DataError, match="lack weights of the model that its config.json describes: lm_head.weight, model.embed_tokens.weight"
+        DataError,
+        match="lack weights of the model that its config.json describes: lm_head.weight, "
+        "model.embed_tokens.weight",
     ):
         inspect_model(model)
 
@@ -122,7 +138,9 @@ def test_a_tensor_of_another_shape_is_named(model):
 def test_a_head_that_cannot_be_tied_as_the_config_says_is_refused(model, rows):
     change_weights(model, lambda weights: weights.update({HEAD: torch.ones(rows, 32)}))
     change_config(model, tie_word_embeddings=True)
-    with pytest.raises(DataError, match=rf"lm_head.weight of the shape \({rows}, 32\); config.json ties them"):
+    with pytest.raises(
+        DataError, match=rf"lm_head.weight of the shape \({rows}, 32\); config.json ties them"
+    ):
         inspect_model(model)
 
 
@@ -132,7 +150,9 @@ def test_dropout_written_as_an_integer_is_turned_off(model):
 
 
 def test_code_in_a_checkpoint_is_never_offered_to_run(model, capfd):
-    change_config(model, model_type="mine", auto_map={"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"})
+    change_config(
+        model, model_type="mine", auto_map={"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
+    )
     (model / "mine.py").write_text("raise SystemExit(3)")
     with pytest.raises(DataError, match="cannot be loaded"):
         inspect_model(model)
@@ -142,7 +162,12 @@ def test_code_in_a_checkpoint_is_never_offered_to_run(model, capfd):
 @pytest.mark.parametrize(
     "values",
     [
-        *({"num_hidden_layers": "2"}, {"num_attention_heads": 3}, {"hidden_size": -1}, {"max_position_embeddings": None}),
+        *(
+            {"num_hidden_layers": "2"},
+            {"num_attention_heads": 3},
+            {"hidden_size": -1},
+            {"max_position_embeddings": None},
+        ),
         {"tie_word_embeddings": "false"},
     ],
 )
@@ -155,14 +180,23 @@ def test_a_config_that_transformers_refuses_is_said_in_words(model, values):
 def test_a_model_whose_config_returns_attention_can_be_saved(model, tmp_path):
     change_config(model, output_attentions=True, output_hidden_states=True)
     save_model(*load_backbone(model), tmp_path / "saved")
-    assert torch.equal(load_backbone(tmp_path / "saved")[0](input_ids=IDS).logits, load_backbone(model)[0](input_ids=IDS).logits)
+    assert torch.equal(
+        load_backbone(tmp_path / "saved")[0](input_ids=IDS).logits,
+        load_backbone(model)[0](input_ids=IDS).logits,
+    )
 
 
-@pytest.mark.parametrize("make", [lambda file: file.symlink_to("nowhere"), lambda file: file.mkdir()], ids=["broken link", "directory"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda file: file.symlink_to("nowhere"), lambda file: file.mkdir()],
+    ids=["broken link", "directory"],
+)
 def test_a_file_of_weights_that_is_none_is_called_so(model, make):
     (model / SINGLE).unlink()
     make(model / SINGLE)
-    with pytest.raises(DataError, match=r"model.safetensors is (a link to a file that is not there|no file)\."):
+    with pytest.raises(
+        DataError, match=r"model.safetensors is (a link to a file that is not there|no file)\."
+    ):
         inspect_model(model)
 
 

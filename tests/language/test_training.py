@@ -48,16 +48,29 @@ def test_logprobs_and_entropies_equal_those_of_plain_sequences():
     mine = scores.rows == 1
     wanted = expected.gather(1, torch.tensor(branch + trunk)[:, None])[:, 0]
     torch.testing.assert_close(scores.logprobs[mine], wanted, atol=1e-4, rtol=0)
-    torch.testing.assert_close(scores.entropies[mine], -(expected.exp() * expected).sum(-1), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        scores.entropies[mine], -(expected.exp() * expected).sum(-1), atol=1e-4, rtol=0
+    )
     assert scores.columns[mine].tolist() == list(range(2, 2 + len(branch + trunk)))
 
 
 def test_other_architectures_and_adapters_are_scored_too():
-    config = GPT2Config(vocab_size=SIZE, n_embd=32, n_layer=1, n_head=2, n_positions=64, attn_pdrop=0, resid_pdrop=0, embd_pdrop=0)
+    config = GPT2Config(
+        vocab_size=SIZE,
+        n_embd=32,
+        n_layer=1,
+        n_head=2,
+        n_positions=64,
+        attn_pdrop=0,
+        resid_pdrop=0,
+        embd_pdrop=0,
+    )
     model = GPT2LMHeadModel(config).eval()
     batch = collate(EXAMPLES[:2], 0)
     with torch.no_grad():
-        logits = model(input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids).logits
+        logits = model(
+            input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids
+        ).logits
     first = logits[0, 1].log_softmax(-1)[batch.input_ids[0, 2]]
     torch.testing.assert_close(token_logprobs(model, batch).logprobs[0], first, atol=1e-4, rtol=0)
     plain = make_model().eval()
@@ -71,13 +84,20 @@ def test_other_architectures_and_adapters_are_scored_too():
 
 @pytest.mark.parametrize("plain_head", [True, False])
 def test_two_threads_add_up_the_branches_of_a_trunk_in_one_order(plain_head, monkeypatch):
-    """All of them are predicted at one place, and an index would add their gradients in the order in which the threads come by."""
+    """All of them are predicted at one place, and an index would add their gradients in the order in which
+    the threads come by.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.setattr("components.language.training.has_plain_head", lambda model: plain_head)
     try:
         model = make_model()
-        bushy = Example([Segment([3, 4], [False, False]), *(Segment([5 + number % 50], [True], branch=True) for number in range(1100))])
+        bushy = Example(
+            [
+                Segment([3, 4], [False, False]),
+                *(Segment([5 + number % 50], [True], branch=True) for number in range(1100)),
+            ]
+        )
         batch, weight = collate([bushy], 0), model.get_input_embeddings().weight
         gradients = []
         for _ in range(4):
@@ -128,7 +148,9 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank, optimizer):
     with pytest.raises(KeyboardInterrupt):
         supervised_finetune(stopped, EXAMPLES, checkpoint=path, on_step=stop, **settings)
     resumed, steps = fresh(), []
-    record = supervised_finetune(resumed, EXAMPLES, checkpoint=path, on_step=lambda step, *_: steps.append(step), **settings)
+    record = supervised_finetune(
+        resumed, EXAMPLES, checkpoint=path, on_step=lambda step, *_: steps.append(step), **settings
+    )
     assert steps[0] == 9
     assert torch.equal(weights_of(resumed), weights_of(whole))
     assert record.losses == expected.losses

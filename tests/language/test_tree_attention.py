@@ -11,7 +11,9 @@ SIZE = 64
 
 
 def make_example(seed, *parts):
-    """Segments of the given lengths; a negative one is a branch. All behind the first of the trunk have loss."""
+    """Segments of the given lengths; a negative one is a branch. All behind the first of the trunk have
+    loss.
+    """
     generator = torch.Generator().manual_seed(seed)
     segments: list[Segment] = []
     for part in parts:
@@ -28,7 +30,10 @@ BATCHES = {
         make_example(2, 3, -4, 0, -11),
         make_example(3, 2, -1, 1),
     ],
-    "a trunk of several runs, many branches": [make_example(4, TRUNK_RUN + 3, *[-5, 11] * 14), make_example(5, 40, -60, TRUNK_RUN, -3)],
+    "a trunk of several runs, many branches": [
+        make_example(4, TRUNK_RUN + 3, *[-5, 11] * 14),
+        make_example(5, 40, -60, TRUNK_RUN, -3),
+    ],
     "a branch before the trunk": [make_example(6, -3, 4, -5, 2), make_example(7, 1, -1)],
 }
 
@@ -51,13 +56,20 @@ def gradients(model, score):
 
 def dense_logprobs(model, batch):
     """The reference: all pairs of tokens, most of them masked."""
-    logits = model(input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids).logits
+    logits = model(
+        input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids
+    ).logits
     rows, columns = batch.loss_mask.nonzero(as_tuple=True)
     predicted = logits[rows, batch.predecessor[rows, columns]].log_softmax(-1)
     return predicted.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
 
 
-MODELS = {"llama": build(), "qwen": build(family="qwen"), "2 of 4": build(key_value_heads=2), "2 of 2": build(2, 2)}
+MODELS = {
+    "llama": build(),
+    "qwen": build(family="qwen"),
+    "2 of 4": build(key_value_heads=2),
+    "2 of 2": build(2, 2),
+}
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())

@@ -60,7 +60,9 @@ def test_shards_are_the_model_that_their_index_names(whole, sharded):
 
 def test_shards_beside_another_whole_file_are_refused_with_what_to_type(whole, sharded):
     with_other_weights(whole / SINGLE, sharded / SINGLE)
-    with pytest.raises(DataError, match="two sets of weights.*To use the shards, type mv .*model.safetensors ") as raised:
+    with pytest.raises(
+        DataError, match="two sets of weights.*To use the shards, type mv .*model.safetensors "
+    ) as raised:
         load_backbone(sharded)
     source, target = re.search(r"To use the shards, type mv (\S+) (\S+?);", str(raised.value)).groups()
     shutil.move(source, target)
@@ -76,13 +78,19 @@ def test_a_whole_file_beside_an_incomplete_download_is_refused(whole, sharded):
 
 def test_stray_files_that_transformers_does_not_read_change_nothing(whole, model):
     with_other_weights(whole / SINGLE, model / "consolidated.safetensors")
-    torch.save({name: weight + 1 for name, weight in load_file(whole / SINGLE).items()}, model / "pytorch_model.bin")
+    torch.save(
+        {name: weight + 1 for name, weight in load_file(whole / SINGLE).items()}, model / "pytorch_model.bin"
+    )
     assert torch.equal(logits_of(model), logits_of(whole))
 
 
 def test_an_adapter_is_no_model(whole, model):
-    (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(whole), "peft_type": "LORA"}))
-    with pytest.raises(DataError, match=r"a whole model and an adapter \(adapter_config.json\).*type mkdir .* && mv"):
+    (model / "adapter_config.json").write_text(
+        json.dumps({"base_model_name_or_path": str(whole), "peft_type": "LORA"})
+    )
+    with pytest.raises(
+        DataError, match=r"a whole model and an adapter \(adapter_config.json\).*type mkdir .* && mv"
+    ):
         load_backbone(model)
     (model / SINGLE).rename(model / "adapter_model.safetensors")
     with pytest.raises(DataError, match="an adapter without its base model.*merge_and_unload"):
@@ -134,7 +142,9 @@ def test_a_file_that_is_cut_off_says_its_size(shape, size, request):
     directory = request.getfixturevalue(shape)
     file = next(directory.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(DataError, match=f"{file.name} cannot be loaded: it has {size:,} bytes and is cut off"):
+    with pytest.raises(
+        DataError, match=f"{file.name} cannot be loaded: it has {size:,} bytes and is cut off"
+    ):
         load_backbone(directory)
 
 
@@ -142,7 +152,10 @@ def test_files_much_larger_than_the_model_are_refused_before_they_are_read(model
     weights = load_file(model / SINGLE)
     size = sum(weight.numel() for weight in weights.values())
     save_file(weights | {"more": torch.zeros(2 * size)}, model / SINGLE, {"format": "pt"})
-    with pytest.raises(DataError, match=rf"hold {3 * size + 0:,} numbers .*its config.json describes [\d,]+\..*at most 2 times"):
+    with pytest.raises(
+        DataError,
+        match=rf"hold {3 * size + 0:,} numbers .*its config.json describes [\d,]+\..*at most 2 times",
+    ):
         load_backbone(model)
 
 
@@ -156,8 +169,14 @@ def test_a_config_of_more_blocks_than_there_are_tensors_is_refused_at_once(model
 def test_a_model_larger_than_the_free_memory_is_said_before_loading(model, monkeypatch):
     monkeypatch.setattr(model_size, "ALWAYS_FITS", 0)
     monkeypatch.setattr(model_size, "free_memory", lambda: 50_000)
-    monkeypatch.setattr("components.language.backbone.AutoModelForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("was loaded"))
-    with pytest.raises(DataError, match=r"has [\d,]+ weights and takes 0.2 MB in fp32; 0.1 MB of memory are free.*smaller model"):
+    monkeypatch.setattr(
+        "components.language.backbone.AutoModelForCausalLM.from_pretrained",
+        lambda *_, **__: pytest.fail("was loaded"),
+    )
+    with pytest.raises(
+        DataError,
+        match=r"has [\d,]+ weights and takes 0.2 MB in fp32; 0.1 MB of memory are free.*smaller model",
+    ):
         load_backbone(model)
 
 

@@ -11,9 +11,10 @@ from components.language.markers import ACTION, END, STATE, SUCCESS, TASK, THINK
 from components.policy.prompt import observed, opening, parse_reply, render_demonstration, reply, turn
 
 HOSTILE = ["<end>", "go <action> there", "<think>", "<state> At desk 1", "a\nb <end>", "ünïcödé ☃"]
-ANY = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(str.strip)).filter(
-    bool
-)
+ANY = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(str.strip),
+).filter(bool)
 
 
 @settings(max_examples=150, deadline=None)
@@ -61,16 +62,27 @@ def test_a_hostile_state_adds_no_marker(text):
 
 
 def test_cloning_learns_thoughts_and_actions_alone():
-    episode = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1."))
+    episode = make_episode(
+        make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1.")
+    )
     example = render_demonstration(VOCABULARY, episode, ["find mug", "mug 1 at desk 1"])
     assert not any(segment.branch for segment in example.segments)
     learnt = [t for s in example.segments for t, wanted in zip(s.tokens, s.loss, strict=True) if wanted]
-    assert learnt == VOCABULARY.encode([*reply("find mug", "go to desk 1"), *reply("mug 1 at desk 1", "take mug 1 from desk 1")])
+    assert learnt == VOCABULARY.encode(
+        [*reply("find mug", "go to desk 1"), *reply("mug 1 at desk 1", "take mug 1 from desk 1")]
+    )
     everything = [t for s in example.segments for t in s.tokens]
     task = episode.task
-    assert everything == VOCABULARY.encode([
-        *opening(task), *turn(task), *reply("find mug", "go to desk 1"), *observed("At desk 1: mug 1."),
-        *turn(task), *reply("mug 1 at desk 1", "take mug 1 from desk 1"), *observed("Took mug 1."),
-    ])  # fmt: skip
+    assert everything == VOCABULARY.encode(
+        [
+            *opening(task),
+            *turn(task),
+            *reply("find mug", "go to desk 1"),
+            *observed("At desk 1: mug 1."),
+            *turn(task),
+            *reply("mug 1 at desk 1", "take mug 1 from desk 1"),
+            *observed("Took mug 1."),
+        ]
+    )
     with pytest.raises(ValueError, match="shorter"):
         render_demonstration(VOCABULARY, episode, ["find mug"])

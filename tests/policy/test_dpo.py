@@ -1,4 +1,6 @@
-"""DPO's pairs, and who plays and what is held on to at each iteration; the loss itself is compared with TRL's."""
+"""DPO's pairs, and who plays and what is held on to at each iteration; the loss itself is compared with
+TRL's.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from components.training_config import RLConfig
 
 def rollout(won):
     episode = make_episode(make_task(), ("look", "s"), won=won)
-    return Rollout(episode, Example([Segment([3], [False]), Segment([21, 22], [True, True])]), [-1.0, -1.0], idle=[False])
+    return Rollout(
+        episode, Example([Segment([3], [False]), Segment([21, 22], [True, True])]), [-1.0, -1.0], idle=[False]
+    )
 
 
 def begun(**dpo):
@@ -65,7 +69,9 @@ def test_the_reference_moves_along_or_stays(sync_reference, moves):
     (before,) = dpo.lessons(pair, policy)
     dpo.acting(changed(policy, 3.0), 1)
     (after,) = dpo.lessons(pair, policy)
-    assert (before.targets["reference"] != after.targets["reference"]) == moves and len(before.targets["reference"]) == 4
+    assert (before.targets["reference"] != after.targets["reference"]) == moves and len(
+        before.targets["reference"]
+    ) == 4
 
 
 def test_both_copies_come_back_from_a_checkpoint():
@@ -73,7 +79,9 @@ def test_both_copies_come_back_from_a_checkpoint():
     dpo.acting(policy, 0)
     kept = dpo.state_dict()
     resumed = make_algorithm(dpo.config, policy)
-    resumed.load_state_dict({name: {key: value.clone() for key, value in weights.items()} for name, weights in kept.items()})
+    resumed.load_state_dict(
+        {name: {key: value.clone() for key, value in weights.items()} for name, weights in kept.items()}
+    )
     changed(policy, 1.0)
     assert norm(resumed.acting(policy, 1)) == norm(dpo.acting(policy, 1)) == 1.0
     pair = [[rollout(True), rollout(False)]]

@@ -1,4 +1,6 @@
-"""Alternatives in the real engine: what they lead to is what stepping there leads to, and nothing moves; lessons made of them."""
+"""Alternatives in the real engine: what they lead to is what stepping there leads to, and nothing moves;
+lessons made of them.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +54,17 @@ def test_each_state_has_other_actions_than_the_experts_and_all_are_counted(world
 
 
 def test_a_world_that_leads_elsewhere_is_told(world, experts):
-    forged = replace(experts[0], steps=(replace(experts[0].steps[0], next_state="elsewhere"), *experts[0].steps[1:]))
+    forged = replace(
+        experts[0], steps=(replace(experts[0].steps[0], next_state="elsewhere"), *experts[0].steps[1:])
+    )
     with pytest.raises(EnvironmentFailure, match="leads to .*recorded 'elsewhere'.*dreamgym collect"):
         explore(world, [forged], 1, seed=0)
 
 
 class Hanging:
-    """The real environment, in which one step of the walk breaks, with all that is asked of that row then, the first `times` times."""
+    """The real environment, in which one step of the walk breaks, with all that is asked of that row then,
+    the first `times` times.
+    """
 
     def __init__(self, world, times):
         self.world, self.times, self.gone = world, times, False
@@ -82,9 +88,14 @@ class Hanging:
         return answers
 
 
-def test_a_walk_that_infrastructure_ended_is_walked_again_with_the_same_alternatives(world, experts, explored):
+def test_a_walk_that_infrastructure_ended_is_walked_again_with_the_same_alternatives(
+    world, experts, explored
+):
     assert explore(Hanging(world, 2), experts, 3, seed=0) == explored
-    with pytest.raises(EnvironmentFailure, match="1 of 4 episodes broke in each of 3 tries, as .*: the browser hung.*dreamgym doctor"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="1 of 4 episodes broke in each of 3 tries, as .*: the browser hung.*dreamgym doctor",
+    ):
         explore(Hanging(world, 3), experts, 3, seed=0)
 
 
@@ -105,7 +116,9 @@ def test_the_world_is_learnt_beside_each_step_and_the_reflection_stands_before_t
     first = explored[0]
     branches = [segment for segment in example.segments if segment.branch]
     assert len(branches) == sum(len(alternatives) + 1 for alternatives in first.alternatives)
-    told = VOCABULARY.pieces([token for token, flag in zip(branches[0].tokens, branches[0].loss, strict=True) if flag])
+    told = VOCABULARY.pieces(
+        [token for token, flag in zip(branches[0].tokens, branches[0].loss, strict=True) if flag]
+    )
     assert told == [first.alternatives[0][0][1]]
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
     (thoughts, *_) = reflections(explored, adapter.reflect)
@@ -118,9 +131,20 @@ def test_the_world_is_learnt_beside_each_step_and_the_reflection_stands_before_t
 def test_both_warm_starts_train(adapter, explored, experts, tmp_path):
     def trained(**warmth):
         policy = Policy(make_model(), VOCABULARY)
-        record = clone(policy, experts, adapter.think, CloningConfig(epochs=1), 0, tmp_path / f"{'-'.join(warmth)}.pt", **warmth)
+        record = clone(
+            policy,
+            experts,
+            adapter.think,
+            CloningConfig(epochs=1),
+            0,
+            tmp_path / f"{'-'.join(warmth)}.pt",
+            **warmth,
+        )
         return record.tokens, policy.model.model.norm.weight.tolist()
 
     plain, world = trained(), trained(world=world_examples(VOCABULARY, explored))
     reflecting = trained(reflections=reflections(explored, adapter.reflect))
-    assert plain[0] == world[0] < reflecting[0] and len({str(weights) for _, weights in (plain, world, reflecting)}) == 3
+    assert (
+        plain[0] == world[0] < reflecting[0]
+        and len({str(weights) for _, weights in (plain, world, reflecting)}) == 3
+    )

@@ -26,7 +26,9 @@ from components.policy.surrogate import clipped_loss, mean_shares, reference_dis
     ],
 )
 def test_advantages_are_deviations_from_the_groups_mean(returns, normalise, wanted):
-    assert group_advantages([float(r) for r in returns], normalise=normalise) == pytest.approx(wanted, abs=1e-5)
+    assert group_advantages([float(r) for r in returns], normalise=normalise) == pytest.approx(
+        wanted, abs=1e-5
+    )
 
 
 def ratios(*values):
@@ -64,14 +66,20 @@ def test_the_mean_over_tokens_and_the_mean_of_the_episodes_means():
 def played(reward, *states):
     """A rollout through `states` (the last one is where it ended), one reply of two tokens a step."""
     task = make_task()
-    episode = make_episode(task, *[(f"go to desk {n}", state) for n, state in enumerate(states[1:])], won=reward)
+    episode = make_episode(
+        task, *[(f"go to desk {n}", state) for n, state in enumerate(states[1:])], won=reward
+    )
     replies = [Segment([1, 2], [True, True]) for _ in episode.steps]
     return Rollout(episode, Example([Segment([0], [False]), *replies]), idle=[False] * len(replies))
 
 
 def test_steps_are_compared_among_replies_to_the_same_state():
     start = make_task().initial_state
-    direct, late, lost = played(True, start, "end"), played(True, start, "hall", "end"), played(False, start, "hall", "lost")
+    direct, late, lost = (
+        played(True, start, "end"),
+        played(True, start, "hall", "end"),
+        played(False, start, "hall", "lost"),
+    )
     found = step_advantages([direct, late, lost], [1.0, 1.0, 0.0], discount=0.5)
     assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
     assert token_values(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
@@ -92,4 +100,6 @@ def test_clip_higher_lets_what_was_rare_grow_further():
 
 def test_the_distance_from_a_reference_is_zero_where_they_agree_and_never_negative():
     new, reference = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-1.0, -2.0, -1.0])
-    assert reference_distance(new, reference).tolist() == pytest.approx([0.0, math.exp(-1), math.e - 2], abs=1e-5)
+    assert reference_distance(new, reference).tolist() == pytest.approx(
+        [0.0, math.exp(-1), math.e - 2], abs=1e-5
+    )

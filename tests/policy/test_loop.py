@@ -1,7 +1,8 @@
 """The RL loop: what is learnt from, what stops it, what it survives, and that it learns.
 
-The worlds here are written by hand: what the loop does must not depend on the world, a tiny model cannot win a household
-game in seconds, and rewards that are known make the numbers checkable. The loop in real worlds is what the flows run.
+The worlds here are written by hand: what the loop does must not depend on the world, a tiny model cannot win
+a household game in seconds, and rewards that are known make the numbers checkable. The loop in real worlds is
+what the flows run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]
 
 
 class Rewarding:
-    """Episodes of `length` steps; the last one is rewarded as `reward(row, action)` says. Row `broken` breaks at once."""
+    """Episodes of `length` steps; the last one is rewarded as `reward(row, action)` says. Row `broken` breaks
+    at once.
+    """
 
     def __init__(self, reward, length=1, broken=None):
         self.reward, self.length, self.broken, self.interactions = reward, length, broken, 0
@@ -71,20 +74,63 @@ def never(row, action):
     return False
 
 
-def make_loop(world, *, tasks=None, policy=None, checkpoint=None, progress=None, max_steps=3, seed=0, demonstrations=(), **settings):
-    defaults = {"iterations": 3, "tasks": 2, "group": 4, "learning_rate": 1e-3, "max_new_tokens": 6, "demonstration_weight": 0.0}
-    defaults |= {"schedule": "constant", "idle_penalty": 0.0, "step_weight": 0.0, "negative_weight": 1.0, "epochs": 1, "updates": 2}
+def make_loop(
+    world,
+    *,
+    tasks=None,
+    policy=None,
+    checkpoint=None,
+    progress=None,
+    max_steps=3,
+    seed=0,
+    demonstrations=(),
+    **settings,
+):
+    defaults = {
+        "iterations": 3,
+        "tasks": 2,
+        "group": 4,
+        "learning_rate": 1e-3,
+        "max_new_tokens": 6,
+        "demonstration_weight": 0.0,
+    }
+    defaults |= {
+        "schedule": "constant",
+        "idle_penalty": 0.0,
+        "step_weight": 0.0,
+        "negative_weight": 1.0,
+        "epochs": 1,
+        "updates": 2,
+    }
     policy, config = policy or Policy(make_model(), VOCABULARY), nested({**defaults, **settings})
-    return Loop(policy, OneProcess(world), tasks or EvenTasks(TASKS), make_algorithm(config, policy, progress), config,
-                max_steps=max_steps, seed=seed, checkpoint=checkpoint, demonstrations=demonstrations)  # fmt: skip
+    return Loop(
+        policy,
+        OneProcess(world),
+        tasks or EvenTasks(TASKS),
+        make_algorithm(config, policy, progress),
+        config,
+        max_steps=max_steps,
+        seed=seed,
+        checkpoint=checkpoint,
+        demonstrations=demonstrations,
+    )
 
 
 def nested(settings):
-    """A config from flat settings: GRPO's own go into their section, and what another algorithm has no use for is left out."""
-    own = {name: settings.pop(name) for name in ("step_weight", "negative_weight", "normalise") if name in settings}
+    """A config from flat settings: GRPO's own go into their section, and what another algorithm has no use
+    for is left out.
+    """
+    own = {
+        name: settings.pop(name)
+        for name in ("step_weight", "negative_weight", "normalise")
+        if name in settings
+    }
     if settings.get("algorithm", "grpo") == "grpo":
         return RLConfig(**settings, grpo=own)
-    dead = {"dpo": {"idle_penalty"}, "rft": {"idle_penalty", "updates", "schedule", "learning_rate", "epochs"}}
+    dead = {
+        "dpo": {"idle_penalty"},
+        "rft": {"idle_penalty", "updates", "schedule", "learning_rate", "epochs"},
+    }
     dead = dead.get(settings["algorithm"], set())
     return RLConfig(**{name: value for name, value in settings.items() if name not in dead})
 
@@ -114,8 +160,16 @@ def test_an_iteration_moves_the_weights_and_tells_what_happened():
     assert not same(before, weights(loop))
     (number, values), *_ = told
     assert (number, state.iteration, state.interactions) == (1, 1, 16)
-    wanted = {"success_rate": 0.5, "return_mean": 0.5, "episode_length": 2.0, "zero_variance_groups": 0.0, "interactions": 16.0,
-              "broken_episodes": 0.0, "generated_task_share": 0.0, "unparsable_episodes": 0.0}  # fmt: skip
+    wanted = {
+        "success_rate": 0.5,
+        "return_mean": 0.5,
+        "episode_length": 2.0,
+        "zero_variance_groups": 0.0,
+        "interactions": 16.0,
+        "broken_episodes": 0.0,
+        "generated_task_share": 0.0,
+        "unparsable_episodes": 0.0,
+    }
     assert {name: values[name] for name in wanted} == wanted
     assert values["logprob_gap"] < 1e-3 and values["clip_share"] == 0 and values["policy_entropy"] > 3
     assert state.series["success_rate"] == [0.5]
@@ -123,7 +177,9 @@ def test_an_iteration_moves_the_weights_and_tells_what_happened():
 
 @pytest.mark.parametrize("loss_mean", ["episode", "token"])
 def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(loss_mean):
-    """All ratios are 1, so the loss is minus the mean advantage; groups are centred, rows won and lost differ in length."""
+    """All ratios are 1, so the loss is minus the mean advantage; groups are centred, rows won and lost differ
+    in length.
+    """
     world = Rewarding(lambda row, action: row in (0, 1, 4))
     world.ends = lambda row: world.steps[row] == (1 if row in (0, 1, 4) else 3)
     loop = make_loop(world, iterations=1, updates=1, normalise=False, loss_mean=loss_mean)
@@ -133,7 +189,9 @@ def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(loss_
     advantages = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
     weights = lengths if loss_mean == "token" else [1] * 8
     by_hand = -sum(weight * value for weight, value in zip(weights, advantages, strict=True)) / sum(weights)
-    assert sorted(set(lengths)) == [6, 18] and loop.state.series["loss"][0] == pytest.approx(by_hand, abs=1e-4)
+    assert sorted(set(lengths)) == [6, 18] and loop.state.series["loss"][0] == pytest.approx(
+        by_hand, abs=1e-4
+    )
 
 
 def shown_once():
@@ -147,12 +205,17 @@ def test_demonstrations_are_learnt_beside_the_rollouts():
     loop = make_loop(Rewarding(even_rows), iterations=20, demonstrations=[shown_once()], **mixed)
     found = loop.run().series["demonstration_loss"]
     assert found[-1] < 0.8 * found[0]
-    assert "demonstration_loss" not in make_loop(Rewarding(even_rows), iterations=1, demonstrations=[shown_once()]).run().series
+    assert (
+        "demonstration_loss"
+        not in make_loop(Rewarding(even_rows), iterations=1, demonstrations=[shown_once()]).run().series
+    )
 
 
 def test_the_cloning_loss_of_a_step_is_the_mean_over_what_was_demonstrated():
     example = shown_once()
-    loop = make_loop(Rewarding(even_rows), iterations=1, updates=1, demonstrations=[example], demonstration_weight=0.5)
+    loop = make_loop(
+        Rewarding(even_rows), iterations=1, updates=1, demonstrations=[example], demonstration_weight=0.5
+    )
     with torch.no_grad():
         wanted = -token_logprobs(loop.policy.model, collate([example], 0)).logprobs.mean().item()
     assert loop.run().series["demonstration_loss"][0] == pytest.approx(wanted, abs=1e-5)
@@ -185,7 +248,9 @@ def test_a_resumed_loop_goes_half_way_back_to_where_the_first_one_started(tmp_pa
     resumed.run()
     for loop in (whole, resumed):
         loop.interpolate()
-    assert same(weights(whole), weights(resumed)) and not same(weights(whole), weights(make_loop(Rewarding(even_rows))))
+    assert same(weights(whole), weights(resumed)) and not same(
+        weights(whole), weights(make_loop(Rewarding(even_rows)))
+    )
 
 
 def test_what_went_worse_than_its_group_counts_as_little_as_configured():
@@ -205,7 +270,9 @@ def test_what_went_worse_than_its_group_counts_as_little_as_configured():
     assert learnt(1.0) == [(-0.25, -0.25)] * 6 + [(0.75, 0.75)] * 2
     assert learnt(0.5) == [(-0.125, -0.125)] * 6 + [(0.75, 0.75)] * 2
     assert learnt(0.0) == [(0.75, 0.75)] * 2
-    assert {low for low, _ in learnt(0.0, penalty=1.0)} <= {0.0}  # a reply of a won episode that changed nothing is not imitated
+    assert {low for low, _ in learnt(0.0, penalty=1.0)} <= {
+        0.0
+    }  # a reply of a won episode that changed nothing is not imitated
 
 
 def test_groups_without_variance_are_left_out():
@@ -215,9 +282,13 @@ def test_groups_without_variance_are_left_out():
     loop = make_loop(Rewarding(first_group), iterations=1)
     seen = []
     update = loop.learner.learn
-    loop.learner.learn = lambda found, *rest, **named: seen.append((len(found), advantages_of(found))) or update(found, *rest, **named)
+    loop.learner.learn = lambda found, *rest, **named: (
+        seen.append((len(found), advantages_of(found))) or update(found, *rest, **named)
+    )
     state = loop.run()
-    assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [(4, pytest.approx([1, -1, 1, -1], abs=1e-4))]
+    assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [
+        (4, pytest.approx([1, -1, 1, -1], abs=1e-4))
+    ]
     assert state.series["zero_variance_groups"] == [0.5]
 
 
@@ -225,18 +296,31 @@ def test_an_iteration_without_variance_leaves_the_weights():
     loop = make_loop(Rewarding(never), iterations=2)
     before = weights(loop)
     state = loop.run()
-    assert same(before, weights(loop)) and state.series["zero_variance_groups"] == [1.0, 1.0] and state.barren == 2
+    assert (
+        same(before, weights(loop))
+        and state.series["zero_variance_groups"] == [1.0, 1.0]
+        and state.barren == 2
+    )
 
 
 def test_replies_that_change_nothing_lose_the_penalty_even_where_all_episodes_end_alike():
-    """The world answers the same each time: the first reply changes the state (if it holds an action), the later ones do not."""
-    loop = make_loop(Rewarding(never, length=3), iterations=1, updates=1, idle_penalty=0.25, loss_mean="token")
+    """The world answers the same each time: the first reply changes the state (if it holds an action), the
+    later ones do not.
+    """
+    loop = make_loop(
+        Rewarding(never, length=3), iterations=1, updates=1, idle_penalty=0.25, loss_mean="token"
+    )
     kept = []
     state = loop.run(on_rollouts=lambda number, rollouts: kept.extend(rollouts))
     wasted = [[rollout.trajectory.steps[0].action == "?", True, True] for rollout in kept]
     assert [rollout.idle for rollout in kept] == wasted
     replies = [[sum(part.loss) for part in rollout.example.segments if any(part.loss)] for rollout in kept]
-    spent = sum(length for row, idle in zip(replies, wasted, strict=True) for length, flag in zip(row, idle, strict=True) if flag)
+    spent = sum(
+        length
+        for row, idle in zip(replies, wasted, strict=True)
+        for length, flag in zip(row, idle, strict=True)
+        if flag
+    )
     assert state.series["loss"][0] == pytest.approx(0.25 * spent / sum(map(sum, replies)), abs=1e-4)
     assert state.series["idle_steps"] == [sum(map(sum, wasted)) / 24]
 
@@ -252,7 +336,11 @@ def test_the_rate_falls_towards_zero_or_stays():
         loop = make_loop(Rewarding(even_rows), iterations=4, learning_rate=4e-3, schedule=schedule)
         rates = {}
         settings = loop.learner.optimizers.parts[0].param_groups[0]
-        loop.run(on_iteration=lambda number, _, settings=settings, rates=rates: rates.update({number: settings["lr"]}))
+        loop.run(
+            on_iteration=lambda number, _, settings=settings, rates=rates: rates.update(
+                {number: settings["lr"]}
+            )
+        )
         assert [rates[1], rates[3], rates[4]] == pytest.approx(wanted)
 
 
@@ -260,15 +348,21 @@ def test_a_broken_episode_is_counted_and_not_learnt_from():
     loop = make_loop(Rewarding(even_rows, broken=1), iterations=1)
     seen = []
     update = loop.learner.learn
-    loop.learner.learn = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
+    loop.learner.learn = lambda lessons, *rest, **named: (
+        seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
+    )
     state = loop.run()
     assert len(seen) == 7 and not any(r.broken for r in seen)
     assert state.series["broken_episodes"] == [0.125]
-    assert state.series["success_rate"] == state.series["return_mean"] == [pytest.approx(4 / 7)], "a broken one is neither won nor lost"
+    assert state.series["success_rate"] == state.series["return_mean"] == [pytest.approx(4 / 7)], (
+        "a broken one is neither won nor lost"
+    )
 
 
 def test_infrastructure_that_breaks_most_episodes_is_no_collapse_and_where_all_break_it_is_named():
-    """Half are won throughout; later six of eight break in each iteration, and those would look like a policy that has unlearnt."""
+    """Half are won throughout; later six of eight break in each iteration, and those would look like a policy
+    that has unlearnt.
+    """
 
     class Failing(Rewarding):
         iterations = 0
@@ -282,20 +376,30 @@ def test_infrastructure_that_breaks_most_episodes_is_no_collapse_and_where_all_b
             return Step("s", 0.0, True, {"failed": "gone"}) if fails else super().answer(row, action)
 
     state = make_loop(Failing(even_rows), iterations=2 * COLLAPSE_WINDOW).run()
-    assert state.series["success_rate"] == [0.5] * 2 * COLLAPSE_WINDOW and state.series["broken_episodes"][-1] == 0.75
+    assert (
+        state.series["success_rate"] == [0.5] * 2 * COLLAPSE_WINDOW
+        and state.series["broken_episodes"][-1] == 0.75
+    )
     down = Rewarding(even_rows)
     down.answer = lambda row, action: Step("s", 0.0, True, {"failed": "the sites are down"})
-    with pytest.raises(EnvironmentFailure, match="Each of 8 episodes of this iteration broke, as .*: the sites are down.*dreamgym doctor"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="Each of 8 episodes of this iteration broke, as .*: the sites are down.*dreamgym doctor",
+    ):
         make_loop(down, iterations=1).run()
 
 
 def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_from():
     world = Rewarding(even_rows)
     answer = world.answer
-    world.answer = lambda row, action: Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
+    world.answer = lambda row, action: (
+        Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
+    )
     loop, seen = make_loop(world, iterations=1), []
     update = loop.learner.learn
-    loop.learner.learn = lambda lessons, *rest, **named: seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
+    loop.learner.learn = lambda lessons, *rest, **named: (
+        seen.extend(x.rollouts[0] for x in lessons) or update(lessons, *rest, **named)
+    )
     state = loop.run()
     assert len(seen) == 7 and not any(r.unparsable for r in seen)
     assert state.series["unparsable_episodes"] == [0.125]
@@ -303,7 +407,10 @@ def test_an_episode_without_an_answer_of_the_dream_is_counted_and_not_learnt_fro
 
 def test_too_many_barren_iterations_stop_the_loop():
     loop = make_loop(Rewarding(never), iterations=BARREN_ITERATIONS + 5)
-    with pytest.raises(TrainingError, match=f"In {BARREN_ITERATIONS} iterations on end no rollout was worth more than.*temperature"):
+    with pytest.raises(
+        TrainingError,
+        match=f"In {BARREN_ITERATIONS} iterations on end no rollout was worth more than.*temperature",
+    ):
         loop.run()
     assert loop.state.iteration == BARREN_ITERATIONS - 1
 
@@ -316,7 +423,10 @@ def test_a_policy_that_has_unlearnt_stops_the_loop():
         return row % 2 == 0 if len(calls) <= 8 * COLLAPSE_WINDOW else row == 0
 
     loop = make_loop(Rewarding(ever_less), iterations=20)
-    with pytest.raises(TrainingError, match="collapsed: it wins 0.12 of the last 4 iterations' rollouts, 0.50 of the first.*learning_rate"):
+    with pytest.raises(
+        TrainingError,
+        match="collapsed: it wins 0.12 of the last 4 iterations' rollouts, 0.50 of the first.*learning_rate",
+    ):
         loop.run()
     assert loop.state.iteration == 2 * COLLAPSE_WINDOW
 
@@ -332,7 +442,9 @@ def test_a_short_loop_sees_a_collapse_too_if_it_has_rollouts_enough(group, colla
 
     loop = make_loop(Rewarding(early), iterations=7, group=group)
     if collapses:
-        with pytest.raises(TrainingError, match=r"wins 0\.02 of the last 2 iterations' rollouts, 0\.50 of the first"):
+        with pytest.raises(
+            TrainingError, match=r"wins 0\.02 of the last 2 iterations' rollouts, 0\.50 of the first"
+        ):
             loop.run()
     else:
         assert loop.run().iteration == 7
@@ -340,7 +452,9 @@ def test_a_short_loop_sees_a_collapse_too_if_it_has_rollouts_enough(group, colla
 
 def test_a_collapse_is_found_again_however_often_the_command_is_typed(tmp_path):
     def unlearning(seen):
-        return lambda row, action: seen.append(row) or (row % 2 == 0 if len(seen) <= 8 * COLLAPSE_WINDOW else row == 0)
+        return lambda row, action: (
+            seen.append(row) or (row % 2 == 0 if len(seen) <= 8 * COLLAPSE_WINDOW else row == 0)
+        )
 
     options = {"iterations": 2 * COLLAPSE_WINDOW, "checkpoint": tmp_path / "c"}
     with pytest.raises(TrainingError, match="collapsed"):
@@ -358,7 +472,9 @@ def test_tokens_are_counted_over_all_attempts(tmp_path):
 
     first, alone = attempt(1, 0)
     second, own = attempt(3, 1000)
-    assert first.tokens == alone > 0 and second.tokens == alone + own, "what was sampled before the loop began is not the loop's"
+    assert first.tokens == alone > 0 and second.tokens == alone + own, (
+        "what was sampled before the loop began is not the loop's"
+    )
 
 
 def test_where_a_task_is_played_once_the_whole_batch_is_compared():
@@ -386,8 +502,14 @@ FERTILE = {
 def test_groups_that_end_alike_may_still_teach(world, settings):
     """All outcomes of each group are the same, and yet some rollout is worth more than another."""
     places = count()
-    state = make_loop(world(), progress=lambda episode: next(places) % 3 / 3, iterations=BARREN_ITERATIONS + 2, **settings).run()
-    assert set(state.series["zero_variance_groups"]) == {1.0} and min(state.series["lessons"]) > 0 and state.barren == 0
+    state = make_loop(
+        world(), progress=lambda episode: next(places) % 3 / 3, iterations=BARREN_ITERATIONS + 2, **settings
+    ).run()
+    assert (
+        set(state.series["zero_variance_groups"]) == {1.0}
+        and min(state.series["lessons"]) > 0
+        and state.barren == 0
+    )
 
 
 def test_successes_of_different_lengths_teach_grpo_nothing_without_its_steps():
@@ -398,7 +520,9 @@ def test_successes_of_different_lengths_teach_grpo_nothing_without_its_steps():
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
 def test_heros_weight_stands_on_the_advantages(algorithm):
-    """The same rewards under two weights: on the rewards themselves normalisation by their deviation would cancel it."""
+    """The same rewards under two weights: on the rewards themselves normalisation by their deviation would
+    cancel it.
+    """
     loop = make_loop(Rewarding(even_rows), progress=lambda episode: 0.5, reward="hero", algorithm=algorithm)
     group = loop.player.play(loop.policy, [TASKS[0]] * 8, max_steps=3, temperature=1.0, seed=0)
     returns, found = loop.algorithm.rewards.of(group)[0], []
@@ -417,11 +541,16 @@ def test_ppo_takes_the_penalty_of_idle_replies_off_their_advantages():
     found = [advantages_of(loop.algorithm.lessons([one], loop.policy)) for one in (marked, free)]
     for rollout, punished, spared in zip(group, *found, strict=True):
         first = rollout.replies[0]
-        assert punished[:first] == pytest.approx([value - 0.5 for value in spared[:first]]) and punished[first:] == spared[first:]
+        assert (
+            punished[:first] == pytest.approx([value - 0.5 for value in spared[:first]])
+            and punished[first:] == spared[first:]
+        )
 
 
 def test_a_step_has_at_most_a_gradient_of_one():
-    """With plain gradient descent at a rate of 1 the weights move by the gradient: by its norm where that is below 1, else by 1."""
+    """With plain gradient descent at a rate of 1 the weights move by the gradient: by its norm where that is
+    below 1, else by 1.
+    """
     loop = make_loop(Rewarding(even_rows), iterations=1, updates=1, learning_rate=1.0)
     before, norms = weights(loop), []
     moved = loop.learner.trained()
@@ -474,7 +603,10 @@ def test_a_gradient_that_is_no_number_leaves_weights_and_checkpoint(tmp_path):
     with pytest.raises(TrainingError, match="Iteration 1: The gradient's norm is (inf|nan).*learning_rate"):
         loop.run(on_rollouts=poison)
     assert same(kept[0], weights(loop)) and reached(tmp_path / "c") == 1
-    assert make_loop(Rewarding(even_rows), iterations=2, updates=1, checkpoint=tmp_path / "c").run().iteration == 2
+    assert (
+        make_loop(Rewarding(even_rows), iterations=2, updates=1, checkpoint=tmp_path / "c").run().iteration
+        == 2
+    )
 
 
 def test_sampler_and_trainer_that_disagree_stop_the_loop():
@@ -482,11 +614,15 @@ def test_sampler_and_trainer_that_disagree_stop_the_loop():
         for rollout in rollouts:
             rollout.logprobs[:] = [value - 0.2 for value in rollout.logprobs]
 
-    with pytest.raises(TrainingError, match=r"Iteration 0: Sampler and trainer differ by 0\.2 nats.*at most 0\.05"):
+    with pytest.raises(
+        TrainingError, match=r"Iteration 0: Sampler and trainer differ by 0\.2 nats.*at most 0\.05"
+    ):
         make_loop(Rewarding(even_rows), iterations=1).run(on_rollouts=falsify)
 
 
-@pytest.mark.parametrize(("sync_every", "measured"), [(1, [True] * 3), (2, [True, False, True]), (0, [False] * 3)])
+@pytest.mark.parametrize(
+    ("sync_every", "measured"), [(1, [True] * 3), (2, [True, False, True]), (0, [False] * 3)]
+)
 def test_where_the_player_is_the_policy_the_gap_is_measured(sync_every, measured):
     state = make_loop(Rewarding(even_rows), algorithm="dpo", dpo={"sync_every": sync_every}).run()
     assert [not math.isnan(gap) for gap in state.series["logprob_gap"]] == measured
@@ -513,7 +649,10 @@ def test_a_state_of_another_optimiser_is_refused_before_anything_changes():
     state, fresh = made.state_dict(), make_loop(Rewarding(even_rows), iterations=1)
     before = weights(fresh)
     for words, optimizers in misfits(state["optimizers"]).items():
-        with pytest.raises(TrainingError, match=f"does not fit the optimiser: it holds (an optimiser of )?{re.escape(words)}.*Delete"):
+        with pytest.raises(
+            TrainingError,
+            match=f"does not fit the optimiser: it holds (an optimiser of )?{re.escape(words)}.*Delete",
+        ):
             fresh.load_state_dict({**state, "optimizers": optimizers})
         assert same(before, weights(fresh))
     fresh.load_state_dict(state)
@@ -524,7 +663,10 @@ def test_a_state_of_another_optimiser_is_refused_before_anything_changes():
 def test_the_budget_is_never_exceeded(budget, iterations):
     world = Rewarding(even_rows, length=3)
     state = make_loop(world, iterations=5).run(budget=budget)
-    assert state.iteration == iterations and world.interactions == state.interactions == 24 * iterations <= budget
+    assert (
+        state.iteration == iterations
+        and world.interactions == state.interactions == 24 * iterations <= budget
+    )
 
 
 def test_short_episodes_leave_budget_for_more():
@@ -552,15 +694,24 @@ def make_curriculum():
 STOPPED = [{}, {"kl": 0.1}, {"reward": "hero"}, {"algorithm": "ppo"}, DPO_SELDOM, RFT]
 
 
-@pytest.mark.parametrize(("settings", "stop"), [(settings, 2) for settings in STOPPED] + [({}, 1), ({}, 3), ({}, 4)], ids=str)
+@pytest.mark.parametrize(
+    ("settings", "stop"), [(settings, 2) for settings in STOPPED] + [({}, 1), ({}, 3), ({}, 4)], ids=str
+)
 def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, settings, stop):
     def run(name, stop=None):
         def stopping(number, values):
             if number == stop:
                 raise KeyboardInterrupt
 
-        loop = make_loop(Rewarding(even_rows), tasks=make_curriculum(), progress=length, iterations=4, checkpoint=tmp_path / name, epochs=2,
-                         **settings)  # fmt: skip
+        loop = make_loop(
+            Rewarding(even_rows),
+            tasks=make_curriculum(),
+            progress=length,
+            iterations=4,
+            checkpoint=tmp_path / name,
+            epochs=2,
+            **settings,
+        )
         return loop, loop.run(on_iteration=stopping)
 
     whole, uninterrupted = run("a")
@@ -609,26 +760,50 @@ ALGORITHMS = [
     pytest.param({"group": 16, "reward": "hero"}, id="hero"),
     pytest.param({"algorithm": "ppo", "group": 16}, id="ppo"),
     pytest.param({"group": 16, "algorithm": "dpo", "dpo": {"sync_every": 2}}, id="dpo"),
-    pytest.param({"group": 16, "algorithm": "rft", "rft": {"step_tokens": 64, "epochs": 30, "learning_rate": 3e-3}}, id="rft"),
+    pytest.param(
+        {"group": 16, "algorithm": "rft", "rft": {"step_tokens": 64, "epochs": 30, "learning_rate": 3e-3}},
+        id="rft",
+    ),
 ]
 
 
 @pytest.mark.parametrize("settings", ALGORITHMS)
 def test_the_policy_learns_what_is_rewarded(settings):
-    """A policy cloned to four actions alike; one of them is rewarded. Every algorithm makes it the usual one."""
+    """A policy cloned to four actions alike; one of them is rewarded. Every algorithm makes it the usual
+    one.
+    """
     choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
     settings = {"family": "llama"} | settings
-    policy = Policy(make_model(hidden=32, seed=5, family=settings.pop("family")), VOCABULARY, max_new_tokens=16)
+    policy = Policy(
+        make_model(hidden=32, seed=5, family=settings.pop("family")), VOCABULARY, max_new_tokens=16
+    )
     shown = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
-    clone(policy, shown, lambda history, action: "find mug", CloningConfig(epochs=200, learning_rate=5e-3), seed=0)
+    clone(
+        policy,
+        shown,
+        lambda history, action: "find mug",
+        CloningConfig(epochs=200, learning_rate=5e-3),
+        seed=0,
+    )
 
     world = Rewarding(lambda row, action: action == "open fridge 1")
 
     def success():
-        return sum(r.reward for r in play(policy, world, TASKS * 50, max_steps=1, temperature=1.0, seed=99)) / 200
+        return (
+            sum(r.reward for r in play(policy, world, TASKS * 50, max_steps=1, temperature=1.0, seed=99))
+            / 200
+        )
 
     before = success()
-    make_loop(world, policy=policy, progress=lambda episode: 0.0, iterations=12, learning_rate=3e-3, max_new_tokens=16, **settings).run()
+    make_loop(
+        world,
+        policy=policy,
+        progress=lambda episode: 0.0,
+        iterations=12,
+        learning_rate=3e-3,
+        max_new_tokens=16,
+        **settings,
+    ).run()
     after = success()
     assert 0.1 < before < 0.45 and after > 0.85, (before, after)
 
@@ -640,7 +815,14 @@ LORA = LoraConfig(rank=2, targets="all-linear")
 def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left(family):
     policies = [Policy(make_model(family=family), VOCABULARY) for _ in range(2)]
     loops = [
-        make_loop(Rewarding(even_rows), policy=policy, iterations=2, lora=LORA, interpolation=share, learning_rate=1e-2)
+        make_loop(
+            Rewarding(even_rows),
+            policy=policy,
+            iterations=2,
+            lora=LORA,
+            interpolation=share,
+            learning_rate=1e-2,
+        )
         for policy, share in zip(policies, (1.0, 0.25), strict=True)
     ]
     first = {name: weight.clone() for name, weight in make_model(family=family).named_parameters()}
@@ -653,14 +835,18 @@ def test_adapters_alone_are_learnt_a_share_of_them_is_kept_and_none_is_left(fami
     moved = [name for name in first if not torch.equal(whole[name], first[name])]
     assert len(moved) == 14
     for name in moved:
-        torch.testing.assert_close(quarter[name] - first[name], 0.25 * (whole[name] - first[name]), atol=1e-6, rtol=1e-3)
+        torch.testing.assert_close(
+            quarter[name] - first[name], 0.25 * (whole[name] - first[name]), atol=1e-6, rtol=1e-3
+        )
 
 
 def test_a_loop_with_adapters_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
     through = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA)
     wanted = figures(through.run())
     make_loop(Rewarding(even_rows, length=2), iterations=1, lora=LORA, checkpoint=tmp_path / "c.pt").run()
-    assert pickle.loads(pickle.dumps(through.policy)).model.peft_config  # as the processes that dream are sent it
+    assert pickle.loads(
+        pickle.dumps(through.policy)
+    ).model.peft_config  # as the processes that dream are sent it
     saved = torch.load(tmp_path / "c.pt", weights_only=True)["policy"]
     assert saved and all("lora_" in name for name in saved)
     resumed = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA, checkpoint=tmp_path / "c.pt")
@@ -669,8 +855,10 @@ def test_a_loop_with_adapters_that_was_stopped_goes_on_with_the_same_numbers(tmp
 
 
 def test_gradient_checkpointing_changes_no_update():
-    plain, checkpointed = (make_loop(Rewarding(even_rows, length=2), iterations=1, policy=policy_with(compute))
-                           for compute in (Compute(), Compute(gradient_checkpointing=True)))  # fmt: skip
+    plain, checkpointed = (
+        make_loop(Rewarding(even_rows, length=2), iterations=1, policy=policy_with(compute))
+        for compute in (Compute(), Compute(gradient_checkpointing=True))
+    )
     plain.run()
     checkpointed.run()
     for name, weight in weights(plain).items():
@@ -679,7 +867,9 @@ def test_gradient_checkpointing_changes_no_update():
 
 @pytest.mark.skipif(not has_bf16("cpu"), reason="this CPU has neither AMX nor AVX512-BF16")
 def test_in_bf16_sampler_and_trainer_are_nearly_the_same_policy():
-    loop = make_loop(Rewarding(even_rows, length=2), iterations=2, policy=policy_with(Compute(precision="bf16")))
+    loop = make_loop(
+        Rewarding(even_rows, length=2), iterations=2, policy=policy_with(Compute(precision="bf16"))
+    )
     state = loop.run()
     assert all(0 < gap < LOGPROB_GAP_LIMIT / 2 for gap in state.series["logprob_gap"])
     assert {weight.dtype for weight in loop.policy.model.parameters()} == {torch.float32}
@@ -709,5 +899,7 @@ def test_policies_on_the_way_are_kept_as_they_were(tmp_path, rank):
     assert [directory.name for directory in kept] == ["0002", "0004"]
     for directory in kept:
         with torch.no_grad():
-            torch.testing.assert_close(Policy.load(directory).model(probe).logits, seen[directory.name], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(
+                Policy.load(directory).model(probe).logits, seen[directory.name], atol=1e-5, rtol=1e-5
+            )
     assert not torch.equal(seen["0002"], seen["0004"])

@@ -1,6 +1,7 @@
 """Several processes play one batch: in order, the same each time, all remembering, and a death is told.
 
-The world is written by hand, since what a process does must not depend on it; the dream's is what the flows run.
+The world is written by hand, since what a process does must not depend on it; the dream's is what the flows
+run.
 """
 
 import os
@@ -32,7 +33,10 @@ class Counting:
     def step(self, actions):
         self.interactions += sum(action is not None for action in actions)
         self.tokens += 10
-        return [None if action is None else Step(f"I know {self.known} things, seed {self.seed}.", 0.0, False) for action in actions]
+        return [
+            None if action is None else Step(f"I know {self.known} things, seed {self.seed}.", 0.0, False)
+            for action in actions
+        ]
 
     def remember(self, transitions):
         self.known += len(transitions)
@@ -52,17 +56,26 @@ def policy():
 
 
 def texts(rollouts):
-    return [[(step.episode_id, step.action, step.next_state) for step in rollout.trajectory.steps] for rollout in rollouts]
+    return [
+        [(step.episode_id, step.action, step.next_state) for step in rollout.trajectory.steps]
+        for rollout in rollouts
+    ]
 
 
 def test_rollouts_come_in_order_and_are_the_same_each_time(processes):
     before, writer = processes.interactions, policy()
     first = processes.play(writer, TASKS, **OPTIONS)
     assert [r.trajectory.task for r in first] == TASKS
-    assert processes.interactions - before == 10 and processes.tokens >= 40 and writer.tokens == sum(len(r.logprobs) for r in first)
+    assert (
+        processes.interactions - before == 10
+        and processes.tokens >= 40
+        and writer.tokens == sum(len(r.logprobs) for r in first)
+    )
     assert texts(first) == texts(processes.play(policy(), TASKS, **OPTIONS))
     assert texts(first) != texts(processes.play(policy(), TASKS, **{**OPTIONS, "seed": 4}))
-    assert len({r.trajectory.steps[0].episode_id for r in first}) == len(TASKS), "names of episodes must not collide"
+    assert len({r.trajectory.steps[0].episode_id for r in first}) == len(TASKS), (
+        "names of episodes must not collide"
+    )
 
 
 def test_every_world_remembers(processes):

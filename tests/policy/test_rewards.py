@@ -1,4 +1,6 @@
-"""HERO's rewards against numbers worked out by hand, and that its weight does what the paper's own does not."""
+"""HERO's rewards against numbers worked out by hand, and that its weight does what the paper's own does
+not.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,17 @@ def score(trajectory):
 def test_scores_rank_within_what_ended_alike_and_never_across():
     found = stratified([0, 1, 0, 1, 0], [0.9, 0.1, 0.1, 0.3, 0.5], alpha=0.2, beta=0.1)
     assert found == pytest.approx([0.2, 0.9, -0.2, 1.1, 0.0], abs=1e-4)
-    assert stratified([0, 1], [0.7, 0.2], alpha=0.2, beta=0.1) == [0.0, 1.0], "a stratum of one stands in the middle of its band"
+    assert stratified([0, 1], [0.7, 0.2], alpha=0.2, beta=0.1) == [0.0, 1.0], (
+        "a stratum of one stands in the middle of its band"
+    )
     assert stratified([0, 0], [0.5, 0.5], alpha=0.2, beta=0.1) == [0.0, 0.0], "and so do equals"
 
 
 def test_the_weight_rises_with_the_deviation_of_the_scores_over_the_usual_one():
     rewards = HybridRewards(HeroConfig(), score)
-    assert rewards.of([rollout(False, 0.0), rollout(False, 1.0)])[1] == 1.0, "nothing is usual before the first group"
+    assert rewards.of([rollout(False, 0.0), rollout(False, 1.0)])[1] == 1.0, (
+        "nothing is usual before the first group"
+    )
     _, calm = rewards.of([rollout(False, 0.5), rollout(False, 0.5)])
     assert calm == pytest.approx(0.4 + 2.6 / (1 + math.exp(6 * 0.5)))
     usual = 0.9 * 0.5

@@ -1,4 +1,6 @@
-"""What rejection-sampling fine-tuning keeps, how it counts, and that every iteration begins where training began."""
+"""What rejection-sampling fine-tuning keeps, how it counts, and that every iteration begins where training
+began.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,18 @@ def make_rft(**settings):
 
 
 def kept(algorithm):
-    return {name: [rollout.example.segments[0].tokens[1] for rollout in some.values()] for name, some in algorithm.kept.items()}
+    return {
+        name: [rollout.example.segments[0].tokens[1] for rollout in some.values()]
+        for name, some in algorithm.kept.items()
+    }
 
 
 def test_different_successes_are_kept_and_the_oldest_of_a_task_leave():
     rft, policy = make_rft(most=2), None
-    rft.lessons([[make_rollout(1), make_rollout(1), make_rollout(2, reward=0.0)], [make_rollout(9, task=1)], []], policy)
+    rft.lessons(
+        [[make_rollout(1), make_rollout(1), make_rollout(2, reward=0.0)], [make_rollout(9, task=1)], []],
+        policy,
+    )
     assert kept(rft) == {"t0": [1], "t1": [9]}
     assert len(rft.lessons([[make_rollout(3)], []], policy)) == 3
     rft.lessons([[make_rollout(1)], [make_rollout(4)]], policy)
@@ -47,10 +55,16 @@ def test_an_idle_reply_is_read_but_not_learnt():
 def test_the_loss_is_the_mean_over_tokens_of_what_is_learnt():
     rft = make_rft()
     lessons = rft.lessons([[make_rollout(1, idle=(True, False)), make_rollout(2)]], None)
-    shares = [share for lesson, share in zip(lessons, rft.shares(lessons), strict=True) for _ in range(lesson.written)]
+    shares = [
+        share
+        for lesson, share in zip(lessons, rft.shares(lessons), strict=True)
+        for _ in range(lesson.written)
+    ]
     logprobs = torch.tensor([-1.0, -1.0, -2.0, -3.0, -1.0, -4.0])
     weight = torch.tensor([value for lesson in lessons for value in lesson.targets["weight"]])
-    loss, figures = rft.loss(Written(logprobs, logprobs, None, {"weight": weight}, torch.tensor(shares), [3, 3], 6))
+    loss, figures = rft.loss(
+        Written(logprobs, logprobs, None, {"weight": weight}, torch.tensor(shares), [3, 3], 6)
+    )
     assert loss.item() == pytest.approx((2 + 3 + 1 + 4) / 6) and figures == {}
 
 
@@ -59,11 +73,16 @@ def test_what_is_kept_survives_a_crash():
     rft.lessons([[make_rollout(1), make_rollout(2, idle=(False, True))], [make_rollout(3, task=1)]], None)
     other.load_state_dict(rft.state_dict())
     assert kept(other) == kept(rft)
-    assert [lesson.targets for lesson in other.lessons([], None)] == [lesson.targets for lesson in rft.lessons([], None)]
+    assert [lesson.targets for lesson in other.lessons([], None)] == [
+        lesson.targets for lesson in rft.lessons([], None)
+    ]
 
 
 def test_every_iteration_begins_with_the_first_weights():
-    policy, config = Policy(make_model(), VOCABULARY), RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64, epochs=2))
+    policy, config = (
+        Policy(make_model(), VOCABULARY),
+        RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64, epochs=2)),
+    )
     learner = Learner(policy, RFT(config), config)
     first = {name: weight.clone() for name, weight in learner.trained().items()}
     lessons = RFT(config).lessons([[make_rollout(number) for number in range(1, 5)]], policy)
@@ -75,12 +94,24 @@ def test_every_iteration_begins_with_the_first_weights():
 
 
 def test_a_pass_has_as_many_steps_as_its_tokens_make():
-    policy, config = Policy(make_model(), VOCABULARY), RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64))
+    policy, config = (
+        Policy(make_model(), VOCABULARY),
+        RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64)),
+    )
     rollouts = [make_rollout(number) for number in range(1, 41)]
     lessons = RFT(RLConfig(algorithm="rft", rft=RFTConfig(most=99))).lessons([rollouts], policy)
     batches = Learner(policy, RFT(config), config)._batches(lessons, torch.Generator().manual_seed(0))
-    assert sum(map(len, batches)) == 40 and [sum(lesson.length for lesson in batch) for batch in batches] == [65, 65, 65, 5]
+    assert sum(map(len, batches)) == 40 and [sum(lesson.length for lesson in batch) for batch in batches] == [
+        65,
+        65,
+        65,
+        5,
+    ]
 
 
 def test_the_rate_rises_and_falls_to_zero():
-    assert annealed(0.025) == pytest.approx(0.5) and annealed(0.05) == 1.0 and annealed(1.0) == pytest.approx(0.0)
+    assert (
+        annealed(0.025) == pytest.approx(0.5)
+        and annealed(0.05) == 1.0
+        and annealed(1.0) == pytest.approx(0.0)
+    )

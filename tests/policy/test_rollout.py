@@ -1,4 +1,6 @@
-"""Rollouts in the real engine and in a dream: what training reads is what the policy saw and wrote, with the sampler's numbers."""
+"""Rollouts in the real engine and in a dream: what training reads is what the policy saw and wrote, with the
+sampler's numbers.
+"""
 
 from __future__ import annotations
 
@@ -50,19 +52,27 @@ def check_scores(policy, rollouts, temperature):
         wanted = [flag for segment in rollout.example.segments for flag in segment.loss]
         assert sum(wanted) == len(rollout.logprobs)
     with torch.no_grad():
-        scores = token_logprobs(policy.model, collate([r.example for r in rollouts], 0), temperature=temperature)
+        scores = token_logprobs(
+            policy.model, collate([r.example for r in rollouts], 0), temperature=temperature
+        )
     sampled = torch.tensor([value for r in rollouts for value in r.logprobs])
     torch.testing.assert_close(sampled, scores.logprobs, atol=1e-3, rtol=0)
 
 
 def check_text(rollout):
-    """The example is the prompt and the states that the world gave, and between them what the policy wrote."""
+    """The example is the prompt and the states that the world gave, and between them what the policy
+    wrote.
+    """
     prompts = [s.tokens for s in rollout.example.segments if not any(s.loss)]
     written = [s.tokens for s in rollout.example.segments if any(s.loss)]
-    assert all(all(s.loss) for s in rollout.example.segments if any(s.loss)) and not any(s.branch for s in rollout.example.segments)
+    assert all(all(s.loss) for s in rollout.example.segments if any(s.loss)) and not any(
+        s.branch for s in rollout.example.segments
+    )
     task = rollout.trajectory.task
     states = [observed(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
-    assert prompts == [VOCABULARY.encode(p) for p in [[*opening(task), *turn(task)], *[[*s, *turn(task)] for s in states]]]
+    assert prompts == [
+        VOCABULARY.encode(p) for p in [[*opening(task), *turn(task)], *[[*s, *turn(task)] for s in states]]
+    ]
     replies = [parse_reply(VOCABULARY.pieces(tokens)) for tokens in written]
     assert rollout.thoughts == [thought for thought, _ in replies]
     acted = [action or "?" for _, action in replies]
@@ -92,9 +102,23 @@ def test_a_cloned_policy_wins_in_the_dream_of_what_it_was_shown(cloned, dream, l
         assert rollout.reward == 1.0 and rollout.malformed == 0
         assert rollout.thoughts == [f"step {n}" for n in range(4)]
         for number, (step, lesson) in enumerate(zip(rollout.trajectory.steps, lessons[0].steps, strict=True)):
-            assert (step.state, step.action, step.next_state) == (lesson.state, lesson.action, lesson.next_state)
-            assert (step.reward, step.done, step.reasoning, step.step) == (lesson.reward, lesson.done, lesson.reasoning, number)
-            assert (step.source, step.behaviour, step.policy_version, step.run_id) == (SYNTHETIC, "policy", "v3", "run-1")
+            assert (step.state, step.action, step.next_state) == (
+                lesson.state,
+                lesson.action,
+                lesson.next_state,
+            )
+            assert (step.reward, step.done, step.reasoning, step.step) == (
+                lesson.reward,
+                lesson.done,
+                lesson.reasoning,
+                number,
+            )
+            assert (step.source, step.behaviour, step.policy_version, step.run_id) == (
+                SYNTHETIC,
+                "policy",
+                "v3",
+                "run-1",
+            )
             assert step.episode_id == f"dream-0-{row}/t0"
 
 
@@ -117,8 +141,15 @@ def test_a_dream_that_cannot_be_read_leaves_its_last_step_out(untrained, lessons
     policy = Policy(make_model(), VOCABULARY, max_new_tokens=8)
     rollouts = play(policy, dream, [lessons[0].task] * 2, max_steps=4, temperature=1.0, seed=0)
     for rollout in rollouts:
-        assert rollout.unparsable and not rollout.broken and rollout.trajectory.steps == () and rollout.reward == 0.0
-        assert len(rollout.example.segments) == 2 and len(rollout.logprobs) == len(rollout.example.segments[1].tokens)
+        assert (
+            rollout.unparsable
+            and not rollout.broken
+            and rollout.trajectory.steps == ()
+            and rollout.reward == 0.0
+        )
+        assert len(rollout.example.segments) == 2 and len(rollout.logprobs) == len(
+            rollout.example.segments[1].tokens
+        )
     check_scores(policy, rollouts, 1.0)
 
 
@@ -149,7 +180,9 @@ def test_a_broken_row_is_recorded_and_stepped_no_more():
     rollouts = play(policy, world, [make_task(n) for n in range(3)], max_steps=4, temperature=1.0, seed=0)
     assert [r.broken for r in rollouts] == [False, True, False]
     assert [len(r.trajectory.steps) for r in rollouts] == [4, 1, 4]
-    assert [[action is None for action in asked] for asked in world.asked] == [[False] * 3] * 2 + [[False, True, False]] * 2
+    assert [[action is None for action in asked] for asked in world.asked] == [[False] * 3] * 2 + [
+        [False, True, False]
+    ] * 2
     assert {action for asked in world.asked for action in asked if action} <= {"?"} | {
         s.action for r in rollouts for s in r.trajectory.steps
     }
@@ -161,17 +194,24 @@ def test_a_measurement_plays_again_what_infrastructure_ended():
     rollouts = play_whole(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)
     assert [r.trajectory.task for r in rollouts] == tasks and not any(r.broken for r in rollouts)
     assert [len(r.trajectory.steps) for r in rollouts] == [4, 4, 4]
-    assert rollouts[0] == play(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)[0], "the others are played once"
+    assert rollouts[0] == play(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)[0], (
+        "the others are played once"
+    )
     always = Breaking()
     always.answer = lambda row: Step("s", 0.0, True, {"failed": "gone"})
-    with pytest.raises(EnvironmentFailure, match="3 of 3 episodes broke in each of 3 tries, as t0: gone.*dreamgym doctor"):
+    with pytest.raises(
+        EnvironmentFailure, match="3 of 3 episodes broke in each of 3 tries, as t0: gone.*dreamgym doctor"
+    ):
         play_whole(policy, always, tasks, max_steps=4, temperature=1.0, seed=0)
 
 
 def test_a_task_that_begins_otherwise_than_recorded_is_named():
     policy, moved = Policy(make_model(), VOCABULARY, max_new_tokens=6), Breaking()
     moved.reset = lambda tasks: ["You are elsewhere." for _ in tasks]
-    with pytest.raises(EnvironmentFailure, match="t0 begins with 'You are elsewhere.'. Expected .*as recorded.*check-environment"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="t0 begins with 'You are elsewhere.'. Expected .*as recorded.*check-environment",
+    ):
         play(policy, moved, [make_task(0)], max_steps=4, temperature=1.0, seed=0)
 
 
@@ -180,7 +220,13 @@ def test_more_episodes_than_fit_side_by_side_are_played_one_part_after_the_other
     world, policy = Breaking(), Policy(make_model(), VOCABULARY, max_new_tokens=6)
     tasks = [make_task(n) for n in (0, 1, 2, 0, 1)]
     rollouts = play(policy, world, tasks, max_steps=4, temperature=1.0, seed=0)
-    assert [r.trajectory.task for r in rollouts] == tasks and [r.broken for r in rollouts] == [False, True, False, False, True]
+    assert [r.trajectory.task for r in rollouts] == tasks and [r.broken for r in rollouts] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     assert [len(asked) for asked in world.asked] == [2] * 4
     names = [r.trajectory.steps[0].episode_id for r in rollouts]
     assert [name.split("/")[0] for name in names] == [f"rollout-0-{row}" for row in range(5)]
@@ -194,11 +240,20 @@ def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_co
     rollouts = play(policy, Breaking(), [make_task(0)], max_steps=9, temperature=1.0, seed=0)
     (rollout,) = rollouts
     assert rollout.overlong and not rollout.broken and rollout.reward == 0
-    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.cut == sum(len(s.tokens) == 6 for s in rollout.example.segments[1::2])
+    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.cut == sum(
+        len(s.tokens) == 6 for s in rollout.example.segments[1::2]
+    )
     check_text(rollout)
     long = make_task(0, instruction="put a mug in desk 1 " * 40)
     with pytest.raises(DataError, match="The model takes 64"):
-        play(Policy(make_model(max_positions=64), VOCABULARY), Breaking(), [long], max_steps=9, temperature=1.0, seed=0)
+        play(
+            Policy(make_model(max_positions=64), VOCABULARY),
+            Breaking(),
+            [long],
+            max_steps=9,
+            temperature=1.0,
+            seed=0,
+        )
 
 
 def test_groups_and_even_draws():
@@ -213,7 +268,9 @@ def test_groups_and_even_draws():
 def test_a_policy_comes_back_from_its_directory(cloned, dream, lessons, tmp_path):
     cloned.save(tmp_path / "policy")
     loaded = Policy.load(tmp_path / "policy", max_new_tokens=24)
-    first, second = (play(p, dream, [lessons[0].task], max_steps=4, temperature=0.0, seed=0)[0] for p in (cloned, loaded))
+    first, second = (
+        play(p, dream, [lessons[0].task], max_steps=4, temperature=0.0, seed=0)[0] for p in (cloned, loaded)
+    )
     assert first.trajectory == second.trajectory
     torch.testing.assert_close(torch.tensor(first.logprobs), torch.tensor(second.logprobs))
 
@@ -221,7 +278,9 @@ def test_a_policy_comes_back_from_its_directory(cloned, dream, lessons, tmp_path
 def test_adapters_are_merged_after_cloning(lessons):
     policy = Policy(make_model(), VOCABULARY)
     before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
-    clone(policy, lessons, think, CloningConfig(epochs=3, learning_rate=1e-2, lora=LoraConfig(rank=2)), seed=0)
+    clone(
+        policy, lessons, think, CloningConfig(epochs=3, learning_rate=1e-2, lora=LoraConfig(rank=2)), seed=0
+    )
     after = policy.model.state_dict()
     assert after.keys() == before.keys()
     changed = {name.rsplit(".", 2)[-2] for name in before if not torch.equal(before[name], after[name])}

@@ -1,4 +1,6 @@
-"""The same batch, the same numbers: our losses beside those of TRL's trainers, on episodes with several replies."""
+"""The same batch, the same numbers: our losses beside those of TRL's trainers, on episodes with several
+replies.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,18 @@ PLAIN = {"use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointin
 
 
 def episodes(policy, count=4):
-    """Episodes of random tokens, with two or three replies each; the sampler's log-probabilities lie beside the policy's."""
+    """Episodes of random tokens, with two or three replies each; the sampler's log-probabilities lie beside
+    the policy's.
+    """
     rng, made = random.Random(0), []
     for _ in range(count):
         segments = [Segment(tokens(rng, 5), [False] * 5)]
         for _ in range(rng.choice([2, 3])):
             written, read = rng.randint(2, 6), rng.randint(2, 4)
-            segments += [Segment(tokens(rng, written), [True] * written), Segment(tokens(rng, read), [False] * read)]
+            segments += [
+                Segment(tokens(rng, written), [True] * written),
+                Segment(tokens(rng, read), [False] * read),
+            ]
         made.append(Rollout(Trajectory(make_task()), Example(segments)))
     for rollout, known in zip(made, Reference(policy, 1.0, 4096).logprobs(made), strict=True):
         rollout.logprobs = [value + rng.gauss(0, 0.3) for value in known]
@@ -46,7 +53,11 @@ def tokens(rng, count):
 
 def flat(rollout):
     """(token, whether the policy wrote it) of an episode."""
-    return [pair for segment in rollout.example.segments for pair in zip(segment.tokens, segment.loss, strict=True)]
+    return [
+        pair
+        for segment in rollout.example.segments
+        for pair in zip(segment.tokens, segment.loss, strict=True)
+    ]
 
 
 def padded(rows, fill):
@@ -57,7 +68,15 @@ def padded(rows, fill):
 def ours(policy, lessons, **settings):
     """Our loss of one update over `lessons`, and the gradient that it leaves."""
     config = RLConfig(lora={}, demonstration_weight=0.0, **settings)
-    loop = Loop(policy, OneProcess(None), EvenTasks([make_task()]), make_algorithm(config, policy), config, max_steps=1, seed=0)
+    loop = Loop(
+        policy,
+        OneProcess(None),
+        EvenTasks([make_task()]),
+        make_algorithm(config, policy),
+        config,
+        max_steps=1,
+        seed=0,
+    )
     shares = loop.algorithm.shares(lessons)
     with policy.compute.training(policy.model):
         found = loop.learner._forward(lessons, shares, sum(lesson.written for lesson in lessons))
@@ -89,15 +108,31 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
     played, advantages = episodes(policy), [1.0, -0.5, 0.25, -2.0]
     rng = random.Random(1)
     far = [[value + rng.gauss(0, 0.5) for value in rollout.logprobs] for rollout in played]
-    lessons = [Lesson((r,), {"advantage": [a] * r.written, "reference": ref}) for r, a, ref in zip(played, advantages, far, strict=True)]
+    lessons = [
+        Lesson((r,), {"advantage": [a] * r.written, "reference": ref})
+        for r, a, ref in zip(played, advantages, far, strict=True)
+    ]
     mine = ours(policy, lessons, loss_mean=loss_mean, clip=0.2, clip_high=0.28, kl=kl)
 
-    args = GRPOConfig(str(tmp_path), loss_type=loss_type, epsilon=0.2, epsilon_high=0.28, beta=0.0, temperature=1.0,
-                      use_bias_correction_kl=False, per_device_train_batch_size=4, num_generations=4, **PLAIN)  # fmt: skip
+    args = GRPOConfig(
+        str(tmp_path),
+        loss_type=loss_type,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        beta=0.0,
+        temperature=1.0,
+        use_bias_correction_kl=False,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        **PLAIN,
+    )
     data = Dataset.from_list([{"prompt": "go to desk 1"}])
-    trainer = GRPOTrainer(other, lambda completions, **_: [0.0] * len(completions), args, data, processing_class=tokenizer())
+    trainer = GRPOTrainer(
+        other, lambda completions, **_: [0.0] * len(completions), args, data, processing_class=tokenizer()
+    )
     trainer.current_gradient_accumulation_steps = 1
-    trainer.beta = kl  # set late: it would look for a reference model in the model's directory, and the batch brings its own numbers
+    # Set late: it would look for a reference model in the model's directory; the batch has its own numbers.
+    trainer.beta = kl
     rows = [flat(r) for r in played]
     written = [[flag for _, flag in row[5:]] for row in rows]
     width = max(map(len, written))
@@ -109,13 +144,15 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
         return found
 
     inputs = {
-        "prompt_ids": torch.tensor([[token for token, _ in row[:5]] for row in rows]), "prompt_mask": torch.ones(4, 5, dtype=torch.long),
+        "prompt_ids": torch.tensor([[token for token, _ in row[:5]] for row in rows]),
+        "prompt_mask": torch.ones(4, 5, dtype=torch.long),
         "completion_ids": padded([[token for token, _ in row[5:]] for row in rows], PAD),
         "completion_mask": padded([[1] * len(flags) for flags in written], 0),
         "tool_mask": padded([[int(flag) for flag in flags] for flags in written], 0),
-        "advantages": torch.tensor(advantages), "old_per_token_logps": spread([r.logprobs for r in played]),
+        "advantages": torch.tensor(advantages),
+        "old_per_token_logps": spread([r.logprobs for r in played]),
         "ref_per_token_logps": spread(far),
-    }  # fmt: skip
+    }
     trainer.model.train()
     loss = trainer._compute_loss(trainer.model, inputs)
     loss.backward()
@@ -127,7 +164,10 @@ def test_dpo(tmp_path):
     policy, other = Policy(model, VOCABULARY), copy.deepcopy(model)
     played = episodes(policy)
     known = Reference(Policy(start, VOCABULARY), 1.0, 4096).logprobs(played)
-    pairs = [Lesson((played[won], played[lost]), {"reference": known[won] + known[lost]}) for won, lost in ((0, 2), (1, 3))]
+    pairs = [
+        Lesson((played[won], played[lost]), {"reference": known[won] + known[lost]})
+        for won, lost in ((0, 2), (1, 3))
+    ]
     mine = ours(policy, pairs, algorithm="dpo", dpo={"beta": 0.3})
 
     args = DPOConfig(str(tmp_path), beta=0.3, **PLAIN)

@@ -1,13 +1,13 @@
 """Compare the numbers of small jobs with recorded ones: proof that a change altered none.
 
-    python tests/same_numbers                      # alfworld, webshop and own; browser too where there is a Chromium
-    python tests/same_numbers own                  # one world
-    python tests/same_numbers --record             # after a change that is meant to alter numbers; say so in the commit
+    python tests/same_numbers                      # alfworld, webshop and own; browser too where there is a
+    Chromium python tests/same_numbers own                  # one world python tests/same_numbers --record
+    # after a change that is meant to alter numbers; say so in the commit
 
-It runs the committed code in fresh clones. Compared are all final metrics except those of speed, to the last bit, and the SHA-256 of
-weights and collected data. recorded.json names the processor. Another one rounds differently: there metrics are compared to a relative
-1e-6, and weights not at all.
-Exit code: 0 all equal, 1 something differs.
+It runs the committed code in fresh clones. Compared are all final metrics except those of speed, to the last
+bit, and the SHA-256 of weights and collected data. recorded.json names the processor. Another one rounds
+differently: there metrics are compared to a relative 1e-6, and weights not at all. Exit code: 0 all equal, 1
+something differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ Numbers = dict[str, float | int | str | None]
 
 
 def numbers_of(world: str) -> Numbers:
-    """`<world>/<job>/<metric>` -> value (and `.n`), `<world>/<job>/<file>` -> SHA-256. All jobs of the world run in one new clone."""
+    """`<world>/<job>/<metric>` -> value (and `.n`), `<world>/<job>/<file>` -> SHA-256. All jobs of the world
+    run in one new clone.
+    """
     numbers: Numbers = {}
     with tempfile.TemporaryDirectory() as place:
         clone = make_clone(Path(place) / "clone")
@@ -138,7 +140,8 @@ def main() -> int:
         print("\n".join(shown) or f"{world}: {len(now)} numbers equal", flush=True)
         failed += len(lines)
     print(
-        f"{'recorded' if asked.record else f'{failed} numbers differ' if failed else 'all equal'} ({time.monotonic() - began:.0f} s)"
+        f"{'recorded' if asked.record else f'{failed} numbers differ' if failed else 'all equal'} "
+        f"({time.monotonic() - began:.0f} s)"
     )
     return int(failed > 0)
 

@@ -1,7 +1,7 @@
 """The small jobs whose numbers are compared: the commands that each world runs.
 
-Together they run every stage, every algorithm of RL, and the pretraining of a backbone with every exercise. Retrieval is exact, since a
-graph differs from build to build.
+Together they run every stage, every algorithm of RL, and the pretraining of a backbone with every exercise.
+Retrieval is exact, since a graph differs from build to build.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ WORLDS = ("alfworld", "webshop", "own", "browser")
 
 
 def jobs(world: str, clone: Path) -> Mapping[str, Command]:
-    """Name -> arguments of `dreamgym`, in the order in which they run in `clone`; each leaves a run or a backbone."""
+    """Name -> arguments of `dreamgym`, in the order in which they run in `clone`; each leaves a run or a
+    backbone.
+    """
     return {"alfworld": _alfworld, "webshop": _webshop, "own": _own, "browser": _browser}[world](clone)
 
 

@@ -11,7 +11,9 @@ from components.errors import ConfigError
 from components.serving.catalogue import Catalogue, Wish
 
 TASKS = [make_task(number, instruction=f"put a mug in desk {number}") for number in range(5)]
-CATALOGUE = Catalogue("train", TASKS, lambda task: "" if task.instruction.startswith("put") else "follows no template")
+CATALOGUE = Catalogue(
+    "train", TASKS, lambda task: "" if task.instruction.startswith("put") else "follows no template"
+)
 
 
 def choose(rng=None, **wishes):
@@ -19,18 +21,30 @@ def choose(rng=None, **wishes):
 
 
 def test_a_task_has_a_name_a_place_or_words():
-    assert choose(task_id="t3") == choose(index=3) == choose(instruction="put a mug in desk 3") == choose(index=3, task_id="t3") == TASKS[3]
+    assert (
+        choose(task_id="t3")
+        == choose(index=3)
+        == choose(instruction="put a mug in desk 3")
+        == choose(index=3, task_id="t3")
+        == TASKS[3]
+    )
     assert choose(index=0, split="train") == TASKS[0]
 
 
 def test_without_a_name_the_seed_draws():
     drawn = [choose(random.Random(seed)) for seed in range(40)]
-    assert drawn == [choose(random.Random(seed)) for seed in range(40)] and len({task.id for task in drawn}) == 5
+    assert (
+        drawn == [choose(random.Random(seed)) for seed in range(40)] and len({task.id for task in drawn}) == 5
+    )
 
 
 def test_other_words_for_a_room_are_a_made_up_task_of_it():
     task = choose(task_id="t1", instruction="put an egg in desk")
-    assert (task.parent, task.instruction, task.initial_state) == ("t1", "put an egg in desk", TASKS[1].initial_state)
+    assert (task.parent, task.instruction, task.initial_state) == (
+        "t1",
+        "put an egg in desk",
+        TASKS[1].initial_state,
+    )
     assert choose(task_id="t1", instruction=TASKS[1].instruction) == TASKS[1]
 
 
@@ -43,7 +57,10 @@ def test_other_words_for_a_room_are_a_made_up_task_of_it():
         ({"index": 1, "task_id": "t2"}, "Task number 1 is t1, not t2"),
         ({"split": "test"}, "The split 'test' is not served here. Expected 'train'"),
         ({"instruction": "put a mug in desk"}, "Near it: put a mug in desk .*Add task_id"),
-        ({"task_id": "t1", "instruction": "be happy"}, "'be happy' cannot be done in the room of t1: follows no template"),
+        (
+            {"task_id": "t1", "instruction": "be happy"},
+            "'be happy' cannot be done in the room of t1: follows no template",
+        ),
         ({"taskid": "t1"}, "taskid: Extra inputs are not permitted.*It takes seed, episode_id, task_id"),
         ({"task_id": 3}, "task_id: Input should be a valid string"),
         ({"seed": -1}, "seed: Input should be greater than or equal to 0"),

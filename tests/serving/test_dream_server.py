@@ -1,4 +1,6 @@
-"""The dream behind a real OpenEnv server, spoken to by OpenEnv's own client; the model has learnt two episodes by heart."""
+"""The dream behind a real OpenEnv server, spoken to by OpenEnv's own client; the model has learnt two
+episodes by heart.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,18 @@ def play(url, episode, pause=0.0):
 def test_openenvs_own_client_plays_an_episode(address, lessons):
     with client(address) as env:
         first = env.reset(task_id=lessons[0].task.id, episode_id="mine")
-        assert first.observation["state"] == lessons[0].task.initial_state and first.observation["instruction"] == "put a mug in desk"
+        assert (
+            first.observation["state"] == lessons[0].task.initial_state
+            and first.observation["instruction"] == "put a mug in desk"
+        )
         assert (first.reward, first.done, first.metadata) == (None, False, {"max_steps": 20})
         for step in lessons[0].steps:
             result = env.step({"action": step.action})
-            assert (result.observation["state"], result.reward, result.done) == (step.next_state, step.reward, step.done)
+            assert (result.observation["state"], result.reward, result.done) == (
+                step.next_state,
+                step.reward,
+                step.done,
+            )
             assert result.metadata == {"reasoning": step.reasoning, "demonstrations": []}
         assert env.state() == {"episode_id": "mine", "step_count": 4}
         with pytest.raises(RuntimeError, match="The episode is over. Expected reset before step"):
@@ -71,7 +80,10 @@ def test_sessions_at_the_same_time_do_not_see_each_other(address, lessons):
 def test_the_seed_draws_the_task(address):
     with client(address) as env:
         ids = [env.reset(seed=seed).observation["task_id"] for seed in range(8)]
-        assert ids == [env.reset(seed=seed).observation["task_id"] for seed in range(8)] and set(ids) == {"t0", "t5"}
+        assert ids == [env.reset(seed=seed).observation["task_id"] for seed in range(8)] and set(ids) == {
+            "t0",
+            "t5",
+        }
 
 
 def test_what_cannot_be_had_is_refused_and_the_session_goes_on(address, lessons):
@@ -79,18 +91,26 @@ def test_what_cannot_be_had_is_refused_and_the_session_goes_on(address, lessons)
         with pytest.raises(RuntimeError, match="There is no episode. Expected reset before step"):
             env.step({"action": "look"})
         env.reset(index=0)
-        for wishes, words in (({"task": "t0"}, "task: Extra inputs"), ({"task_id": "t0", "instruction": "be happy"}, "no template")):
+        for wishes, words in (
+            ({"task": "t0"}, "task: Extra inputs"),
+            ({"task_id": "t0", "instruction": "be happy"}, "no template"),
+        ):
             with pytest.raises(RuntimeError, match=words):
                 env.reset(**wishes)
         with pytest.raises(RuntimeError, match="An action of 101 characters. Expected at most 100"):
             env.step({"action": "x" * 101})
         with pytest.raises(RuntimeError, match="VALIDATION_ERROR"):
             env.step({"message": "look"})
-        assert env.step({"action": lessons[0].steps[0].action}).observation["state"] == lessons[0].steps[0].next_state
+        assert (
+            env.step({"action": lessons[0].steps[0].action}).observation["state"]
+            == lessons[0].steps[0].next_state
+        )
 
 
 def test_half_a_sign_costs_nobody_an_episode(address, lessons):
-    """A client that cuts text between the halves of a surrogate pair is told; what others asked at the same time is answered."""
+    """A client that cuts text between the halves of a surrogate pair is told; what others asked at the same
+    time is answered.
+    """
     with client(address) as odd, client(address) as env:
         for one in (odd, env):
             one.reset(index=0)
@@ -99,8 +119,13 @@ def test_half_a_sign_costs_nobody_an_episode(address, lessons):
         with pytest.raises(RuntimeError, match="instruction with half of a surrogate pair"):
             odd.reset(index=0, instruction="put \ud83d")
         for one in (env, odd):
-            assert one.step({"action": lessons[0].steps[0].action}).observation["state"] == lessons[0].steps[0].next_state
-        assert env.step({"action": "\U0001f600" * 100}).observation["state"] is not None, "as many signs as are allowed, escaped twelvefold"
+            assert (
+                one.step({"action": lessons[0].steps[0].action}).observation["state"]
+                == lessons[0].steps[0].next_state
+            )
+        assert env.step({"action": "\U0001f600" * 100}).observation["state"] is not None, (
+            "as many signs as are allowed, escaped twelvefold"
+        )
 
 
 def test_nonsense_is_answered_and_what_is_too_large_is_cut_off(address):
@@ -114,7 +139,10 @@ def test_nonsense_is_answered_and_what_is_too_large_is_cut_off(address):
             assert json.loads(socket.recv(timeout=20))["type"] == "error", message
     with client(address) as env:
         assert env.reset(index=0).observation["task_id"] == "t0"
-    with connect(address.replace("http", "ws") + "/ws") as socket, pytest.raises(ConnectionClosed, match="1009"):
+    with (
+        connect(address.replace("http", "ws") + "/ws") as socket,
+        pytest.raises(ConnectionClosed, match="1009"),
+    ):
         socket.send(json.dumps({"type": "step", "data": {"action": "x" * 50_000}}))
         socket.recv(timeout=20)
 
@@ -144,7 +172,10 @@ def test_there_are_as_many_sessions_as_rows(learnt, lessons):
 
 
 def test_a_session_that_is_idle_for_too_long_is_closed_and_its_row_is_free(learnt, lessons):
-    with serving(learnt, lessons, rows=1, idle_seconds=0.5) as url, connect(url.replace("http", "ws") + "/ws") as socket:
+    with (
+        serving(learnt, lessons, rows=1, idle_seconds=0.5) as url,
+        connect(url.replace("http", "ws") + "/ws") as socket,
+    ):
         socket.send('{"type": "reset", "data": {}}')
         assert json.loads(socket.recv(timeout=20))["type"] == "observation"
         with pytest.raises(ConnectionClosed, match="4008.*idle for 0.5 s"):
@@ -176,7 +207,12 @@ def test_the_tasks_are_listed_without_what_an_agent_may_not_see(address, lessons
     assert fetch(f"{address}/dream/num_tasks", body={"split": "train"}) == {"num_tasks": 2}
     listed = fetch(f"{address}/dream/tasks", body={"split": "train"})["tasks"]
     task = lessons[0].task
-    assert listed[0] == {"id": "t0", "instruction": task.instruction, "initial_state": task.initial_state, "family": task.family}
+    assert listed[0] == {
+        "id": "t0",
+        "instruction": task.instruction,
+        "initial_state": task.initial_state,
+        "family": task.family,
+    }
     assert fetch(f"{address}/dream/tasks", body={"split": "test"})["tasks"] == []
 
 
@@ -192,7 +228,10 @@ def test_a_question_that_is_too_large_is_refused_unread(address):
     assert refused.value.code == 413
 
 
-@pytest.mark.parametrize(("path", "body"), [("/reset", {}), ("/step", {"action": {"action": "look"}}), ("/mcp", {}), ("/state", None)])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/reset", {}), ("/step", {"action": {"action": "look"}}), ("/mcp", {}), ("/state", None)],
+)
 def test_calls_without_a_session_are_refused(address, path, body):
     with pytest.raises(urllib.error.HTTPError) as refused:
         fetch(address + path, body=body)
@@ -208,7 +247,13 @@ def test_a_web_page_cannot_reach_a_server_without_a_token(address):
 
 
 @pytest.mark.parametrize(
-    "headers", [None, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": f"Bearer {TOKEN}x"}]
+    "headers",
+    [
+        None,
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Bearer {TOKEN}x"},
+    ],
 )
 def test_without_the_token_nobody_comes_in(learnt, lessons, headers):
     with serving(learnt, lessons, token=TOKEN) as url:
@@ -216,7 +261,9 @@ def test_without_the_token_nobody_comes_in(learnt, lessons, headers):
             client(url, headers=headers).connect()
         with pytest.raises(urllib.error.HTTPError) as refused:
             fetch(f"{url}/schema", headers)
-        assert refused.value.code == 401 and "DREAMGYM_SERVE_TOKEN" in json.loads(refused.value.read())["detail"]
+        assert (
+            refused.value.code == 401 and "DREAMGYM_SERVE_TOKEN" in json.loads(refused.value.read())["detail"]
+        )
         assert fetch(f"{url}/health") == {"status": "healthy"}, "a load balancer has no token"
         with client(url, headers=PASS) as env:
             assert env.reset(index=0).observation["task_id"] == "t0"
@@ -225,7 +272,11 @@ def test_without_the_token_nobody_comes_in(learnt, lessons, headers):
 @pytest.mark.parametrize(
     ("token", "host", "words"),
     [
-        ("", "0.0.0.0", "DREAMGYM_SERVE_TOKEN is not set, and --host 0.0.0.0 can be reached from other machines.*export"),
+        (
+            "",
+            "0.0.0.0",
+            "DREAMGYM_SERVE_TOKEN is not set, and --host 0.0.0.0 can be reached from other machines.*export",
+        ),
         ("short", "127.0.0.1", "DREAMGYM_SERVE_TOKEN holds 5 characters. Expected at least 16"),
         ("with a blank in the middle", "127.0.0.1", "without blanks"),
         ("ümläute-in-a-long-token", "127.0.0.1", "printable ASCII"),
@@ -241,12 +292,16 @@ def test_a_token_must_be_one(token, host, words):
 def test_a_port_in_use_is_named():
     taken = listen("127.0.0.1", 0)
     port = taken.getsockname()[1]
-    with pytest.raises(ConfigError, match=f"127.0.0.1:{port} cannot be listened on: .*in use.*--port {port + 1}"):
+    with pytest.raises(
+        ConfigError, match=f"127.0.0.1:{port} cannot be listened on: .*in use.*--port {port + 1}"
+    ):
         listen("127.0.0.1", port)
     taken.close()
     with pytest.raises(ConfigError, match="no such address: dreamgym serve --host 127.0.0.1"):
         listen("192.0.2.1", 0)
-    with pytest.raises(ConfigError, match="Name another address: dreamgym serve --host 127.0.0.1 --port 8000"):
+    with pytest.raises(
+        ConfigError, match="Name another address: dreamgym serve --host 127.0.0.1 --port 8000"
+    ):
         listen("no-such-host.invalid", 65535)
 
 
@@ -254,6 +309,8 @@ def test_an_async_client_works_too(address, lessons):
     async def episode():
         async with GenericEnvClient(base_url=address) as env:
             await env.reset(index=0)
-            return [(await env.step({"action": step.action})).observation["state"] for step in lessons[0].steps]
+            return [
+                (await env.step({"action": step.action})).observation["state"] for step in lessons[0].steps
+            ]
 
     assert asyncio.run(episode()) == lessons[0].states[1:]

@@ -1,4 +1,6 @@
-"""Many sessions over one dream: real threads, and the model that has learnt two episodes by heart, so that every answer is known."""
+"""Many sessions over one dream: real threads, and the model that has learnt two episodes by heart, so that
+every answer is known.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def make(learnt):
     made = []
 
     def maker(rows, contradiction=None, **options):
-        made.append(SharedDream(Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), contradiction), rows, **options))
+        made.append(
+            SharedDream(Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), contradiction), rows, **options)
+        )
         return made[-1]
 
     yield maker
@@ -47,7 +51,11 @@ def test_episodes_that_begin_when_they_like_do_not_see_each_other(make, lessons)
     shared = make(3)
     with ThreadPoolExecutor(3) as sessions:
         rounds = [lessons[number % 2] for number in range(18)]
-        played = list(sessions.map(lambda numbered: play(shared, numbered[1], 0.003 * (numbered[0] % 4)), enumerate(rounds)))
+        played = list(
+            sessions.map(
+                lambda numbered: play(shared, numbered[1], 0.003 * (numbered[0] % 4)), enumerate(rounds)
+            )
+        )
     assert played == [episode.states for episode in rounds]
     assert shared.steps == sum(len(episode.steps) for episode in rounds)
 
@@ -59,8 +67,12 @@ def test_what_is_asked_at_the_same_time_is_one_batch(make, lessons):
         list(sessions.map(lambda row: shared.begin(row, lessons[0].task, 1), rows))
         for step in lessons[0].steps:
             answers = list(sessions.map(lambda row, action=step.action: shared.step(row, action), rows))
-            assert {(a.state, a.reward, a.done) for a in answers} == {(step.next_state, step.reward, step.done)}
-    assert (shared.batches, shared.steps) == (4, 24), "a batch is complete when every row has asked, long before the time is up"
+            assert {(a.state, a.reward, a.done) for a in answers} == {
+                (step.next_state, step.reward, step.done)
+            }
+    assert (shared.batches, shared.steps) == (4, 24), (
+        "a batch is complete when every row has asked, long before the time is up"
+    )
 
 
 def test_a_row_that_is_not_asked_holds_nobody_up(make, lessons):
@@ -76,7 +88,9 @@ def test_a_row_that_is_not_asked_holds_nobody_up(make, lessons):
 
 
 def test_a_session_waits_for_the_row_of_one_that_is_about_to_leave(make):
-    """OpenEnv forgets a session first and closes it afterwards, so the next one may come before its row is free."""
+    """OpenEnv forgets a session first and closes it afterwards, so the next one may come before its row is
+    free.
+    """
     shared = make(1, leaving_seconds=30.0)
     row = shared.take()
     with ThreadPoolExecutor(1) as sessions:
@@ -101,7 +115,9 @@ def test_rows_are_given_back_and_used_again(make, lessons):
         shared.take()
     shared.begin(row, lessons[0].task, 1)
     shared.begin(row, lessons[1].task, 1)
-    assert shared.step(row, lessons[1].steps[0].action).state == lessons[1].steps[0].next_state, "a new episode replaces the old one"
+    assert shared.step(row, lessons[1].steps[0].action).state == lessons[1].steps[0].next_state, (
+        "a new episode replaces the old one"
+    )
 
 
 def test_a_row_that_changes_hands_within_a_batch_takes_no_step_of_its_last_session(make, lessons):
@@ -177,7 +193,9 @@ def test_closing_answers_what_was_asked_and_refuses_what_comes_later(make, lesso
 
 def test_it_is_asked_of_each_rows_own_episode_what_the_history_leaves_open(learnt, lessons):
     asked = []
-    imagining = ExperienceModel(learnt.model, learnt.vocabulary, learnt.config.model_copy(update={"temperature": 1.0}))
+    imagining = ExperienceModel(
+        learnt.model, learnt.vocabulary, learnt.config.model_copy(update={"temperature": 1.0})
+    )
     dream = Dream(
         imagining,
         ReplayBuffer(RetrievalConfig(k=0)),
@@ -194,7 +212,9 @@ def test_it_is_asked_of_each_rows_own_episode_what_the_history_leaves_open(learn
 
 def test_the_seed_decides_the_premise(learnt, lessons):
     asked = []
-    dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda task, premise: asked.append(premise) or "no")
+    dream = Dream(
+        learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda task, premise: asked.append(premise) or "no"
+    )
     shared = SharedDream(dream, 2)
     rows = [shared.take(), shared.take()]
     for row, seed in ((rows[0], 7), (rows[1], 7), (rows[0], 2**70 + 1)):

@@ -2,10 +2,11 @@
 
     nice pytest -m slow -s tests/serving/test_soak.py            # DREAMGYM_SOAK_SECONDS=60 for a shorter one
 
-It serves the newest experience model of this repository (`dreamgym retrain` makes one) as a process of its own. Every session plays
-recorded actions of its task; what it sees is held against the same episode played alone. Nothing is imagined (temperature 0), but the dream
-samples again where an answer was refused, from one random stream for all sessions, so a few states may differ; an answer from another's
-episode would differ in most.
+It serves the newest experience model of this repository (`dreamgym retrain` makes one) as a process of its
+own. Every session plays recorded actions of its task; what it sees is held against the same episode played
+alone. Nothing is imagined (temperature 0), but the dream samples again where an answer was refused, from one
+random stream for all sessions, so a few states may differ; an answer from another's episode would differ in
+most.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ def scripts():
     """Recorded episodes of tasks in different rooms."""
     layout = DataLayout.of(ROOT, "alfworld")
     episodes = trajectories(read_tasks(layout.tasks("train")), read_transitions(layout.trajectories("train")))
-    by_room = {e.task.initial_state: e for e in episodes if e.steps[0].behaviour in ("noisy", "near_miss") and len(e.steps) >= 4}
+    by_room = {
+        e.task.initial_state: e
+        for e in episodes
+        if e.steps[0].behaviour in ("noisy", "near_miss") and len(e.steps) >= 4
+    }
     return random.Random(0).sample(sorted(by_room.values(), key=lambda e: e.task.id), SCRIPTS)
 
 
@@ -59,7 +64,16 @@ def server():
     if not any((ROOT / ".dreamgym" / "stages").glob("experience_model-*/stage.json")):
         pytest.skip("there is no experience model here; `dreamgym retrain` makes one")
     environment = {**os.environ, "DREAMGYM_SERVE_TOKEN": TOKEN}
-    command = command_of("serve", "--root", str(ROOT), "--port", "0", "--sessions", str(SESSIONS), "experience_model.temperature=0")
+    command = command_of(
+        "serve",
+        "--root",
+        str(ROOT),
+        "--port",
+        "0",
+        "--sessions",
+        str(SESSIONS),
+        "experience_model.temperature=0",
+    )
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         yield re.search(r"(http://\S+)", process.stdout.readline())[1], psutil.Process(process.pid)
@@ -70,7 +84,10 @@ def server():
 
 def client(url):
     return GenericEnvClient(
-        base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, message_timeout_s=300.0, connect_timeout_s=120.0
+        base_url=url,
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        message_timeout_s=300.0,
+        connect_timeout_s=120.0,
     ).sync()
 
 
@@ -121,7 +138,9 @@ def test_sixteen_sessions_for_five_minutes(server, scripts):
                         states = play(env, episode, tally, until)
                         with tally.lock:
                             tally.resets += 1
-                            tally.same += sum(a == b for a, b in zip(states[1:], known[episode.task.id][1:], strict=False))
+                            tally.same += sum(
+                                a == b for a, b in zip(states[1:], known[episode.task.id][1:], strict=False)
+                            )
         except Exception as error:  # told at the end, with those of the others
             tally.errors.append(f"session {number}: {error!r}")
 
@@ -135,11 +154,21 @@ def test_sixteen_sessions_for_five_minutes(server, scripts):
     took = time.monotonic() - began
     waits = sorted(tally.seconds)
     print(f"\nalone: {alone.steps} steps, {rate_alone:.1f} steps/s")
-    print(f"{SESSIONS} sessions, {took:.0f} s: {tally.steps} steps, {tally.steps / took:.1f} steps/s, {tally.resets} episodes")
-    print(f"wait for a step: median {waits[len(waits) // 2]:.2f} s, 95 % {waits[int(0.95 * len(waits))]:.2f} s, longest {waits[-1]:.2f} s")
-    print(f"states as when played alone: {tally.same} of {tally.steps} ({100 * tally.same / tally.steps:.2f} %)")
+    print(
+        f"{SESSIONS} sessions, {took:.0f} s: {tally.steps} steps, {tally.steps / took:.1f} steps/s, "
+        f"{tally.resets} episodes"
+    )
+    print(
+        f"wait for a step: median {waits[len(waits) // 2]:.2f} s, 95 % {waits[int(0.95 * len(waits))]:.2f} "
+        f"s, longest {waits[-1]:.2f} s"
+    )
+    print(
+        f"states as when played alone: {tally.same} of {tally.steps} ({100 * tally.same / tally.steps:.2f} %)"
+    )
     print(f"errors: {tally.errors}; strangers: {Counter(tally.strangers).most_common(5)}")
-    print("memory of the server, MB at second: " + ", ".join(f"{rss:.0f} at {second}" for second, rss in memory))
+    print(
+        "memory of the server, MB at second: " + ", ".join(f"{rss:.0f} at {second}" for second, rss in memory)
+    )
     assert not tally.errors and not tally.strangers and not alone.strangers
     assert tally.same >= 0.9 * tally.steps
     warm = [rss for second, rss in memory if second >= took / 5]

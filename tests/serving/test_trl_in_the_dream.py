@@ -1,4 +1,6 @@
-"""TRL's GRPOTrainer trains in a served dream, over OpenEnv's own client, in the two ways that TRL knows: docs/serving.md shows both."""
+"""TRL's GRPOTrainer trains in a served dream, over OpenEnv's own client, in the two ways that TRL knows:
+docs/serving.md shows both.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,27 @@ def cloned(two_ways):
 
 
 def arguments(folder, learning_rate, **more):
-    plain = {"use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointing": False, "save_strategy": "no", "disable_tqdm": True}
+    plain = {
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": [],
+        "gradient_checkpointing": False,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
     return GRPOConfig(
-        str(folder), max_steps=STEPS, per_device_train_batch_size=GROUP, num_generations=GROUP, beta=0.0, learning_rate=learning_rate,
-        logging_steps=1, seed=3, lr_scheduler_type="constant", **plain, **more,
-    )  # fmt: skip
+        str(folder),
+        max_steps=STEPS,
+        per_device_train_batch_size=GROUP,
+        num_generations=GROUP,
+        beta=0.0,
+        learning_rate=learning_rate,
+        logging_steps=1,
+        seed=3,
+        lr_scheduler_type="constant",
+        **plain,
+        **more,
+    )
 
 
 def tokenizer():
@@ -76,30 +94,57 @@ def tokenizer():
 
 
 def episode(model, url, task, max_steps=2):
-    """One episode of `model` in the dream, as TRL's rollout function gives it: what it wrote, and a mask over what it read."""
+    """One episode of `model` in the dream, as TRL's rollout function gives it: what it wrote, and a mask over
+    what it read.
+    """
     with GenericEnvClient(base_url=url).sync() as env:
         env.reset(task_id=task.id)
-        prompt, completion, logprobs, mask, reward = VOCABULARY.encode([*opening(task), *turn(task)]), [], [], [], 0.0
+        prompt, completion, logprobs, mask, reward = (
+            VOCABULARY.encode([*opening(task), *turn(task)]),
+            [],
+            [],
+            [],
+            0.0,
+        )
         for _ in range(max_steps):
             ids = torch.tensor([prompt + completion])
             with torch.no_grad():
-                out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=True, max_new_tokens=24, eos_token_id=STOP,
-                                     pad_token_id=STOP, top_k=0, top_p=1.0, output_logits=True, return_dict_in_generate=True)  # fmt: skip
+                out = model.generate(
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    do_sample=True,
+                    max_new_tokens=24,
+                    eos_token_id=STOP,
+                    pad_token_id=STOP,
+                    top_k=0,
+                    top_p=1.0,
+                    output_logits=True,
+                    return_dict_in_generate=True,
+                )
             written = out.sequences[0, ids.shape[1] :].tolist()
-            logprobs += [float(row[0].log_softmax(-1)[token]) for row, token in zip(out.logits, written, strict=True)]
+            logprobs += [
+                float(row[0].log_softmax(-1)[token]) for row, token in zip(out.logits, written, strict=True)
+            ]
             completion, mask = completion + written, mask + [1] * len(written)
             result = env.step({"action": parse_reply(VOCABULARY.pieces(written))[1]})
             reward += result.reward
             if result.done:
                 break
             read = VOCABULARY.encode([*observed(result.observation["state"]), *turn(task)])
-            completion, mask, logprobs = completion + read, mask + [0] * len(read), logprobs + [0.0] * len(read)
+            completion, mask, logprobs = (
+                completion + read,
+                mask + [0] * len(read),
+                logprobs + [0.0] * len(read),
+            )
         return prompt, completion, logprobs, mask, reward
 
 
 def chance(model, task, action):
     """Log-probability of the whole reply that holds `action`, at the first turn."""
-    prompt, reply = VOCABULARY.encode([*opening(task), *turn(task)]), VOCABULARY.encode(["works", ACTION, action, END])
+    prompt, reply = (
+        VOCABULARY.encode([*opening(task), *turn(task)]),
+        VOCABULARY.encode(["works", ACTION, action, END]),
+    )
     with torch.no_grad():
         logits = model(torch.tensor([prompt + reply])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
     return float(logits.gather(1, torch.tensor(reply)[:, None]).sum())
@@ -117,9 +162,13 @@ def test_grpo_learns_in_the_dream_by_a_rollout_function(cloned, dream, two_ways,
             return dict(zip(keys, map(list, zip(*played, strict=True)), strict=True))
 
         trainer = GRPOTrainer(
-            model, lambda completions, outcome, **_: outcome, arguments(tmp_path, 1e-3), Dataset.from_list([{"prompt": task.id}] * GROUP),
-            processing_class=tokenizer(), rollout_func=rollouts,
-        )  # fmt: skip
+            model,
+            lambda completions, outcome, **_: outcome,
+            arguments(tmp_path, 1e-3),
+            Dataset.from_list([{"prompt": task.id}] * GROUP),
+            processing_class=tokenizer(),
+            rollout_func=rollouts,
+        )
         trainer.train()
     assert len(rewards) == STEPS and all(len(group) == GROUP for group in rewards)
     print(rewards, preference(cloned, task), preference(model, task))
@@ -167,8 +216,12 @@ class DreamTool:
 
 
 def test_an_episode_that_the_dream_could_not_answer_has_no_reward(two_ways):
-    """TRL takes None for no verdict; 0 would teach the policy to keep away from what the dream has no words for."""
-    wordless = ExperienceModel(make_model(hidden=32, seed=9), VOCABULARY, ExperienceModelConfig(max_new_tokens=8))
+    """TRL takes None for no verdict; 0 would teach the policy to keep away from what the dream has no words
+    for.
+    """
+    wordless = ExperienceModel(
+        make_model(hidden=32, seed=9), VOCABULARY, ExperienceModelConfig(max_new_tokens=8)
+    )
     with serving(wordless, two_ways, rows=1) as url:
         DreamTool.url = url
         tool = DreamTool()
@@ -187,28 +240,54 @@ def conversation(task, action, state):
         {"role": "user", "content": f"{task.instruction}\n{task.initial_state}"},
         {"role": "tool", "name": "act", "content": state},
     )
-    return [asked, {"role": "assistant", "content": "", "tool_calls": [call]}, answered, {"role": "assistant", "content": "Done."}]
+    return [
+        asked,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        answered,
+        {"role": "assistant", "content": "Done."},
+    ]
 
 
 @pytest.fixture(scope="module")
 def caller(two_ways):
-    """A tiny model with Qwen's chat template that has learnt to call the tool, with the one action as often as with the other."""
+    """A tiny model with Qwen's chat template that has learnt to call the tool, with the one action as often
+    as with the other.
+    """
     template = Path(trl.__file__).with_name("chat_templates").joinpath("qwen3.jinja").read_text()
     special = ["<|im_start|>", "<|im_end|>", "<|pad|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
     bare = Tokenizer(models.BPE())
     bare.pre_tokenizer, bare.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=900, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=900,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     bare.train_from_iterator([template, str(get_json_schema(DreamTool.act))] * 3, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bare, eos_token="<|im_end|>", pad_token="<|pad|>", chat_template=template)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bare, eos_token="<|im_end|>", pad_token="<|pad|>", chat_template=template
+    )
     task = two_ways[0].task
-    texts = [conversation(task, step.action, step.next_state) for episode in two_ways for step in episode.steps]
+    texts = [
+        conversation(task, step.action, step.next_state) for episode in two_ways for step in episode.steps
+    ]
     tools = [get_json_schema(DreamTool.act)]
-    ids = [tokenizer.apply_chat_template(text, tools=tools, tokenize=True, return_dict=False) for text in texts]
+    ids = [
+        tokenizer.apply_chat_template(text, tools=tools, tokenize=True, return_dict=False) for text in texts
+    ]
     torch.manual_seed(0)
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 2048}
-    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    shape = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 2048,
+    }
+    ends = {
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": None,
+    }
     model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape, **ends))
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(150):
@@ -223,13 +302,19 @@ def test_grpo_steps_in_the_dream_by_tool_calls(caller, dream, two_ways, tmp_path
     before = copy.deepcopy(model.state_dict())
     with serving(dream, two_ways, rows=GROUP + 1, steps=3) as url:
         DreamTool.url = url
-        rows = Dataset.from_list([{"prompt": [{"role": "user", "content": ""}], "task_id": two_ways[0].task.id}] * GROUP)
+        rows = Dataset.from_list(
+            [{"prompt": [{"role": "user", "content": ""}], "task_id": two_ways[0].task.id}] * GROUP
+        )
         args = arguments(tmp_path, 2e-4, max_completion_length=160, max_tool_calling_iterations=1)
-        trainer = GRPOTrainer(model, args=args, train_dataset=rows, processing_class=tokenizer, environment_factory=DreamTool)
+        trainer = GRPOTrainer(
+            model, args=args, train_dataset=rows, processing_class=tokenizer, environment_factory=DreamTool
+        )
         trainer.train()
         tried = [pair for env in trainer._environment_pool[None] for pair in env.seen]
     rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
     print(rewards, Counter(action for action, _ in tried))
     assert len(rewards) == STEPS and 0 < sum(rewards) < STEPS
-    assert (RIGHT, two_ways[0].steps[0].next_state) in tried and {RIGHT, WRONG} <= {action for action, _ in tried}
+    assert (RIGHT, two_ways[0].steps[0].next_state) in tried and {RIGHT, WRONG} <= {
+        action for action, _ in tried
+    }
     assert any(not torch.equal(before[name], weight) for name, weight in model.state_dict().items())

@@ -1,4 +1,6 @@
-"""What differs between two runs, in a real git repository: each section alone, and nothing where nothing does."""
+"""What differs between two runs, in a real git repository: each section alone, and nothing where nothing
+does.
+"""
 
 from __future__ import annotations
 

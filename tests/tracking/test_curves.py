@@ -1,4 +1,6 @@
-"""Curves of a stage: points reach MLflow while it runs, with their times, once, and come back from the stage's directory."""
+"""Curves of a stage: points reach MLflow while it runs, with their times, once, and come back from the
+stage's directory.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +74,12 @@ def test_a_resumed_stage_sends_the_earlier_points_once_and_goes_on(tmp_path):
         resumed.add(4, {"loss": 40.0})
     loss = [(p.step, p.value, p.time) for p in sent if p.name == "loss"]
     assert [(step, value) for step, value, _ in loss] == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
-    assert [moment for *_, moment in loss[:3]] == [point.time for point in earlier["loss"][:3]], "the times at which they were made"
-    assert [(p.step, p.value) for p in sent if p.name == "success"] == [(step, step / 10) for step in range(5)]
+    assert [moment for *_, moment in loss[:3]] == [point.time for point in earlier["loss"][:3]], (
+        "the times at which they were made"
+    )
+    assert [(p.step, p.value) for p in sent if p.name == "success"] == [
+        (step, step / 10) for step in range(5)
+    ]
     assert read_curves(tmp_path)["loss"] == [p for p in sent if p.name == "loss"]
 
 

@@ -20,7 +20,13 @@ def runs(repository):  # noqa: F811
         run.run_id, run.status = f"r{number}", "finished"
         run.data.dvc_in, run.data.dvc_out = "in.dir", f"out{number}.dir"
         run.stages = [
-            StageEntry(name=name, key=f"{name}-{number if name in fresh else '1'}", seconds=1, reused=name not in fresh) for name in STAGES
+            StageEntry(
+                name=name,
+                key=f"{name}-{number if name in fresh else '1'}",
+                seconds=1,
+                reused=name not in fresh,
+            )
+            for name in STAGES
         ]
         (repository / "runs" / run.run_id).mkdir(parents=True)
         run.save(repository / "runs" / run.run_id)
@@ -35,7 +41,11 @@ def test_the_chain_names_the_run_that_made_each_stage(runs):
     (dreamed,) = found.parents
     assert dreamed.run_id == "r2" and dreamed.facts["replay buffer"] == "data out2.dir"
     model, cloned = dreamed.parents
-    assert (model.name, model.key, model.run_id) == ("experience model", "experience_model-1", "r1") and cloned.run_id == "r1"
+    assert (model.name, model.key, model.run_id) == (
+        "experience model",
+        "experience_model-1",
+        "r1",
+    ) and cloned.run_id == "r1"
     (checked,) = model.parents
     (ground,) = checked.parents
     assert (ground.name, ground.key, ground.parents) == ("trajectories", "in.dir", ())

@@ -13,7 +13,9 @@ from components.tracking.stages import StageResult
 
 def git(root, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    return subprocess.run(["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture

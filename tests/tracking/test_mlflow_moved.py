@@ -1,4 +1,6 @@
-"""A clone that was moved or copied: its local MLflow store works at its new place, and a copy leaves the original alone."""
+"""A clone that was moved or copied: its local MLflow store works at its new place, and a copy leaves the
+original alone.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def tables(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _local_store(monkeypatch, tables, tmp_path):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr("components.tracking.mlflow_uri._make_tables", lambda file: shutil.copyfile(tables, file))
+    monkeypatch.setattr(
+        "components.tracking.mlflow_uri._make_tables", lambda file: shutil.copyfile(tables, file)
+    )
 
 
 def make_model(directory: Path, text: str) -> Path:
@@ -54,7 +58,9 @@ def make_clone(root: Path) -> str:
 def retrain(root: Path, text: str, place: str) -> None:
     """What a later run does: read the champion, register another policy, read that one, store a file."""
     tracker = Tracker(TrackingConfig(), root)
-    assert (tracker.download("policy", tracker.alias("policy", "champion") or "", root / place) / "weights.bin").read_text() == "first"
+    assert (
+        tracker.download("policy", tracker.alias("policy", "champion") or "", root / place) / "weights.bin"
+    ).read_text() == "first"
     run = tracker.start_run("retrain")
     version = tracker.register_model(run, "policy", make_model(root / f"stage-{place}", text))
     assert (tracker.download("policy", version, root / f"{place}-new") / "weights.bin").read_text() == text
@@ -66,7 +72,11 @@ def locations(root: Path) -> set[str]:
     """All locations of artifacts that the database names."""
     queries = [
         *("artifact_location FROM experiments WHERE name <> 'Default'", "artifact_uri FROM runs"),
-        *("artifact_location FROM logged_models", "source FROM model_versions", "storage_location FROM model_versions"),
+        *(
+            "artifact_location FROM logged_models",
+            "source FROM model_versions",
+            "storage_location FROM model_versions",
+        ),
     ]
     with sqlite3.connect(root / "mlflow" / "mlflow.db") as connection:
         return {row[0] for query in queries for row in connection.execute(f"SELECT {query}")}
@@ -80,7 +90,12 @@ def test_a_moved_clone_reads_and_registers_models_at_its_new_place(tmp_path, nam
     assert not (tmp_path / "first").exists(), "nothing is written to the former place"
     assert all(location.startswith((tmp_path / name).as_uri()) for location in locations(tmp_path / name))
     uri = resolve_uri(TrackingConfig(), tmp_path / name)
-    assert Path(mlflow.artifacts.download_artifacts(run_id=run, tracking_uri=uri, artifact_path="weights.bin")).read_text() == "first"
+    assert (
+        Path(
+            mlflow.artifacts.download_artifacts(run_id=run, tracking_uri=uri, artifact_path="weights.bin")
+        ).read_text()
+        == "first"
+    )
 
 
 def test_a_clone_under_an_odd_path_works_and_moves_back(tmp_path):
@@ -109,12 +124,20 @@ def test_a_copy_without_the_artifacts_reads_them_from_the_original_and_writes_it
 
 
 def test_artifacts_in_a_place_of_their_own_stay_there(tmp_path):
-    """A clone that records in the store of another one, by an earlier version: its artifacts lie in the clone, not in the store."""
+    """A clone that records in the store of another one, by an earlier version: its artifacts lie in the
+    clone, not in the store.
+    """
     make_clone(tmp_path / "store")
     away = make_model(tmp_path / "other" / "mlflow" / "artifacts", "kept").as_uri()
     with sqlite3.connect(tmp_path / "store" / "mlflow" / "mlflow.db") as connection:
-        connection.execute("INSERT INTO experiments (name, artifact_location, lifecycle_stage) VALUES ('own', ?, 'active')", (away,))
-        connection.execute("INSERT INTO runs (run_uuid, experiment_id, artifact_uri) VALUES ('r1', 99, ?)", (f"{away}/weights.bin",))
+        connection.execute(
+            "INSERT INTO experiments (name, artifact_location, lifecycle_stage) VALUES ('own', ?, 'active')",
+            (away,),
+        )
+        connection.execute(
+            "INSERT INTO runs (run_uuid, experiment_id, artifact_uri) VALUES ('r1', 99, ?)",
+            (f"{away}/weights.bin",),
+        )
     assert follow_artifacts(tmp_path / "store" / "mlflow" / "mlflow.db", tmp_path / "store") == 0
     assert away in locations(tmp_path / "store")
 

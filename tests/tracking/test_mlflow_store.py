@@ -1,4 +1,6 @@
-"""The adapter against a real SQLite MLflow; a running server behaves the same (the calls are the same client's)."""
+"""The adapter against a real SQLite MLflow; a running server behaves the same (the calls are the same
+client's).
+"""
 
 import json
 import signal
@@ -64,7 +66,9 @@ def test_a_store_is_made_in_a_directory_of_any_name(tmp_path, monkeypatch, name)
     (place / "file").write_text("text")
     made.log_artifact(run, place / "file")
     assert [path.read_text() for path in (place / "mlflow" / "artifacts").rglob("file")] == ["text"]
-    assert made.client.get_experiment("0").artifact_location == f"{(place / 'mlflow' / 'artifacts').as_uri()}/0"
+    assert (
+        made.client.get_experiment("0").artifact_location == f"{(place / 'mlflow' / 'artifacts').as_uri()}/0"
+    )
     assert not (place / "mlruns").exists()
 
 
@@ -73,13 +77,19 @@ def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
         "import sys, time; from pathlib import Path; from components.config import TrackingConfig;"
-        "from components.tracking.mlflow_store import Tracker; here = Path(sys.argv[1]); (here / sys.argv[2]).touch()\n"
+        "from components.tracking.mlflow_store import Tracker; here = Path(sys.argv[1]); (here / "
+        "sys.argv[2]).touch()\n"
         "while len(list(here.glob('ready-*'))) < 2: time.sleep(0.001)\n"
         "t = Tracker(TrackingConfig(), here); t.finish(t.start_run(sys.argv[2]))"
     )
     root = Path(__file__).parents[2]
     jobs = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path), f"ready-{number}"], cwd=root, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), f"ready-{number}"],
+            cwd=root,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for number in range(2)
     ]
     said = [job.communicate(timeout=240)[1] for job in jobs]
@@ -89,7 +99,9 @@ def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
     assert {run.info.run_name for run in found} == {"ready-0", "ready-1"}
 
 
-def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cannot_be_opened(tmp_path, monkeypatch):
+def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cannot_be_opened(
+    tmp_path, monkeypatch
+):
     """Killed behind its first table, of which MLflow makes dozens; the next one makes the store anew."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
@@ -98,7 +110,12 @@ def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cann
         "event.listen(Table, 'after_create', lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL))\n"
         "Tracker(TrackingConfig(), Path(sys.argv[1]))"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=Path(__file__).parents[2], capture_output=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=240,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert [path.name for path in (tmp_path / "mlflow").iterdir() if "new" in path.name], "it had begun"
     again = Tracker(TrackingConfig(), tmp_path)
@@ -113,7 +130,11 @@ def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
     tracker.finish(stage, "FAILED")
     run, child = client.get_run(parent), client.get_run(stage)
     assert child.data.tags["mlflow.parentRunId"] == parent
-    assert (run.info.run_name, child.info.run_name, child.info.status) == ("retrain", "experience_model", "FAILED")
+    assert (run.info.run_name, child.info.run_name, child.info.status) == (
+        "retrain",
+        "experience_model",
+        "FAILED",
+    )
     assert run.data.tags[GIT_COMMIT_TAG] == "abc"
     assert run.data.params["config.synthetic_rl.group"] == "8"
     assert len(run.data.params["long"]) == 6000
@@ -125,14 +146,18 @@ def test_the_page_of_runs_opens_in_the_view_that_compares_them(tracker, client):
     assert "metrics.`evaluate/refined/success_rate`" in json.loads(saved)["selectedColumns"]
     client.set_experiment_tag(tracker.experiment_id, mlflow_view.TAG, "{}")
     page = tracker.page("http://127.0.0.1:5000")
-    assert page == f"http://127.0.0.1:5000/#/experiments/{tracker.experiment_id}/runs?viewStateShareKey=dreamgym"
+    assert (
+        page == f"http://127.0.0.1:5000/#/experiments/{tracker.experiment_id}/runs?viewStateShareKey=dreamgym"
+    )
     assert client.get_experiment(tracker.experiment_id).tags[mlflow_view.TAG] == saved
 
 
 def test_metrics_keep_their_names_and_intervals(tracker, client):
     run = tracker.start_run("metrics")
     tracker.log_metrics(run, {"fidelity/next_state_exact": 0.9}, step=3)
-    tracker.log_estimates(run, {"evaluate/refined/success_rate": {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}})
+    tracker.log_estimates(
+        run, {"evaluate/refined/success_rate": {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}}
+    )
     tracker.log_estimates(run, {"count": {"value": 7, "n": 1, "low": 7, "high": 7}})
     tracker.log_estimates(run, {"odd": {"value": None, "n": 0, "low": None, "high": None}})
     metrics = client.get_run(run).data.metrics
@@ -147,13 +172,17 @@ def test_metrics_keep_their_names_and_intervals(tracker, client):
 def test_values_alone_begin_with_the_columns_of_the_view(tracker, client):
     run, entry = tracker.start_run("values"), {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}
     last = mlflow_view.METRICS[-1]
-    tracker.log_values(run, {"validate/rows": entry, "clone/loss": entry, last: entry, "odd": {**entry, "value": None}})
+    tracker.log_values(
+        run, {"validate/rows": entry, "clone/loss": entry, last: entry, "odd": {**entry, "value": None}}
+    )
     assert list(client.get_run(run).data.metrics) == [last, "clone/loss", "validate/rows"]
 
 
 def test_a_summary_is_no_point_of_the_curve_of_its_name(tracker, client):
     run, stage = tracker.start_run("summaries"), tracker.start_run("stage")
-    points = [Point("synthetic_rl/success_rate", step, 1_700_000_000_000 + step, step / 4) for step in range(4)]
+    points = [
+        Point("synthetic_rl/success_rate", step, 1_700_000_000_000 + step, step / 4) for step in range(4)
+    ]
     tracker.log_points((stage, run), points)
     metrics = {
         "synthetic_rl/success_rate": {"value": 0.5, "n": 1, "low": 0.5, "high": 0.5},
@@ -163,7 +192,9 @@ def test_a_summary_is_no_point_of_the_curve_of_its_name(tracker, client):
     tracker.log_values(run, metrics, {"synthetic_rl/success_rate"})
     for logged in (stage, run):
         history = client.get_metric_history(logged, "synthetic_rl/success_rate")
-        assert [(m.step, m.timestamp, m.value) for m in history] == [(p.step, p.time, p.value) for p in points]
+        assert [(m.step, m.timestamp, m.value) for m in history] == [
+            (p.step, p.time, p.value) for p in points
+        ]
         assert client.get_run(logged).data.metrics == {
             "synthetic_rl/success_rate": 0.75,
             "synthetic_rl/success_rate_final": 0.5,
@@ -182,7 +213,10 @@ def test_families_that_mlflow_refuses_are_logged_under_readable_names(tracker, c
 def test_metric_names_are_kept_where_they_can_be_and_stay_apart(tracker, client):
     families = ["café", "pick and place", "heat!", "heat?", "heat_"]
     run = tracker.start_run("families")
-    values = {f"rate/{family}": {"value": place, "n": 1, "low": 0, "high": 0} for place, family in enumerate(families)}
+    values = {
+        f"rate/{family}": {"value": place, "n": 1, "low": 0, "high": 0}
+        for place, family in enumerate(families)
+    }
     tracker.log_estimates(run, values)
     logged = client.get_run(run).data.metrics
     assert len(logged) == len(families) and sorted(logged.values()) == list(range(len(families)))
@@ -208,14 +242,21 @@ def test_a_dataset_carries_its_dvc_hash(tracker, client):
 
 def test_a_dataset_of_a_parquet_file_has_schema_and_rows(tracker, client, tmp_path):
     table = pa.table(
-        {"step": [1, 2, 3], "reward": [0.0, 0.5, 1.0], "done": [False, False, True], "task": pa.array(["a", "b", "c"]).dictionary_encode()}
+        {
+            "step": [1, 2, 3],
+            "reward": [0.0, 0.5, 1.0],
+            "done": [False, False, True],
+            "task": pa.array(["a", "b", "c"]).dictionary_encode(),
+        }
     )
     pq.write_table(table, tmp_path / "train.parquet")
     run = tracker.start_run("rows")
     tracker.log_dataset(run, "trajectories", "c" * 32 + ".dir", str(tmp_path / "train.parquet"))
     (found,) = client.get_run(run).inputs.dataset_inputs
     assert json.loads(found.dataset.profile) == {"num_rows": 3, "num_elements": 12}
-    columns = {column["name"]: column["type"] for column in json.loads(found.dataset.schema)["mlflow_colspec"]}
+    columns = {
+        column["name"]: column["type"] for column in json.loads(found.dataset.schema)["mlflow_colspec"]
+    }
     assert columns == {"step": "long", "reward": "double", "done": "boolean", "task": "string"}
 
 
@@ -234,10 +275,15 @@ def test_a_version_is_listed_among_the_models_of_the_runs_it_is_linked_to(tracke
     versions = [tracker.register_model(stage, "linked", model) for _ in range(2)]
     for run in (stage, retrain, retrain):
         tracker.link_model(run, "linked", versions[1])
-    listed = [[output.model_id for output in client.get_run(run).outputs.model_outputs] for run in (stage, retrain)]
+    listed = [
+        [output.model_id for output in client.get_run(run).outputs.model_outputs] for run in (stage, retrain)
+    ]
     assert listed[0] == listed[1] and len(listed[0]) == 1, "once, and the one of the two versions"
     made = client.get_logged_model(listed[0][0])
-    assert made.source_run_id == stage and made.artifact_location == client.get_model_version("dreamgym-linked", versions[1]).source
+    assert (
+        made.source_run_id == stage
+        and made.artifact_location == client.get_model_version("dreamgym-linked", versions[1]).source
+    )
 
 
 def test_a_model_is_registered_with_its_run_and_comes_back_whole(tracker, client, model, tmp_path):
@@ -310,9 +356,17 @@ def test_passwords_are_not_printed():
 
 def test_mlflow_is_the_package_and_says_nothing(tracker, root):
     script = (
-        "from pathlib import Path; from components.config import TrackingConfig; from components.tracking.mlflow_store import Tracker;"
+        "from pathlib import Path; from components.config import TrackingConfig; from "
+        "components.tracking.mlflow_store import Tracker;"
         "import mlflow, sys; assert mlflow.__file__;"
-        f"t = Tracker(TrackingConfig(uri={tracker.uri!r}), Path({str(root)!r})); t.finish(t.start_run('quiet'))"
+        f"t = Tracker(TrackingConfig(uri={tracker.uri!r}), Path({str(root)!r})); "
+        "t.finish(t.start_run('quiet'))"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert (done.stdout, done.stderr) == ("", "")

@@ -1,4 +1,6 @@
-"""Registered models as MLflow's users load them: in a fresh process, by name and alias, and behind `mlflow models serve`."""
+"""Registered models as MLflow's users load them: in a fresh process, by name and alias, and behind `mlflow
+models serve`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ ROOT = Path(__file__).parents[2]
 TASK = make_task()
 HISTORY = [{"action": "go to desk 1", "state": "At desk 1: mug 1. Holding nothing."}]
 EPISODE = {"task": TASK.instruction, "initial_state": TASK.initial_state}
-CONFIG = Config.model_validate({"synthetic_rl": {"max_new_tokens": 12}, "experience_model": {"max_new_tokens": 40, "temperature": 0.0}})
+CONFIG = Config.model_validate(
+    {"synthetic_rl": {"max_new_tokens": 12}, "experience_model": {"max_new_tokens": 40, "temperature": 0.0}}
+)
 FACTS = {"environment": "alfworld", "run": "r1"}
 POLICY_URI, EXPERIENCE_URI = "models:/dreamgym-policy@champion", "models:/dreamgym-experience-model/1"
 
@@ -53,7 +57,9 @@ def root(tmp_path_factory, learnt):
     run = tracker.start_run("retrain")
     example = [EPISODE | {"history": []}, EPISODE | {"history": HISTORY}]
     began = time.monotonic()
-    version = tracker.register_model(run, "policy", place / "policy", served=served_policy(CONFIG, place / "policy", example, FACTS))
+    version = tracker.register_model(
+        run, "policy", place / "policy", served=served_policy(CONFIG, place / "policy", example, FACTS)
+    )
     assert time.monotonic() - began < 20, "nothing is resolved or fetched"
     tracker.set_alias("policy", "champion", version)
     asked = [row | {"action": "look"} for row in example]
@@ -81,7 +87,9 @@ def expected_reply(root: Path, rows: list[dict]) -> list[tuple[str, str]]:
     for number, row in enumerate(rows):
         prompts[number] = VOCABULARY.encode([*opening(TASK), *turn(TASK)])
         for step in row["history"]:
-            prompts[number] += VOCABULARY.encode(reply("", step["action"])) + VOCABULARY.encode([*observed(step["state"]), *turn(TASK)])
+            prompts[number] += VOCABULARY.encode(reply("", step["action"])) + VOCABULARY.encode(
+                [*observed(step["state"]), *turn(TASK)]
+            )
     session = policy.engine(0).open(len(rows))
     written = session.generate(prompts, stop={VOCABULARY.marker_id(END)}, max_new_tokens=12, temperature=0.0)
     return [parse_reply(VOCABULARY.pieces(written[number].tokens)) for number in prompts]
@@ -96,7 +104,9 @@ print("ANSWER " + model.predict(model.input_example, params=params).to_json(orie
 
 
 def answer_of_a_fresh_process(uri: str, model: str, params: dict, cwd: Path) -> list[dict]:
-    on_path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # MLflow starts `uvicorn` by name
+    on_path = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ["PATH"])
+    )  # MLflow starts `uvicorn` by name
     environment = {**os.environ, "PATH": on_path, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": uri}
     command = [sys.executable, "-c", SCRIPT, model, json.dumps(params)]
     done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=300)
@@ -115,7 +125,11 @@ def test_the_experience_model_answers_as_in_a_dream_and_history_decides(load, le
     at_desk, at_fridge = "At desk 1: mug 1. Holding nothing.", "At fridge 1: closed. Holding nothing."
     looked = "Looked around in the room. Holding nothing."
     rows = [
-        EPISODE | {"action": "look", "history": [{"action": action, "state": state}, {"action": "look", "state": looked}]}
+        EPISODE
+        | {
+            "action": "look",
+            "history": [{"action": action, "state": state}, {"action": "look", "state": looked}],
+        }
         for action, state in (("go to desk 1", at_desk), ("go to fridge 1", at_fridge))
     ]
     found = load(EXPERIENCE_URI).predict(rows)
@@ -134,17 +148,30 @@ def test_an_unanswered_step_is_told_apart_from_a_failure(root, uri, tmp_path, lo
     save_model(make_model(), VOCABULARY, weights)
     rows = [EPISODE | {"history": [], "action": "look"}]
     version = tracker.register_model(
-        tracker.start_run("r"), "untrained", weights, served=served_experience_model(CONFIG, weights, rows, FACTS)
+        tracker.start_run("r"),
+        "untrained",
+        weights,
+        served=served_experience_model(CONFIG, weights, rows, FACTS),
     )
     (row,) = load(f"models:/dreamgym-untrained/{version}").predict(rows).to_dict("records")
-    assert row == {"reasoning": "", "next_state": TASK.initial_state, "reward": 0.0, "done": True, "answered": False}
+    assert row == {
+        "reasoning": "",
+        "next_state": TASK.initial_state,
+        "reward": 0.0,
+        "done": True,
+        "answered": False,
+    }
 
 
 def test_the_page_has_signature_example_description_and_prompt_format(root, uri, load):
     info = get_model_info(POLICY_URI)
     assert [column.name for column in info.signature.inputs.inputs] == ["task", "initial_state", "history"]
     assert [column.name for column in info.signature.outputs.inputs] == ["thought", "action"]
-    assert {param.name: param.default for param in info.signature.params.params} == {"temperature": 1.0, "seed": 0, "max_new_tokens": 12}
+    assert {param.name: param.default for param in info.signature.params.params} == {
+        "temperature": 1.0,
+        "seed": 0,
+        "max_new_tokens": 12,
+    }
     assert len(load(POLICY_URI).input_example) == 2
     assert "<turn>" in info.metadata["prompt_format"] and "At desk 1" in info.metadata["prompt_example"]
     client = Tracker(TrackingConfig(uri=uri), root).client
@@ -178,10 +205,16 @@ def test_what_is_downloaded_is_what_was_registered(root, uri, tmp_path):
     [
         ({"task": None}, "task"),
         ({"task": " "}, "Row 0: `task` is ' '. Expected a text such as 'put a hot mug in desk'"),
-        ({"history": [{"action": "look", "state": ""}]}, "Row 0, history 0: `state` is ''. Expected an object such as"),
+        (
+            {"history": [{"action": "look", "state": ""}]},
+            "Row 0, history 0: `state` is ''. Expected an object such as",
+        ),
         ({"history": [{"action": "look"}]}, "state"),
         ({"history": "look"}, "history"),
-        ({"history": [{"action": "look", "state": "At desk 1: mug 1. " * 900}]}, "The model reads at most 4,095: shorten the history"),
+        (
+            {"history": [{"action": "look", "state": "At desk 1: mug 1. " * 900}]},
+            "The model reads at most 4,095: shorten the history",
+        ),
     ],
 )
 def test_input_that_cannot_be_read_is_refused_with_what_was_expected(load, change, expected):
@@ -192,23 +225,45 @@ def test_input_that_cannot_be_read_is_refused_with_what_was_expected(load, chang
 
 def test_an_empty_history_may_be_left_out(load):
     model, params = load(POLICY_URI), {"temperature": 0.0}
-    without, empty = (model.predict(pd.DataFrame([row]), params=params) for row in (EPISODE, EPISODE | {"history": []}))
+    without, empty = (
+        model.predict(pd.DataFrame([row]), params=params) for row in (EPISODE, EPISODE | {"history": []})
+    )
     assert without.equals(empty)
 
 
 def test_a_server_answers_a_post_and_refuses_what_it_cannot_read(root, uri, tmp_path):
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", POLICY_URI, "--env-manager", "local", "-p", str(port)]
-    on_path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))  # MLflow starts `uvicorn` by name
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        POLICY_URI,
+        "--env-manager",
+        "local",
+        "-p",
+        str(port),
+    ]
+    on_path = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ["PATH"])
+    )  # MLflow starts `uvicorn` by name
     environment = {**os.environ, "PATH": on_path, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": uri}
     with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         rows = [EPISODE | {"history": HISTORY}]
         code, answer = post(port, {"dataframe_records": rows, "params": {"temperature": 0.0}}, server)
         assert code == 200, (answer, (tmp_path / "log").read_text())
-        assert [(row["thought"], row["action"]) for row in answer["predictions"]] == expected_reply(root, rows)
-        code, answer = post(port, {"dataframe_records": [EPISODE | {"history": [{"action": "look", "state": ""}]}]}, server)
+        assert [(row["thought"], row["action"]) for row in answer["predictions"]] == expected_reply(
+            root, rows
+        )
+        code, answer = post(
+            port, {"dataframe_records": [EPISODE | {"history": [{"action": "look", "state": ""}]}]}, server
+        )
         assert code == 400 and "Row 0, history 0: `state` is ''" in json.dumps(answer)
     finally:
         os.killpg(server.pid, 15)
@@ -217,7 +272,9 @@ def test_a_server_answers_a_post_and_refuses_what_it_cannot_read(root, uri, tmp_
 
 def post(port: int, body: dict, server: subprocess.Popen) -> tuple[int, dict]:
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/invocations", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"http://127.0.0.1:{port}/invocations",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
     )
     for _ in range(1200):
         try:

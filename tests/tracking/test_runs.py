@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from components.errors import DataError, TrackingError
-from components.tracking.runs import find_run, list_runs, new_run_id, point_latest, read_metrics, start_run_directory, write_metrics
+from components.tracking.runs import (
+    find_run,
+    list_runs,
+    new_run_id,
+    point_latest,
+    read_metrics,
+    start_run_directory,
+    write_metrics,
+)
 
 ENTRY = {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}
 

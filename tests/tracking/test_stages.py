@@ -26,12 +26,23 @@ def make(store, key, text="weights", name="train", **more):
     (work / "model").mkdir(exist_ok=True)
     (work / "model" / "weights.txt").write_text(text)
     (work / "log.txt").write_text("fine")
-    given = {"metrics": METRICS, "outputs": {"model": "model", "log": "log.txt"}, "seconds": 1.5, "details": {"steps": 3}, **more}
+    given = {
+        "metrics": METRICS,
+        "outputs": {"model": "model", "log": "log.txt"},
+        "seconds": 1.5,
+        "details": {"steps": 3},
+        **more,
+    }
     return store.commit(name, key, **given)
 
 
 def key_of(store, **changes):
-    parts = {"name": "train", "inputs": {"data": "abc"}, "config": {"lr": 0.1, "deep": {"a": [1]}}, "code": ["components.errors"]}
+    parts = {
+        "name": "train",
+        "inputs": {"data": "abc"},
+        "config": {"lr": 0.1, "deep": {"a": [1]}},
+        "code": ["components.errors"],
+    }
     return store.key(**{**parts, **changes})
 
 
@@ -58,7 +69,10 @@ def test_a_result_is_found_again_with_everything_that_was_given(store):
     assert found.metrics == METRICS
     assert found.outputs["model"] == store.root / f"train-{key[:12]}" / "model"
     assert (found.outputs["model"] / "weights.txt").read_text() == "weights"
-    assert found.output_hashes == {"model": tree_hash(found.outputs["model"]), "log": file_hash(found.outputs["log"])}
+    assert found.output_hashes == {
+        "model": tree_hash(found.outputs["model"]),
+        "log": file_hash(found.outputs["log"]),
+    }
     assert (found.seconds, found.details) == (1.5, {"steps": 3})
     assert not list(store.root.glob("*.partial"))
 
@@ -189,8 +203,19 @@ def test_code_hash_follows_the_source_and_ignores_caches(tmp_path, monkeypatch):
 
 def test_the_code_of_a_stage_is_what_its_module_imports_near_or_far():
     found = with_imports(["flows.synthetic_rl"], ["components.tracking", "flows.workspace"])
-    near, far, inside = "components.policy.loop", "components.language.markers", "components.environments.alfworld.adapter"
-    assert {near, far, inside, "components.evaluation.fidelity", "flows.experience_model", "flows.threads"} <= set(found)
+    near, far, inside = (
+        "components.policy.loop",
+        "components.language.markers",
+        "components.environments.alfworld.adapter",
+    )
+    assert {
+        near,
+        far,
+        inside,
+        "components.evaluation.fidelity",
+        "flows.experience_model",
+        "flows.threads",
+    } <= set(found)
     assert not any(name.startswith("components.tracking") or name == "flows.workspace" for name in found)
     assert all(name.split(".")[0] in ("components", "flows") for name in found)
 

@@ -109,7 +109,9 @@ def test_while_a_run_is_in_progress_nothing_is_removed_also_if_it_begins_after_t
 
 
 @pytest.mark.parametrize(("days", "in_progress"), [(6, True), (8, False)])
-def test_a_run_of_another_machine_is_in_progress_for_a_week_after_its_last_change(tmp_path, days, in_progress):
+def test_a_run_of_another_machine_is_in_progress_for_a_week_after_its_last_change(
+    tmp_path, days, in_progress
+):
     run = make_run(tmp_path, 1, status="running", alive=True)
     run.process = run.process.model_copy(update={"host": f"not-{run.process.host}"})
     run.save(tmp_path / "runs" / run.run_id)

@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def environment() -> Environment:
-    """Of this repository; collected once, as it takes a second. What differs from its commit is written elsewhere."""
+    """Of this repository; collected once, as it takes a second. What differs from its commit is written
+    elsewhere.
+    """
     with tempfile.TemporaryDirectory() as directory:
         return collect_environment(ROOT, Path(directory), threads=1)
 

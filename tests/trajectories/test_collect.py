@@ -1,4 +1,6 @@
-"""Offline trajectories from the real engine: the same records whatever the number of processes, rows or interruptions."""
+"""Offline trajectories from the real engine: the same records whatever the number of processes, rows or
+interruptions.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,24 @@ def recorded(adapter, tasks):
 def test_a_plan_holds_every_tasks_episodes_under_names_of_their_own(tasks):
     episodes = plan(tasks, {"expert": 1, "random": 3}, 2)
     assert len(episodes) == len({episode.id for episode in episodes}) == 48
-    assert [(e.behaviour, e.seed) for e in episodes[:4]] == [("expert", 2000), ("random", 2000), ("random", 2001), ("random", 2002)]
+    assert [(e.behaviour, e.seed) for e in episodes[:4]] == [
+        ("expert", 2000),
+        ("random", 2000),
+        ("random", 2001),
+        ("random", 2002),
+    ]
     assert Episode(tasks[0], "expert", 7).id == f"{tasks[0].id}/expert-7"
     assert plan(tasks, {}, 0) == []
-    assert {episode.id for episode in episodes}.isdisjoint(episode.id for episode in plan(tasks, {"expert": 1, "random": 3}, 3))
+    assert {episode.id for episode in episodes}.isdisjoint(
+        episode.id for episode in plan(tasks, {"expert": 1, "random": 3}, 3)
+    )
 
 
 @pytest.mark.parametrize(("workers", "rows"), [(2, 32), (1, 3)])
 def test_the_records_do_not_hang_on_workers_and_rows(recorded, tasks, tmp_path, workers, rows):
-    other = collect(AlfworldAdapter(EnvironmentConfig(workers=workers)), plan(tasks[:4], COUNTS, 1), 10, rows=rows)
+    other = collect(
+        AlfworldAdapter(EnvironmentConfig(workers=workers)), plan(tasks[:4], COUNTS, 1), 10, rows=rows
+    )
     assert written(tmp_path / "a.parquet", other) == written(tmp_path / "b.parquet", recorded)
 
 
@@ -60,13 +71,25 @@ def test_episodes_are_in_the_order_of_the_plan_and_whole(recorded, tasks):
         assert [step.state for step in episode.steps] == episode.states[:-1]
         assert len(episode.steps) == 10 or episode.steps[-1].done
         assert not any(step.done for step in episode.steps[:-1])
-        assert all(step.reasoning and step.source == "real" and read_state(step.next_state).event for step in episode.steps)
-    assert trajectories(list(dict.fromkeys(e.task for e in recorded)), [s for e in recorded for s in e.steps]) == recorded
+        assert all(
+            step.reasoning and step.source == "real" and read_state(step.next_state).event
+            for step in episode.steps
+        )
+    assert (
+        trajectories(list(dict.fromkeys(e.task for e in recorded)), [s for e in recorded for s in e.steps])
+        == recorded
+    )
 
 
 def test_progress_is_told_after_every_batch(adapter, tasks):
     told = []
-    collect(adapter, plan(tasks[:5], {"expert": 1}, 0), 1, rows=2, on_batch=lambda done, count: told.append((done, count)))
+    collect(
+        adapter,
+        plan(tasks[:5], {"expert": 1}, 0),
+        1,
+        rows=2,
+        on_batch=lambda done, count: told.append((done, count)),
+    )
     assert told == [(2, 5), (4, 5), (5, 5)]
 
 
@@ -99,11 +122,17 @@ class Failing(AlfworldAdapter):
     def open(self, budget=None, **options):
         environment = super().open(budget)
         step = environment.step
-        environment.step = lambda actions: [Step("", 0.0, True, {"failed": "the engine died"}), *step([None, *actions[1:]])[1:]]
+        environment.step = lambda actions: [
+            Step("", 0.0, True, {"failed": "the engine died"}),
+            *step([None, *actions[1:]])[1:],
+        ]
         return environment
 
 
 def test_an_episode_that_always_breaks_is_named(tasks):
     (first, *_) = episodes = plan(tasks[:4], COUNTS, 1)
-    with pytest.raises(EnvironmentFailure, match=f"1 of 16 episodes broke in each of 3 tries, as {first.id}: the engine died.*doctor"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=f"1 of 16 episodes broke in each of 3 tries, as {first.id}: the engine died.*doctor",
+    ):
         collect(Failing(EnvironmentConfig(workers=1)), episodes, 10)

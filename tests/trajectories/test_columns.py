@@ -1,4 +1,6 @@
-"""Tables as pandas, Spark and Arrow write them: the same values are read from any type, and what no cast keeps is refused by name."""
+"""Tables as pandas, Spark and Arrow write them: the same values are read from any type, and what no cast
+keeps is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,9 @@ def test_a_column_that_stands_twice_is_refused(tmp_path):
 
 @pytest.mark.parametrize("kind", ["dictionary", "string_view"])
 def test_shared_texts_count_once_a_row(kind):
-    """A small file whose rows share one long text would otherwise be unpacked to more than there is memory."""
+    """A small file whose rows share one long text would otherwise be unpacked to more than there is
+    memory.
+    """
     array = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 10_000]))
     if kind == "string_view":
         array = array.cast(pa.string()).cast(pa.string_view())

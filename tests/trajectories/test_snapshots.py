@@ -24,7 +24,9 @@ TRAIN, STEPS = "data/world/tasks/train.txt", "data/world/trajectories/b.txt"
 
 def _git(root: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
-    return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,9 @@ def repository(pushed, tmp_path) -> Path:
 
 
 def _object(folder: Path, content: str) -> Path:
-    return next(path for path in folder.rglob("*") if path.is_file() and path.read_bytes() == content.encode())
+    return next(
+        path for path in folder.rglob("*") if path.is_file() and path.read_bytes() == content.encode()
+    )
 
 
 def _overwrite(path: Path, content: str) -> None:
@@ -92,7 +96,9 @@ def test_who_has_put_the_folder_under_dvc_alone_can_push_too(tmp_path, theirs):
     (tmp_path / "data" / "a.txt").write_text("a transition")
     snapshots.snapshot(tmp_path)
     snapshots.push(tmp_path)
-    assert "/data/" in (tmp_path / ".gitignore").read_text() and not list((tmp_path / "data").rglob(".gitignore"))
+    assert "/data/" in (tmp_path / ".gitignore").read_text() and not list(
+        (tmp_path / "data").rglob(".gitignore")
+    )
     held = [place for place in (tmp_path / "store", tmp_path / ".dreamgym" / "dvc-remote") if place.is_dir()]
     assert held == [tmp_path / "store" if theirs else tmp_path / ".dreamgym" / "dvc-remote"]
     assert _object(held[0], "a transition").is_file()
@@ -100,7 +106,10 @@ def test_who_has_put_the_folder_under_dvc_alone_can_push_too(tmp_path, theirs):
 
 def test_configure_remotes_keeps_another_default(repository):
     config = repository / ".dvc" / "config"
-    config.write_text(config.read_text().replace("remote = seed", "remote = store") + "['remote \"store\"']\n    url = s3://bucket/data\n")
+    config.write_text(
+        config.read_text().replace("remote = seed", "remote = store")
+        + "['remote \"store\"']\n    url = s3://bucket/data\n"
+    )
     snapshots.configure_remotes(repository)
     assert "remote = store" in config.read_text() and "s3://bucket/data" in config.read_text()
 
@@ -116,7 +125,9 @@ def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
     _git(repository, "add", "-A")
     _git(repository, "commit", "-qm", "seed")
     _git(repository, "clone", "-q", str(repository), str(tmp_path / "clone"))
-    subprocess.run([sys.executable, "-m", "dvc", "pull", "-q"], cwd=tmp_path / "clone", check=True)  # as a person types it
+    subprocess.run(
+        [sys.executable, "-m", "dvc", "pull", "-q"], cwd=tmp_path / "clone", check=True
+    )  # as a person types it
     assert (tmp_path / "clone" / STEPS).read_text() == "transitions"
     _drop_workspace(tmp_path / "clone")
     assert snapshots.pull(tmp_path / "clone").files == 2
@@ -131,7 +142,9 @@ def test_the_seed_refuses_more_than_its_limit(repository, monkeypatch):
 def test_a_damaged_cache_object_is_named_where_dvc_is_silent(repository):
     shutil.rmtree(repository / "data")
     _overwrite(_object(repository / ".dvc" / "cache", "transitions"), "transitionz")
-    with pytest.raises(DataError, match=r"data/world/trajectories/b.txt is damaged, because its cache object .* Type `rm -f") as caught:
+    with pytest.raises(
+        DataError, match=r"data/world/trajectories/b.txt is damaged, because its cache object .* Type `rm -f"
+    ) as caught:
         snapshots.pull(repository)
     remedy = caught.value.next_step.split("`")
     subprocess.run(remedy[1], shell=True, check=True)
@@ -147,7 +160,9 @@ def test_a_damaged_listing_is_named(repository):
 
 
 @pytest.mark.parametrize("relative", ["../escaped.txt", "{outside}/escaped.txt", "tasks/../../escaped.txt"])
-def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_written(repository, tmp_path, relative):
+def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_written(
+    repository, tmp_path, relative
+):
     """DVC itself writes it there."""
     cache, outside = repository / ".dvc" / "cache" / "files" / "md5", tmp_path / "outside"
     relative = relative.format(outside=outside)
@@ -159,9 +174,15 @@ def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_writ
     tasks = snapshots.part_hash(repository, "world/tasks")
     (repository / "data.dvc").write_text(pointer.replace(tasks, f"{digest}.dir"))
     shutil.rmtree(repository / "data")
-    with pytest.raises(DataError, match=f"names the file '{relative}'.*Expected a path below data/.*git checkout data.dvc"):
+    with pytest.raises(
+        DataError, match=f"names the file '{relative}'.*Expected a path below data/.*git checkout data.dvc"
+    ):
         snapshots.pull(repository)
-    assert not (repository / "data").exists() and not outside.exists() and not list(repository.glob("escaped.txt"))
+    assert (
+        not (repository / "data").exists()
+        and not outside.exists()
+        and not list(repository.glob("escaped.txt"))
+    )
 
 
 def test_a_damaged_remote_object_is_not_taken(repository):
@@ -175,7 +196,10 @@ def test_a_damaged_remote_object_is_not_taken(repository):
 def test_a_missing_remote_object_is_an_error_where_dvc_is_silent(repository):
     _drop_workspace(repository)
     shutil.rmtree(repository / ".dreamgym")
-    words = r"2 objects of the version that data.dvc names are missing: \w+.*Tried seed .*local.*dvc remote add -d"
+    words = (
+        r"2 objects of the version that data.dvc names are missing: \w+.*Tried seed .*local.*dvc remote "
+        r"add -d"
+    )
     with pytest.raises(DataError, match=words):
         snapshots.pull(repository)
 
@@ -183,7 +207,10 @@ def test_a_missing_remote_object_is_an_error_where_dvc_is_silent(repository):
 def test_a_changed_and_a_missing_file_are_named(repository):
     snapshots.verify(repository)
     (repository / STEPS).write_text("edited")
-    with pytest.raises(DataError, match=r"trajectories/b.txt was changed after its snapshot.*dreamgym data save.*dvc checkout --force"):
+    with pytest.raises(
+        DataError,
+        match=r"trajectories/b.txt was changed after its snapshot.*dreamgym data save.*dvc checkout --force",
+    ):
         snapshots.verify(repository)
     (repository / STEPS).unlink()
     with pytest.raises(DataError, match=r"trajectories/b.txt is missing"):
@@ -196,17 +223,23 @@ def test_pull_does_not_destroy_unversioned_changes(repository):
     beside.write_text("mine")
     (repository / STEPS).unlink()
     snapshots.pull(repository)
-    assert beside.read_text() == "mine" and (repository / STEPS).read_text() == "transitions", "what is in no part is left alone"
+    assert beside.read_text() == "mine" and (repository / STEPS).read_text() == "transitions", (
+        "what is in no part is left alone"
+    )
     within.write_text("mine too")
     (repository / STEPS).unlink()
-    with pytest.raises(DataError, match="checkout data.dvc. failed: Can't remove .* unsaved files .*/trajectories/new.txt"):
+    with pytest.raises(
+        DataError, match="checkout data.dvc. failed: Can't remove .* unsaved files .*/trajectories/new.txt"
+    ):
         snapshots.pull(repository)
     assert within.read_text() == "mine too"
 
 
 @pytest.fixture
 def moved_on(repository):
-    """The repository with a newer snapshot, a worktree of its first commit beside it, and the parts of the first snapshot."""
+    """The repository with a newer snapshot, a worktree of its first commit beside it, and the parts of the
+    first snapshot.
+    """
     first = snapshots.data_parts(repository)
     (repository / STEPS).write_text("more transitions")
     snapshots.snapshot(repository)
@@ -225,7 +258,9 @@ def test_an_earlier_version_comes_back_beside_the_clone_which_stays_as_it_is(mov
     assert {out.path: out.md5 for out in found.parts} == first
     assert (found.files, found.size) == (2, len("tasks") + len("transitions"))
     assert (beside / STEPS).read_text() == "transitions"
-    assert (repository / STEPS).read_text() == "more transitions" and snapshots.data_parts(repository) != first
+    assert (repository / STEPS).read_text() == "more transitions" and snapshots.data_parts(
+        repository
+    ) != first
 
 
 def test_a_damaged_object_of_an_earlier_version_is_named_and_not_used(moved_on):
@@ -250,7 +285,12 @@ def test_no_git_repository_no_data_and_no_pointer(tmp_path):
         snapshots.snapshot(tmp_path)
     with pytest.raises(DataError, match="There is no .*data.dvc"):
         snapshots.data_hash(tmp_path)
-    entries = ("[]", "\n- {md5: %s, size: 1, path: ../x}" % ("0" * 32), "\n- {md5: null, nfiles: 1, size: 1}", "\n- {md5: 12, nfiles: 1}")
+    entries = (
+        "[]",
+        "\n- {md5: %s, size: 1, path: ../x}" % ("0" * 32),
+        "\n- {md5: null, nfiles: 1, size: 1}",
+        "\n- {md5: 12, nfiles: 1}",
+    )
     for text in (f"outs: {entry}\n" for entry in entries):
         (tmp_path / "data.dvc").write_text(text)
         with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
@@ -269,24 +309,33 @@ def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
             snapshots.snapshot(repository)
 
 
-HOLD = "import time; from dvc.repo import Repo\nwith Repo('.').lock: print('held', flush=True); time.sleep(4.5)"
+HOLD = (
+    "import time; from dvc.repo import Repo\nwith Repo('.').lock: print('held', flush=True); time.sleep(4.5)"
+)
 
 
 def test_a_foreign_dvc_command_is_waited_for(repository):
-    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=repository, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], cwd=repository, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
         assert snapshots.snapshot(repository).files == 2
         assert other.wait() == 0
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started_and_named(repository, monkeypatch, tmp_path):
-    program = tmp_path / "hangs"  # stands in for DVC before a remote that accepts a connection and says nothing
+    program = (
+        tmp_path / "hangs"
+    )  # stands in for DVC before a remote that accepts a connection and says nothing
     program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/child\nsleep 600\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setattr(dvc_command, "TIME_LIMIT_SECONDS", 3.6)
     began = time.monotonic()
-    with pytest.raises(StageTimeout, match="`dvc push --remote local data.dvc` had not ended after 0.001 hours and was stopped"):
+    with pytest.raises(
+        StageTimeout,
+        match="`dvc push --remote local data.dvc` had not ended after 0.001 hours and was stopped",
+    ):
         snapshots.push(repository)
     assert time.monotonic() - began < 60
     child = int((tmp_path / "child").read_text())
@@ -304,12 +353,18 @@ def _lives(pid: int) -> bool:
 
 def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
     program = tmp_path / "full"
-    program.write_text("#!/bin/sh\necho 'ERROR: unexpected error - [Errno 28] No space left on device' >&2; exit 255\n")
+    program.write_text(
+        "#!/bin/sh\necho 'ERROR: unexpected error - [Errno 28] No space left on device' >&2; exit 255\n"
+    )
     program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))  # stands in for DVC: filling the disk would hit everybody
+    monkeypatch.setattr(
+        sys, "executable", str(program)
+    )  # stands in for DVC: filling the disk would hit everybody
     (repository / STEPS).write_text("more")
     pointer = (repository / "data.dvc").read_text()
-    with pytest.raises(DataError, match="The disk is full: `dvc commit .* bytes are free.*data.dvc is as it was"):
+    with pytest.raises(
+        DataError, match="The disk is full: `dvc commit .* bytes are free.*data.dvc is as it was"
+    ):
         snapshots.snapshot(repository)
     assert (repository / "data.dvc").read_text() == pointer
     shutil.rmtree(repository / ".dvc" / "cache")
@@ -317,7 +372,9 @@ def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
         snapshots.pull(repository)
 
 
-def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(repository, monkeypatch, tmp_path):
+def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(
+    repository, monkeypatch, tmp_path
+):
     program = tmp_path / "full"  # what DVC prints then, seen on a file system of 4 MB
     said = "ERROR: Checkout failed for following targets:\ndata\nIs your cache up to date?"
     program.write_text(f"#!/bin/sh\necho '{said}' >&2; exit 255\n")
@@ -327,7 +384,9 @@ def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(re
         snapshots.pull(repository)
     pointer = repository / "data.dvc"
     pointer.write_text(pointer.read_text().replace("size: 11", f"size: {10**18}"))
-    with pytest.raises(DataError, match="The disk is full: `dvc checkout data.dvc` found no space, .* bytes are free"):
+    with pytest.raises(
+        DataError, match="The disk is full: `dvc checkout data.dvc` found no space, .* bytes are free"
+    ):
         snapshots.pull(repository)
 
 

@@ -20,16 +20,23 @@ from components.trajectories import store
 
 
 def make_task(number: int = 0) -> Task:
-    return Task(f"t{number}", "alfworld", "train", "put the mug on the desk", "you see a desk", spec='{"seed": 1}')
+    return Task(
+        f"t{number}", "alfworld", "train", "put the mug on the desk", "you see a desk", spec='{"seed": 1}'
+    )
 
 
 def make_transition(step: int = 0, episode: str = "e0", task: str = "t0", **changes) -> Transition:
-    return replace(Transition(task, episode, step, f"state {step}", "go", f"state {step + 1}", 0.0, False), **changes)
+    return replace(
+        Transition(task, episode, step, f"state {step}", "go", f"state {step + 1}", 0.0, False), **changes
+    )
 
 
 def test_tasks_and_transitions_come_back_equal_and_in_order(tmp_path):
     tasks = [make_task(2), make_task(1)]
-    transitions = [make_transition(1, reward=1.0, done=True, source=SYNTHETIC), make_transition(0, reasoning="ünïcödé\n<success>")]
+    transitions = [
+        make_transition(1, reward=1.0, done=True, source=SYNTHETIC),
+        make_transition(0, reasoning="ünïcödé\n<success>"),
+    ]
     store.write_tasks(tmp_path / "deep" / "tasks.parquet", tasks)
     store.write_transitions(tmp_path / "transitions.parquet", transitions)
     assert store.read_tasks(tmp_path / "deep" / "tasks.parquet") == tasks
@@ -38,11 +45,19 @@ def test_tasks_and_transitions_come_back_equal_and_in_order(tmp_path):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.text(), st.integers(0, 2**31), st.floats(allow_nan=False), st.booleans()), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.text(), st.integers(0, 2**31), st.floats(allow_nan=False), st.booleans()),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_any_text_and_number_survives_with_identical_bytes(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("any")
     try:
-        transitions = [make_transition(step, state=text, reward=reward, done=done) for text, step, reward, done in rows]
+        transitions = [
+            make_transition(step, state=text, reward=reward, done=done) for text, step, reward, done in rows
+        ]
         store.write_transitions(folder / "a.parquet", transitions)
     except DataError as error:  # a lone surrogate is no text
         assert "surrogates not allowed" in str(error)
@@ -75,7 +90,9 @@ def test_a_damaged_or_truncated_file_is_named(tmp_path, content):
 
 
 def test_missing_and_empty_files_say_what_to_type(tmp_path):
-    with pytest.raises(DataError, match=r"There is no file .*a.parquet. Type `dvc pull` .* `dreamgym collect`"):
+    with pytest.raises(
+        DataError, match=r"There is no file .*a.parquet. Type `dvc pull` .* `dreamgym collect`"
+    ):
         store.read_tasks(tmp_path / "a.parquet")
     store.write_tasks(tmp_path / "a.parquet", [])
     with pytest.raises(DataError, match="a.parquet has no rows"):
@@ -98,7 +115,11 @@ def test_other_columns_types_and_nulls_are_named(tmp_path):
     store.write_transitions(path, [make_transition(), make_transition(1)])
     frame = store.read_frame(path)
     frame.drop(columns="state").assign(extra=1, step=["0", "1"]).to_parquet(path)
-    with pytest.raises(DataError, match=r"step is .*string.*; state is missing.*Expected step: an integer; state: a column of that name"):
+    with pytest.raises(
+        DataError,
+        match=r"step is .*string.*; state is missing.*Expected step: an integer; state: a column of that "
+        r"name",
+    ):
         store.read_transitions(path)
     frame.assign(action=["go", None]).to_parquet(path)
     with pytest.raises(DataError, match=r"missing values in action \(1\)"):
@@ -121,7 +142,10 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, cod
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match=r"disk is full: .*a.parquet needs [\d,]+ bytes, [\d,]+ bytes are free. Nothing that was there"):
+    with pytest.raises(
+        DataError,
+        match=r"disk is full: .*a.parquet needs [\d,]+ bytes, [\d,]+ bytes are free. Nothing that was there",
+    ):
         store.write_transitions(path, [make_transition(), make_transition(1)])
     assert store.read_transitions(path) == [make_transition()]
     assert [file.name for file in tmp_path.iterdir()] == ["a.parquet"]
@@ -136,11 +160,18 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 def test_the_log_only_grows_and_keeps_the_order_of_appending(tmp_path):
     assert store.read_log(tmp_path / "replay") == []
     for number in range(11):
-        path = store.append_transitions(tmp_path / "replay", [make_transition(episode=f"e{number}")], f"dream-{number}")
+        path = store.append_transitions(
+            tmp_path / "replay", [make_transition(episode=f"e{number}")], f"dream-{number}"
+        )
     assert path.name == "00011-dream-10.parquet"
     store.append_transitions(tmp_path / "replay", [], "nothing")
-    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay")] == [f"e{number}" for number in range(11)]
-    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay", shards=2)] == ["e0", "e1"]
+    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay")] == [
+        f"e{number}" for number in range(11)
+    ]
+    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay", shards=2)] == [
+        "e0",
+        "e1",
+    ]
 
 
 def test_a_shard_is_never_rewritten(tmp_path):
@@ -159,7 +190,9 @@ def test_a_shard_is_never_rewritten(tmp_path):
 
 def test_a_shard_that_appears_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
     path = store.append_transitions(tmp_path, [make_transition()], "x")
-    monkeypatch.setattr(Path, "glob", lambda self, pattern: iter(()))  # the other process has not written it yet
+    monkeypatch.setattr(
+        Path, "glob", lambda self, pattern: iter(())
+    )  # the other process has not written it yet
     with pytest.raises(DataError, match="already has"):
         store.append_transitions(tmp_path, [make_transition(1)], "x")
     monkeypatch.undo()
@@ -192,4 +225,7 @@ def test_the_layout_of_data():
     layout = store.DataLayout.of(Path("here"), "alfworld")
     assert str(layout.tasks("test")) == "here/data/alfworld/tasks/test.parquet"
     assert str(layout.trajectories("train")) == "here/data/alfworld/trajectories/train.parquet"
-    assert (str(layout.replay), str(layout.backbone)) == ("here/data/alfworld/replay", "here/data/alfworld/backbone")
+    assert (str(layout.replay), str(layout.backbone)) == (
+        "here/data/alfworld/replay",
+        "here/data/alfworld/backbone",
+    )

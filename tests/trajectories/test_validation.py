@@ -1,4 +1,6 @@
-"""Validation with the real Great Expectations on real Parquet files; one run tests all rules, an episode a fault."""
+"""Validation with the real Great Expectations on real Parquet files; one run tests all rules, an episode a
+fault.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ TASKS = {"train": [_task("t"), _task("foreign", "chess")], "fidelity": [_task("f
 
 def make_episode(name: str, **changes: Any) -> list[dict]:
     """A valid success of four steps, with `changes` on its third row."""
-    steps = [Transition("t", name, n, f"s{n}", f"go {n}", f"s{n + 1}", float(n == STEPS - 1), n == STEPS - 1) for n in range(STEPS)]
+    steps = [
+        Transition("t", name, n, f"s{n}", f"go {n}", f"s{n + 1}", float(n == STEPS - 1), n == STEPS - 1)
+        for n in range(STEPS)
+    ]
     rows = [dict(vars(step)) for step in steps]
     rows[2].update(changes)
     return rows
@@ -89,7 +94,9 @@ BROKEN = broken_episodes()
 
 
 def write(path: Path, rows: list[dict]) -> Path:
-    """As some other program may have written it: with nulls and wider integers, which the store itself never writes."""
+    """As some other program may have written it: with nulls and wider integers, which the store itself never
+    writes.
+    """
     pd.DataFrame(rows).astype({"step": "Int64", "done": "boolean"}).to_parquet(path)
     return path
 
@@ -100,13 +107,21 @@ def good_episodes(count: int) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> ValidationReport:
-    """All broken episodes between good ones, two of which spell markers or have texts of exactly the limit."""
+    """All broken episodes between good ones, two of which spell markers or have texts of exactly the
+    limit.
+    """
     folder = tmp_path_factory.mktemp("validation")
-    marked, longest = make_episode("marked", action="say <success>"), make_episode("longest", action="x" * LIMIT)
+    marked, longest = (
+        make_episode("marked", action="say <success>"),
+        make_episode("longest", action="x" * LIMIT),
+    )
     broken = [row for rows, _ in BROKEN.values() for row in rows]
     rows = good_episodes(3) + broken + marked + longest
     config = DataConfig(quarantine_share=0.9, max_text_chars=LIMIT)
-    names = {"title": "alfworld train, data 0123", "run_name": "20261126-091140-9999"}  # as a time of day it would be impossible
+    names = {
+        "title": "alfworld train, data 0123",
+        "run_name": "20261126-091140-9999",
+    }  # as a time of day it would be impossible
     return validate(write(folder / "raw.parquet", rows), TASKS, config, folder / "out", **names)
 
 
@@ -122,7 +137,9 @@ def test_what_is_left_is_clean_and_unchanged(report):
     clean = store.read_transitions(report.clean_path)
     assert {step.episode_id for step in clean} == {"good0", "good1", "good2", "marked", "longest"}
     assert clean[:STEPS] == [Transition(**row) for row in make_episode("good0")]
-    assert report.valid_rows == len(clean) == 5 * STEPS and report.rows == len(clean) + len(report.quarantined)
+    assert report.valid_rows == len(clean) == 5 * STEPS and report.rows == len(clean) + len(
+        report.quarantined
+    )
     assert len(store.trajectories(TASKS["train"], clean)) == 5
 
 
@@ -147,7 +164,13 @@ def test_every_rule_is_in_the_data_docs_and_saw_its_fault(report):
     assert failed == {rule.split(" ")[0] for _, rule in BROKEN.values()}
     pages = "".join(page.read_text() for page in report.data_docs.parent.rglob("*.html"))
     assert report.data_docs.is_file()
-    for words in ("in the order of the file", "next state of the step before it", "held out", "Only the last step", "recorded twice"):
+    for words in (
+        "in the order of the file",
+        "next state of the step before it",
+        "held out",
+        "Only the last step",
+        "recorded twice",
+    ):
         assert words in pages
 
 
@@ -158,7 +181,11 @@ def test_data_docs_need_no_other_host_and_name_data_set_and_run(report):
         assert not re.search(r"(?:src|href)=.https?:|<script|<link|url\(", text), page
         assert "<title>alfworld train, data 0123</title>" in text and "<style>" in text, page
     first = pages[report.data_docs]
-    assert "20261126-091140-9999" in first and "A reward is 0.0 or 1.0." in first and f"<td>{report.rows}</td>" in first
+    assert (
+        "20261126-091140-9999" in first
+        and "A reward is 0.0 or 1.0." in first
+        and f"<td>{report.rows}</td>" in first
+    )
     links = re.findall(r'href="([^"#]+)"', first)
     assert len(links) == 4 and all((report.data_docs.parent / link).is_file() for link in links)
     assert any("/run-20261126-091140-9999/" in link for link in links)
@@ -175,7 +202,9 @@ def test_examples_are_of_different_episodes_and_rules(report):
     assert len(shown) == 5 and len(set(episodes)) == 5 and len(set(rules)) == 5
     aside = report.quarantined[report.quarantined["episode_id"].isin(["big_reward", "half_reward"])]
     assert [line.split()[1] for line in examples(aside)] == ["big_reward", "half_reward"]
-    assert examples(aside)[0].startswith("episode big_reward step 2: reward_value (reward: '1.5'): A reward is 0.0 or 1.0; reward_ends")
+    assert examples(aside)[0].startswith(
+        "episode big_reward step 2: reward_value (reward: '1.5'): A reward is 0.0 or 1.0; reward_ends"
+    )
 
 
 def test_what_is_printed_says_rules_in_words_and_cuts_nothing(report):
@@ -203,7 +232,9 @@ def test_clean_data_pass_whole_and_without_noise(tmp_path, capfd):
 
 
 def test_a_directory_with_a_dollar_sign_is_no_variable(tmp_path, monkeypatch):
-    """Great Expectations replaces `$NAME` in its settings, so that pages went to another directory, or there was a traceback."""
+    """Great Expectations replaces `$NAME` in its settings, so that pages went to another directory, or there
+    was a traceback.
+    """
     monkeypatch.setenv("other", "another")
     raw = write(tmp_path / "raw.parquet", good_episodes(2))
     names = ["cost $k", "$other", "${other}", "$"]
@@ -213,8 +244,13 @@ def test_a_directory_with_a_dollar_sign_is_no_variable(tmp_path, monkeypatch):
 
 
 def test_held_out_is_what_another_split_has(tmp_path):
-    store.write_transitions(tmp_path / "raw.parquet", [replace(Transition(**row), task_id="f") for row in good_episodes(2)])
-    assert validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out", split="fidelity").valid_rows == 8
+    store.write_transitions(
+        tmp_path / "raw.parquet", [replace(Transition(**row), task_id="f") for row in good_episodes(2)]
+    )
+    assert (
+        validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out", split="fidelity").valid_rows
+        == 8
+    )
 
 
 def test_too_many_broken_rows_stop_the_run_and_are_named(tmp_path):
@@ -233,6 +269,10 @@ def test_too_many_broken_rows_stop_the_run_and_are_named(tmp_path):
 def test_other_columns_are_named_and_shown_in_the_data_docs(tmp_path):
     frame = pd.DataFrame(good_episodes(1)).drop(columns="done").assign(reward="high", note="?")
     frame.to_parquet(tmp_path / "raw.parquet")
-    with pytest.raises(DataError, match=r"reward is .*string.*; done is missing\. Expected reward: a number; done: a column of that name"):
+    with pytest.raises(
+        DataError,
+        match=r"reward is .*string.*; done is missing\. Expected reward: a number; done: a column of that "
+        r"name",
+    ):
         validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out")
     assert (tmp_path / "out" / "data_docs" / "index.html").is_file()

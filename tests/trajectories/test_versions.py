@@ -1,4 +1,6 @@
-"""Versions and experiment commits that are made beside the workspace, with real git and real DVC: what a second clone needs of them."""
+"""Versions and experiment commits that are made beside the workspace, with real git and real DVC: what a
+second clone needs of them.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,22 @@ OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 def git(root: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
-    return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def dvc(root: Path, *arguments: str) -> str:
-    return subprocess.run([sys.executable, "-m", "dvc", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A clone in a place with an odd name, with a committed version, a person's edit, and a run's version and commit beside them."""
+    """A clone in a place with an odd name, with a committed version, a person's edit, and a run's version and
+    commit beside them.
+    """
     place = tmp_path_factory.mktemp("it's é one") / "the first"
     git(place.parent, "init", "-q", str(place))
     (place / ".gitignore").write_text("/data/\n/.dreamgym/\n/runs/\n")
@@ -51,8 +59,13 @@ def made(tmp_path_factory):
     for key, value in (("user.name", "T"), ("user.email", "t@example.org")):
         git(place, "config", key, value)
     (place / "code.py").write_text("a = 2\n")
-    version = versions.extend_version(place, snapshots.data_parts(place), REPLAY, lambda log: (log / "1.txt").write_text("dreams"))
-    files = {f"experiment/{path}": text.encode() for path, text in experiment_files(METRICS, {"seed": 3}, {}).items()}
+    version = versions.extend_version(
+        place, snapshots.data_parts(place), REPLAY, lambda log: (log / "1.txt").write_text("dreams")
+    )
+    files = {
+        f"experiment/{path}": text.encode()
+        for path, text in experiment_files(METRICS, {"seed": 3}, {}).items()
+    }
     files |= {"data.dvc": pointer_text(version.parts).encode(), "runs/r1/manifest.json": b"{}"}
     return place, version, commit_experiment(place, "run-r1", files)
 
@@ -60,8 +73,13 @@ def made(tmp_path_factory):
 def test_a_run_leaves_data_and_git_as_they_were(made):
     place, version, _ = made
     assert git(place, "status", "--porcelain") == "M code.py", "the person's own edit alone"
-    assert not (place / REPLAY).exists() and dvc(place, "status").startswith("Data and pipelines are up to date")
-    assert not (place / ".dvc" / "config.local").exists() and list((place / ".dreamgym" / "versions").iterdir()) == []
+    assert not (place / REPLAY).exists() and dvc(place, "status").startswith(
+        "Data and pipelines are up to date"
+    )
+    assert (
+        not (place / ".dvc" / "config.local").exists()
+        and list((place / ".dreamgym" / "versions").iterdir()) == []
+    )
     (change,) = changed_parts(read_pointer(place / "data.dvc"), version.parts)
     assert change.path == REPLAY and change.before is None and change.after.files == 1
 
@@ -71,7 +89,10 @@ def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
     assert experiments(place) == {"run-r1": commit}
     assert parse_pointer(git(place, "show", f"{commit}:data.dvc"), "commit") == version.parts
     assert git(place, "show", f"{commit}:code.py") == "a = 2"
-    shown = {row["rev"]: row for row in json.loads(dvc(place, "exp", "show", "--json"))[1]["experiments"][0]["revs"]}
+    shown = {
+        row["rev"]: row
+        for row in json.loads(dvc(place, "exp", "show", "--json"))[1]["experiments"][0]["revs"]
+    }
     (row,) = shown.values()
     assert row["data"]["metrics"]["experiment/metrics.json"]["data"]["refined"] == 0.5
     assert row["data"]["params"]["experiment/params.yaml"]["data"]["seed"] == 3
@@ -85,21 +106,30 @@ def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
 
 def test_the_documented_table_has_a_row_for_each_run_and_for_no_commit_without_one(made):
     place, _, _ = made
-    typed = next(line for line in OPERATIONS.read_text().splitlines() if line.startswith("    dvc exp show $("))
+    typed = next(
+        line for line in OPERATIONS.read_text().splitlines() if line.startswith("    dvc exp show $(")
+    )
     git(place, "commit", "-q", "--allow-empty", "-m", "A commit without a run")
     try:
-        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # as in an activated one
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }  # as in an activated one
         command = f"{typed.split('  #')[0]} --md"
         told = subprocess.run(command, cwd=place, env=environment, shell=True, capture_output=True, text=True)
         rows = [line.split("|")[1].strip() for line in told.stdout.splitlines() if line.startswith("|")]
-        assert [row for row in rows if "run-r1" in row] and len(rows) == 5, told  # head, rule, workspace, its commit, it
+        assert [row for row in rows if "run-r1" in row] and len(rows) == 5, (
+            told
+        )  # head, rule, workspace, its commit, it
     finally:
         git(place, "reset", "-q", "--soft", "HEAD~1")
 
 
 def test_the_same_version_comes_again_and_one_of_a_single_part_is_extended_too(made):
     place, version, _ = made
-    again = versions.extend_version(place, {out.path: out.md5 for out in version.parts}, REPLAY, lambda log: None)
+    again = versions.extend_version(
+        place, {out.path: out.md5 for out in version.parts}, REPLAY, lambda log: None
+    )
     assert again.parts == version.parts and again.hash == version.hash
     whole = {"data": snapshots.data_hash(place)}
     with pytest.raises(DataError, match="objects of the version that data.dvc names are missing"):
@@ -135,11 +165,15 @@ def test_a_shared_cache_of_the_second_clone_is_enough(made, tmp_path):
     place, version, commit = made
     second, beside = tmp_path / "second", tmp_path / "beside"
     git(tmp_path, "clone", "-q", str(place), str(second))
-    shared = shutil.copytree(place / ".dvc" / "cache", tmp_path / "shared cache")  # DVC's own config verbs take ASCII paths alone
+    shared = shutil.copytree(
+        place / ".dvc" / "cache", tmp_path / "shared cache"
+    )  # DVC's own config verbs take ASCII paths alone
     dvc(second, "cache", "dir", "--local", str(shared))
     git(second, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
     git(second, "worktree", "add", "-q", "--detach", str(beside), commit)
-    assert versions.restore(beside, {out.path: out.md5 for out in version.parts}, second).files == version.files
+    assert (
+        versions.restore(beside, {out.path: out.md5 for out in version.parts}, second).files == version.files
+    )
 
 
 def test_a_version_that_is_nowhere_says_how_to_get_it_and_deletes_nothing(made, tmp_path):

@@ -39,7 +39,9 @@ from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 _OFFICIAL = {TRAIN: ("train",), VALIDATION: ("train",), TEST: ("valid_seen", "valid_unseen")}
 _VALIDATION_SHARE = 10
-"""Of the official training games one folder (a goal in a scene) of so many is kept for validation; `valid_*` are the test."""
+"""Of the official training games one folder (a goal in a scene) of so many is kept for validation; `valid_*`
+are the test.
+"""
 
 
 def unseen_floor(floor: int) -> bool:
@@ -48,7 +50,9 @@ def unseen_floor(floor: int) -> bool:
 
 
 def is_validation_folder(name: str) -> bool:
-    """True for a folder of official training games, named after its goal and scene, that no training task is drawn from."""
+    """True for a folder of official training games, named after its goal and scene, that no training task is
+    drawn from.
+    """
     return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _VALIDATION_SHARE == 0
 
 
@@ -65,13 +69,17 @@ class AlfworldAdapter:
         """That generated games are none of the benchmark's."""
         if self.config.games == "official":
             return ""
-        return "Games are generated from the alfworld package's floor plans: scores are not ALFWorld benchmark scores."
+        return (
+            "Games are generated from the alfworld package's floor plans: scores are not ALFWorld "
+            "benchmark scores."
+        )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different tasks, families in turn; in the splits validation and test every other game has an unseen floor plan.
+        """`count` different tasks, families in turn; in the splits validation and test every other game has
+        an unseen floor plan.
 
-        Generated games of each split come from a stream of random numbers of its own. Official validation games are training games
-        in folders that no training task comes from.
+        Generated games of each split come from a stream of random numbers of its own. Official validation
+        games are training games in folders that no training task comes from.
 
         Raises:
             EnvironmentFailure: an unknown split, or fewer official games on disk than asked for.
@@ -96,17 +104,31 @@ class AlfworldAdapter:
         spec = world.to_json()
         digest = hashlib.sha256(spec.encode()).hexdigest()[:12]
         return Task(
-            f"alfworld/{family}/{floor}/{digest}", self.name, split, world.instruction, initial_observation_state(world), family, spec
+            f"alfworld/{family}/{floor}/{digest}",
+            self.name,
+            split,
+            world.instruction,
+            initial_observation_state(world),
+            family,
+            spec,
         )
 
     def _official(self, split: str, count: int, seed: int) -> list[Task]:
         root = _official_root()
-        paths = sorted(p for part in _OFFICIAL[split] for p in (root / "json_2.1.1" / part).glob("**/game.tw-pddl"))
+        paths = sorted(
+            p for part in _OFFICIAL[split] for p in (root / "json_2.1.1" / part).glob("**/game.tw-pddl")
+        )
         if split != TEST:
-            paths = [path for path in paths if is_validation_folder(path.parent.parent.name) == (split == VALIDATION)]
+            paths = [
+                path
+                for path in paths
+                if is_validation_folder(path.parent.parent.name) == (split == VALIDATION)
+            ]
         if len(paths) < count:
             raise EnvironmentFailure(
-                f"{root} holds {len(paths)} official games of the split {split}.", f"Expected at least {count}.", "Run `alfworld-download`."
+                f"{root} holds {len(paths)} official games of the split {split}.",
+                f"Expected at least {count}.",
+                "Run `alfworld-download`.",
             )
         chosen = sorted(random.Random(seed).sample(paths, count))
         specs = [json.dumps({"path": str(path.relative_to(root))}) for path in chosen]
@@ -116,18 +138,32 @@ class AlfworldAdapter:
         workers, tasks = Workers(self.config.workers), []
         try:
             for start in range(0, len(specs), 32):
-                for row, seen in sorted(workers.load(dict(enumerate(map(_game, specs[start : start + 32])))).items()):
+                for row, seen in sorted(
+                    workers.load(dict(enumerate(map(_game, specs[start : start + 32])))).items()
+                ):
                     spec = specs[start + row]
                     path = json.loads(spec)["path"]
                     instruction = seen.text.split("Your task is to: ")[1].rstrip(". ")
                     goal = read_goal(instruction)
                     family = goal.family if goal else Path(path).parts[2].split("-")[0]
-                    tasks.append(Task(f"alfworld/{path}", self.name, split, instruction, StateMapper().initial(seen.text), family, spec))
+                    tasks.append(
+                        Task(
+                            f"alfworld/{path}",
+                            self.name,
+                            split,
+                            instruction,
+                            StateMapper().initial(seen.text),
+                            family,
+                            spec,
+                        )
+                    )
         finally:
             workers.close()
         return tasks
 
-    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> Environment:
         """The real engine in worker processes, with our caches unless `stock` is asked for."""
         return AlfworldEnvironment(workers or self.config.workers, budget, cached=not stock)
 
@@ -136,7 +172,9 @@ class AlfworldAdapter:
         return behaviours.make_behaviour(name, task, seed)
 
     def think(self, trajectory: Trajectory, action: str) -> str:
-        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see `behaviours.think`."""
+        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see
+        `behaviours.think`.
+        """
         goal = read_goal(trajectory.task.instruction)
         return behaviours.think(goal, learn(trajectory)) if goal else ""
 
@@ -195,10 +233,14 @@ class AlfworldAdapter:
     def unseen(self, task: Task) -> bool:
         """True if no training game has this floor plan."""
         parts = task.id.split("/")
-        return "valid_unseen" in parts or (len(parts) > 2 and parts[2].isdigit() and unseen_floor(int(parts[2])))
+        return "valid_unseen" in parts or (
+            len(parts) > 2 and parts[2].isdigit() and unseen_floor(int(parts[2]))
+        )
 
     def feasible(self, task: Task) -> str:
-        """Why a generated task is malformed or hopeless, judged by its text and its room; "" if it is neither."""
+        """Why a generated task is malformed or hopeless, judged by its text and its room; "" if it is
+        neither.
+        """
         goal = read_goal(task.instruction)
         if goal is None:
             return "follows no template"
@@ -209,7 +251,11 @@ class AlfworldAdapter:
             return "" if goal.lamp in LAMPS else "no such lamp"
         if goal.parent not in kinds:
             return "the room lacks the place"
-        return "" if (goal.target, goal.parent) in goals(goal.family, kinds, {goal.target}) else "cannot be done in this room"
+        return (
+            ""
+            if (goal.target, goal.parent) in goals(goal.family, kinds, {goal.target})
+            else "cannot be done in this room"
+        )
 
 
 def _official_root() -> Path:
@@ -233,7 +279,9 @@ def _game(spec: str) -> World | Path:
     root = _official_root().resolve()
     path = (root / values["path"]).resolve()
     if not path.is_relative_to(root):
-        raise EnvironmentFailure(f"The game {values['path']!r} lies outside {root}.", "Expected a path below $ALFWORLD_DATA.")
+        raise EnvironmentFailure(
+            f"The game {values['path']!r} lies outside {root}.", "Expected a path below $ALFWORLD_DATA."
+        )
     return path
 
 
@@ -257,7 +305,8 @@ class AlfworldEnvironment:
         for task in tasks:
             if task.generated:
                 raise EnvironmentFailure(
-                    f"The task {task.id} was generated: it has no real world.", next_step="Embody a dreamed episode of it."
+                    f"The task {task.id} was generated: it has no real world.",
+                    next_step="Embody a dreamed episode of it.",
                 )
         seen = self._workers.load({row: _game(task.spec) for row, task in enumerate(tasks)})
         self._mappers = [StateMapper() for _ in tasks]
@@ -277,19 +326,27 @@ class AlfworldEnvironment:
         return [self._answer(row, answers[row]) if row in answers else None for row in range(len(actions))]
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
-        """What each of a row's actions would lead to, executed in a fork of its game; the rows stay where they are.
+        """What each of a row's actions would lead to, executed in a fork of its game; the rows stay where
+        they are.
 
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
         self.interactions = spend(self.interactions, sum(map(len, actions)), self.budget)
         answers = self._workers.probe({row: list(tried) for row, tried in enumerate(actions) if tried})
-        return [[self._alternative(row, seen) for seen in answers.get(row, [])] for row in range(len(actions))]
+        return [
+            [self._alternative(row, seen) for seen in answers.get(row, [])] for row in range(len(actions))
+        ]
 
     def _alternative(self, row: int, seen: Any) -> Step:
         if isinstance(seen, str):
             return Step(self._states[row], 0.0, True, {"failed": seen})
-        return Step(copy.deepcopy(self._mappers[row])(seen.text), float(seen.won), bool(seen.won), {"observation": seen.text})
+        return Step(
+            copy.deepcopy(self._mappers[row])(seen.text),
+            float(seen.won),
+            bool(seen.won),
+            {"observation": seen.text},
+        )
 
     def _answer(self, row: int, seen: object) -> Step:
         if isinstance(seen, str):

@@ -1,10 +1,11 @@
-"""Behaviour policies for offline data: an expert that searches as an agent must, one that errs, near misses, and random.
+"""Behaviour policies for offline data: an expert that searches as an agent must, one that errs, near misses,
+and random.
 
-None of them sees the game's hidden state: they act on what the trajectory has told (`knowledge.py`) and on the admissible
-commands. The near-miss policy does on purpose what an eager agent does by mistake: the wrong object to the right place, the
-right object to the wrong place or untreated, one thing brought twice where two are wanted, moves of what is not held, `nothing` taken
-for the name of a thing. Its outcomes come from the engine, so the
-experience model learns from it when to say no.
+None of them sees the game's hidden state: they act on what the trajectory has told (`knowledge.py`) and on
+the admissible commands. The near-miss policy does on purpose what an eager agent does by mistake: the wrong
+object to the right place, the right object to the wrong place or untreated, one thing brought twice where two
+are wanted, moves of what is not held, `nothing` taken for the name of a thing. Its outcomes come from the
+engine, so the experience model learns from it when to say no.
 """
 
 from __future__ import annotations
@@ -23,15 +24,39 @@ from components.records import Task, Trajectory
 NAMES = ("expert", "noisy", "near_miss", "random")
 _IDLE = ("look", "inventory", "help", "examine")
 _MALFORMED = (
-    *("go cabinet", "take", "put it down", "{thing}", "open the door", "go to", "heat {thing}", "<success>", "take {thing} please"),
-    *("move {thing}", "{place} {thing}", "go {place}", "done", "pick up {thing} from {place}", "use", "cool with {place}"),
+    *(
+        "go cabinet",
+        "take",
+        "put it down",
+        "{thing}",
+        "open the door",
+        "go to",
+        "heat {thing}",
+        "<success>",
+        "take {thing} please",
+    ),
+    *(
+        "move {thing}",
+        "{place} {thing}",
+        "go {place}",
+        "done",
+        "pick up {thing} from {place}",
+        "use",
+        "cool with {place}",
+    ),
     *(NO_ACTION, NO_ACTION, NO_ACTION),
-    *("take {kind} from {place}", "go to {thing} with {place}", "go to with {place}", "take {thing} with {place}"),
+    *(
+        "take {kind} from {place}",
+        "go to {thing} with {place}",
+        "go to with {place}",
+        "take {thing} with {place}",
+    ),
 )
 
 
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
-    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible commands) -> (thought, command).
+    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible commands) -> (thought,
+    command).
 
     Raises:
         EnvironmentFailure: the name is unknown, or the expert cannot read the instruction.
@@ -39,11 +64,21 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
     rng = random.Random(f"{name}/{task.id}/{seed}")
     goal = read_goal(task.instruction)
     if name not in NAMES:
-        raise EnvironmentFailure(f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}.")
+        raise EnvironmentFailure(
+            f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}."
+        )
     if goal is None:
-        raise EnvironmentFailure(f"The instruction {task.instruction!r} is none of ALFWorld's templates.", "The expert cannot plan for it.")
+        raise EnvironmentFailure(
+            f"The instruction {task.instruction!r} is none of ALFWorld's templates.",
+            "The expert cannot plan for it.",
+        )
     expert = _Expert(goal, rng)
-    choose = {"expert": expert.act, "noisy": _Noisy(expert).act, "near_miss": _NearMiss(expert).act, "random": _Random(expert).act}[name]
+    choose = {
+        "expert": expert.act,
+        "noisy": _Noisy(expert).act,
+        "near_miss": _NearMiss(expert).act,
+        "random": _Random(expert).act,
+    }[name]
 
     def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
         known = learn(trajectory)
@@ -53,10 +88,11 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
 
 
 def think(goal: Goal, known: Knowledge) -> str:
-    """What an agent is trained to write before it acts: what it sees beside what it wants, and the sub-goal left open.
+    """What an agent is trained to write before it acts: what it sees beside what it wants, and the sub-goal
+    left open.
 
-    The comparisons have the form of the backbone's exercise (`language/comparing.py`): a small model that only names its sub-goal
-    walks past the thing that it looks for, or takes another one. Examples:
+    The comparisons have the form of the backbone's exercise (`language/comparing.py`): a small model that
+    only names its sub-goal walks past the thing that it looks for, or takes another one. Examples:
 
         find mug, new desk 1 shelf 1
         box cellphone want mug: no. find mug, new shelf 1
@@ -69,17 +105,23 @@ def think(goal: Goal, known: Knowledge) -> str:
     The notes are repeated from thought to thought, so that what matters later is never far back.
     """
     looks = _looks(goal, known)
-    compared = ", ".join(f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}" for got, wanted in looks)
+    compared = ", ".join(
+        f"{' '.join(got) or 'nothing'} want {wanted}: {'yes' if wanted in got else 'no'}"
+        for got, wanted in looks
+    )
     return ". ".join(part for part in (_notes(goal, known), compared, _sub_goal(goal, known)) if part)
 
 
 def reflect(trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
-    """Why the thought is right and the alternatives are not, by what they really lead to (Early Experience's c): `thought`, behind one
-    clause an alternative (action, next state). In the conditional, as one who has not acted yet:
+    """Why the thought is right and the alternatives are not, by what they really lead to (Early Experience's
+    c): `thought`, behind one clause an alternative (action, next state). In the conditional, as one who has
+    not acted yet:
 
         go to desk 9 would fail. open drawer 1 would not help. find mug, new desk 1
     """
-    return " ".join([*(f"{action} would {_verdict(trajectory, state)}." for action, state in alternatives), thought])
+    return " ".join(
+        [*(f"{action} would {_verdict(trajectory, state)}." for action, state in alternatives), thought]
+    )
 
 
 def _verdict(trajectory: Trajectory, state: str) -> str:
@@ -90,7 +132,9 @@ def _verdict(trajectory: Trajectory, state: str) -> str:
 
 
 def _notes(goal: Goal, known: Knowledge) -> str:
-    """What the sub-goal at hand does not need and a later one will: where the lamp stands, which target is placed, where the next lies."""
+    """What the sub-goal at hand does not need and a later one will: where the lamp stands, which target is
+    placed, where the next lies.
+    """
     if goal.lamp:
         lamp = _lamp(goal, known)
         return f"note {lamp}" if lamp and kind(known.holding or "") != goal.target else ""
@@ -122,7 +166,9 @@ def _looks(goal: Goal, known: Knowledge) -> list[tuple[list[str], str]]:
 
 
 def _sub_goal(goal: Goal, known: Knowledge) -> str:
-    """The sub-goal that the knowledge leaves open, such as `heat mug 1`, or what to find and the places not looked into yet."""
+    """The sub-goal that the knowledge leaves open, such as `heat mug 1`, or what to find and the places not
+    looked into yet.
+    """
     held = known.holding
     if held and kind(held) != goal.target:
         return f"drop {held}"
@@ -195,13 +241,19 @@ class _Expert:
             return f"open {known.place}"
         unseen = known.unseen()
         likely = [r for r in unseen if self.goal.target in HOLDS[kind(r)]]
-        pool = (likely if not known.holding else []) or unseen or [r for r in known.receptacles if r != known.place]
+        pool = (
+            (likely if not known.holding else [])
+            or unseen
+            or [r for r in known.receptacles if r != known.place]
+        )
         return f"go to {self.rng.choice(sorted(pool))}" if pool else "look"
 
 
 @dataclass
 class _Noisy:
-    """The expert, but one step in four is any other: half of these are admissible, half most likely refused."""
+    """The expert, but one step in four is any other: half of these are admissible, half most likely
+    refused.
+    """
 
     expert: _Expert
     error: float = 0.25
@@ -238,7 +290,9 @@ class _NearMiss:
         luck = rng.random()
         if luck < 0.40:
             return impossible(known, goal, rng)
-        if luck < 0.56 and (hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]):
+        if luck < 0.56 and (
+            hot := [a for a in admissible if a.split()[0] in ("take", "move", "heat", "cool", "clean", "use")]
+        ):
             return rng.choice(hot)
         placed = "" if held else self._placed(known)
         if placed and luck < 0.80:
@@ -251,9 +305,15 @@ class _NearMiss:
 
     def _placed(self, known: Knowledge) -> str:
         """The first of two things where it belongs: taken away and brought again, it is still one."""
-        if self.expert.goal.family != "pick_two_obj_and_place" or kind(known.place) != self.expert.goal.parent:
+        if (
+            self.expert.goal.family != "pick_two_obj_and_place"
+            or kind(known.place) != self.expert.goal.parent
+        ):
             return ""
-        return next((thing for thing in sorted(known.inside(known.place)) if kind(thing) == self.expert.goal.target), "")
+        return next(
+            (thing for thing in sorted(known.inside(known.place)) if kind(thing) == self.expert.goal.target),
+            "",
+        )
 
     def _spoil(self, known: Knowledge, held: str) -> str:
         """The right object untreated to the right place, or to a wrong one, or under no lamp."""
@@ -264,14 +324,16 @@ class _NearMiss:
             return self.expert.deliver(known, held)
         wrong = [r for r in known.receptacles if kind(held) in HOLDS[kind(r)] and kind(r) != goal.parent]
         here = [r for r in wrong if r == known.place]
-        return self.expert.put(known, held, rng.choice(here or wrong)) if wrong else self.expert.act(known, [])
+        return (
+            self.expert.put(known, held, rng.choice(here or wrong)) if wrong else self.expert.act(known, [])
+        )
 
 
 def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
     """A well-formed command that the engine will most likely refuse: not held, not here, no such thing.
 
-    Two in three are what an agent is tempted to: the wanted thing or a thing seen elsewhere from where it stands, a place of a
-    kind that it needs or that the room lacks.
+    Two in three are what an agent is tempted to: the wanted thing or a thing seen elsewhere from where it
+    stands, a place of a kind that it needs or that the room lacks.
     """
     things = sorted({thing for box in known.contents.values() for thing in box}) or [f"{goal.target} 1"]
     wanted = f"{goal.target} {rng.randint(1, 3)}"
@@ -289,7 +351,15 @@ def impossible(known: Knowledge, goal: Goal, rng: random.Random) -> str:
         f"go to {needed}",
         f"go to {stranger}",
         f"go to {kind(place)} {rng.randint(1, 9)}",
-        rng.choice((f"go to {here}", "go to nothing", f"take nothing from {here}", f"move nothing to {here}", "use nothing")),
+        rng.choice(
+            (
+                f"go to {here}",
+                "go to nothing",
+                f"take nothing from {here}",
+                f"move nothing to {here}",
+                "use nothing",
+            )
+        ),
         f"move {thing} to {here}",
         f"{verb} {known.holding or wanted} with {STATIONS[verb]} 1",
         f"{goal.verb or verb} {known.holding or wanted} with {here}",

@@ -1,6 +1,8 @@
-"""What a state contradicts in the states before it: the same thing in two places, a listing that changed by itself, a full hand
-that is empty, a goal that would have been reached before anyone acted; and lists that the engine never writes, with a place among
-the things or out of order. Nothing hidden is asked, and no rule of the game: whether an action should have worked is not judged here."""
+"""What a state contradicts in the states before it: the same thing in two places, a listing that changed by
+itself, a full hand that is empty, a goal that would have been reached before anyone acted; and lists that the
+engine never writes, with a place among the things or out of order. Nothing hidden is asked, and no rule of
+the game: whether an action should have worked is not judged here.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ def _of_the_hand(known: Knowledge, seen: Seen) -> str:
     if seen.event == "took":
         lies = known.contents.get(seen.place)
         missing = lies is not None and seen.thing not in lies
-        return "it took with a full hand" if before else f"no {seen.thing} lay there" if missing else _differs(seen.holding, seen.thing)
+        return (
+            "it took with a full hand"
+            if before
+            else f"no {seen.thing} lay there"
+            if missing
+            else _differs(seen.holding, seen.thing)
+        )
     if seen.event == "moved":
         return _differs(seen.thing, before) or _differs(seen.holding, "")
     if seen.holding == before and seen.event != "treated" and set(seen.treated) != treated:
@@ -45,7 +53,9 @@ def _differs(found: str, wanted: str) -> str:
 def _of_a_listing(known: Knowledge, seen: Seen, decided: dict[str, str]) -> str:
     if len(set(seen.contents)) < len(seen.contents):
         return "a thing is listed twice"
-    elsewhere = {thing: place for place, things in known.contents.items() if place != seen.place for thing in things}
+    elsewhere = {
+        thing: place for place, things in known.contents.items() if place != seen.place for thing in things
+    }
     if seen.place not in known.contents and seen.door != "closed":
         if list(seen.contents) != sorted(seen.contents):
             return "what lies there from the start is listed in the order of its names"
@@ -53,7 +63,10 @@ def _of_a_listing(known: Knowledge, seen: Seen, decided: dict[str, str]) -> str:
         if place:
             return f"{place} is a place and lies in none"
         unseen = {thing: place for thing, place in decided.items() if place not in known.contents}
-        absent = next((thing for thing, place in unseen.items() if place == seen.place and thing not in seen.contents), "")
+        absent = next(
+            (thing for thing, place in unseen.items() if place == seen.place and thing not in seen.contents),
+            "",
+        )
         if absent:
             return f"{absent} should be there"
         elsewhere |= {thing: place for thing, place in unseen.items() if place != seen.place}
@@ -61,12 +74,22 @@ def _of_a_listing(known: Knowledge, seen: Seen, decided: dict[str, str]) -> str:
     if twice:
         return f"{twice} is {f'at {elsewhere[twice]}' if twice in elsewhere else 'in the hand'}"
     before = known.contents.get(seen.place)
-    return f"{seen.place} changed by itself" if seen.door != "closed" and before is not None and before != set(seen.contents) else ""
+    return (
+        f"{seen.place} changed by itself"
+        if seen.door != "closed" and before is not None and before != set(seen.contents)
+        else ""
+    )
 
 
 def _of_the_goal(goal: Goal | None, known: Knowledge, seen: Seen) -> str:
-    """A place seen for the first time holds from the start what the goal wants there, so nothing would be left to do."""
+    """A place seen for the first time holds from the start what the goal wants there, so nothing would be
+    left to do.
+    """
     if not goal or kind(seen.place) != goal.parent or seen.place in known.contents or goal.verb:
         return ""
     there = sum(kind(thing) == goal.target for thing in seen.contents)
-    return f"{goal.target} is there from the start" if there >= (2 if goal.family == "pick_two_obj_and_place" else 1) else ""
+    return (
+        f"{goal.target} is there from the start"
+        if there >= (2 if goal.family == "pick_two_obj_and_place" else 1)
+        else ""
+    )

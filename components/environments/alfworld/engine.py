@@ -1,9 +1,10 @@
 """One game in the real engine, with caches that change the time it takes (and the disk) and nothing else.
 
-The engine re-parses its grammar, re-translates the PDDL and derives every admissible command anew at each step. The caches
-keep the parses, the translation, and the command text of each ground action (constant within a game, since the templates
-ask only for facts that never change). `tests/environments/alfworld/test_alfworld_engine.py` holds cached and stock transcripts
-against each other. The engine is not thread-safe and writes `sys.argv`: run it in worker processes only.
+The engine re-parses its grammar, re-translates the PDDL and derives every admissible command anew at each
+step. The caches keep the parses, the translation, and the command text of each ground action (constant within
+a game, since the templates ask only for facts that never change).
+`tests/environments/alfworld/test_alfworld_engine.py` holds cached and stock transcripts against each other.
+The engine is not thread-safe and writes `sys.argv`: run it in worker processes only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Observation:
 
 @functools.cache
 def install_caches() -> None:
-    """Memoise the engine's grammar parse, query parse and PDDL translation in this process; seats copy a small planner library."""
+    """Memoise the engine's grammar parse, query parse and PDDL translation in this process; seats copy a
+    small planner library.
+    """
     import fast_downward
     import textworld.envs.pddl.logic as logic
     import textworld.envs.pddl.textgen as textgen
@@ -62,13 +65,17 @@ def install_caches() -> None:
             sys.argv = list(arguments)
 
     # The second translation (optimize=True) serves the planner alone, which nothing here asks for.
-    fast_downward.pddl2sas = logic.fast_downward.pddl2sas = lambda domain, problem, **_: translated(domain, problem)
+    fast_downward.pddl2sas = logic.fast_downward.pddl2sas = lambda domain, problem, **_: translated(
+        domain, problem
+    )
     logic._parse_and_convert = functools.lru_cache(64)(logic._parse_and_convert)
     fast_downward.interface.DOWNWARD_LIB_PATH = small_copy(str(fast_downward.interface.DOWNWARD_LIB_PATH))
 
 
 class Game:
-    """A seat at the engine of the textworld package: loads one game after the other, each seat with its own planner library."""
+    """A seat at the engine of the textworld package: loads one game after the other, each seat with its own
+    planner library.
+    """
 
     def __init__(self, *, cached: bool = True) -> None:
         if cached:
@@ -93,7 +100,8 @@ class Game:
         except Exception as error:  # the engine raises whatever its parsers raise
             raise EnvironmentFailure(
                 f"The game {self.name!r} cannot be loaded: {type(error).__name__}: {error}",
-                next_step="Check the file, or remove it from $ALFWORLD_DATA; generated games: run `dreamgym doctor`.",
+                next_step="Check the file, or remove it from $ALFWORLD_DATA; generated games: run `dreamgym "
+                "doctor`.",
             ) from error
 
     def _load(self, world: World | Path) -> Any:
@@ -156,7 +164,9 @@ def _cached_engine(base: Any) -> Any:
                 context = {
                     "state": self._pddl_state,
                     "facts": list(self._pddl_state.facts),
-                    "variables": {ph.name: self._entity_infos[var.name] for ph, var in action.mapping.items()},
+                    "variables": {
+                        ph.name: self._entity_infos[var.name] for ph, var in action.mapping.items()
+                    },
                     "mapping": action.mapping,
                     "entity_infos": self._entity_infos,
                 }

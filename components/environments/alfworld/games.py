@@ -1,11 +1,13 @@
-"""Household games made offline: the engine, domain, grammar, floor plans, affordances and goals are those of the alfworld package.
+"""Household games made offline: the engine, domain, grammar, floor plans, affordances and goals are those of
+the alfworld package.
 
-Only the placement of the objects is ours, and how many of a floor plan's receptacles take part. A `World` describes one
-game completely and readably (names as the player sees them), so it travels inside `Task.spec`, and a dream can be turned
-into a real game by writing the World that the dream described (`embody.py`). Scores on such games are not ALFWorld
-benchmark scores.
+Only the placement of the objects is ours, and how many of a floor plan's receptacles take part. A `World`
+describes one game completely and readably (names as the player sees them), so it travels inside `Task.spec`,
+and a dream can be turned into a real game by writing the World that the dream described (`embody.py`). Scores
+on such games are not ALFWorld benchmark scores.
 
-Differences from the official games: no slicing, no receptacle objects, each receptacle has a location of its own.
+Differences from the official games: no slicing, no receptacle objects, each receptacle has a location of its
+own.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ HOLDS = _lower(constants.VAL_RECEPTACLE_OBJECTS)
 AFFORDS = _lower(constants.VAL_ACTION_OBJECTS)
 """`heatable`, `coolable`, `cleanable` -> kinds of objects."""
 OPENABLE = frozenset(kind.lower() for kind in constants.OPENABLE_CLASS_LIST)
-NAMES = {name.lower(): name for name in [*constants.OBJECTS, *constants.RECEPTACLES, "SinkBasin", "BathtubBasin"]}
+NAMES = {
+    name.lower(): name for name in [*constants.OBJECTS, *constants.RECEPTACLES, "SinkBasin", "BathtubBasin"]
+}
 """Kind as the player sees it -> the package's own spelling."""
 _MOVABLE_RECEPTACLES = frozenset(kind.lower() for kind in constants.MOVABLE_RECEPTACLES)
 PLACES = frozenset(HOLDS) - _MOVABLE_RECEPTACLES
@@ -131,14 +135,22 @@ def _plan(floor: int) -> tuple[dict[str, int], frozenset[str], str]:
     return counts, frozenset(portable), lamp
 
 
-def goals(family: str, receptacles: frozenset[str] | set[str], objects: frozenset[str] | set[str]) -> list[tuple[str, str]]:
-    """All (target kind, parent kind) that `family` can ask for among these kinds; the parent is "" where none is asked."""
+def goals(
+    family: str, receptacles: frozenset[str] | set[str], objects: frozenset[str] | set[str]
+) -> list[tuple[str, str]]:
+    """All (target kind, parent kind) that `family` can ask for among these kinds; the parent is "" where none
+    is asked.
+    """
     if family == "look_at_obj_in_light":
         return sorted((target, "") for target in objects)
     verb, station = TREATMENTS.get(family, ("", ""))
     if station and station not in receptacles:
         return []
-    able = objects & AFFORDS[{"clean": "cleanable", "heat": "heatable", "cool": "coolable"}[verb]] if verb else objects
+    able = (
+        objects & AFFORDS[{"clean": "cleanable", "heat": "heatable", "cool": "coolable"}[verb]]
+        if verb
+        else objects
+    )
     pairs = [(t, p) for t in able for p in receptacles if t in HOLDS[p] and p != station]
     return sorted((t, p) for t, p in pairs if any(t in HOLDS[r] for r in receptacles if r != p))
 
@@ -152,7 +164,9 @@ def _hosts(floor: int, family: str) -> bool:
 
 
 def _lamp_hosts(kinds: set[str]) -> list[str]:
-    return sorted(kinds & {"desk", "sidetable", "dresser", "shelf", "coffeetable", "diningtable", "sofa", "armchair"})
+    return sorted(
+        kinds & {"desk", "sidetable", "dresser", "shelf", "coffeetable", "diningtable", "sofa", "armchair"}
+    )
 
 
 def make_world(family: str, floor: int, seed: int, receptacles: int, objects: int) -> World:
@@ -167,24 +181,48 @@ def make_world(family: str, floor: int, seed: int, receptacles: int, objects: in
     """
     if not _hosts(floor, family):
         raise EnvironmentFailure(
-            f"The game {family} on FloorPlan{floor} (seed {seed}) cannot be generated: the plan lacks what the goal needs.",
-            next_step=f"Choose one of the {len(floors(family))} plans that can, such as {floors(family)[:5]}.",
+            f"The game {family} on FloorPlan{floor} (seed {seed}) cannot be generated: the plan lacks what "
+            "the goal needs.",
+            next_step=f"Choose one of the {len(floors(family))} plans that can, such as "
+            f"{floors(family)[:5]}.",
         )
     rng = random.Random(f"{family}/{floor}/{seed}")
     counts, kinds, lamp = _plan(floor)
     target, parent = rng.choice(goals(family, set(counts), kinds))
-    chosen = _choose_receptacles(rng, counts, target, parent, TREATMENTS.get(family, ("", ""))[1], receptacles, look=not parent)
+    chosen = _choose_receptacles(
+        rng, counts, target, parent, TREATMENTS.get(family, ("", ""))[1], receptacles, look=not parent
+    )
     lamp = lamp if not parent else ""
-    placement = _place(rng, chosen, target, parent, lamp, sorted(kinds - {target}), objects, pair=family == "pick_two_obj_and_place")
+    placement = _place(
+        rng,
+        chosen,
+        target,
+        parent,
+        lamp,
+        sorted(kinds - {target}),
+        objects,
+        pair=family == "pick_two_obj_and_place",
+    )
     template = rng.choice(gdict[family]["templates"])
     instruction = template.format(obj=target, recep=parent, toggle=lamp, mrecep="")
-    return World(family, target, parent, lamp, instruction, tuple(sorted(chosen, key=natural)), placement, floor)
+    return World(
+        family, target, parent, lamp, instruction, tuple(sorted(chosen, key=natural)), placement, floor
+    )
 
 
 def _choose_receptacles(
-    rng: random.Random, counts: dict[str, int], target: str, parent: str, station: str, most: int, *, look: bool
+    rng: random.Random,
+    counts: dict[str, int],
+    target: str,
+    parent: str,
+    station: str,
+    most: int,
+    *,
+    look: bool,
 ) -> list[str]:
-    """Names of the receptacles that take part: what the goal needs, a start for the target, then others at random."""
+    """Names of the receptacles that take part: what the goal needs, a start for the target, then others at
+    random.
+    """
     start = rng.choice(sorted(r for r in counts if target in HOLDS[r] and r != parent))
     needed = {parent, station, start, rng.choice(_lamp_hosts(set(counts))) if look else ""} - {""}
     pool = [r for r in sorted(counts) for _ in range(counts[r] - (r in needed))]
@@ -199,7 +237,15 @@ def _choose_receptacles(
 
 
 def _place(
-    rng: random.Random, receptacles: list[str], target: str, parent: str, lamp: str, others: list[str], count: int, *, pair: bool
+    rng: random.Random,
+    receptacles: list[str],
+    target: str,
+    parent: str,
+    lamp: str,
+    others: list[str],
+    count: int,
+    *,
+    pair: bool,
 ) -> dict[str, str]:
     """Object name -> receptacle name. Targets never start where the goal wants them."""
     placement: dict[str, str] = {}
@@ -228,18 +274,35 @@ def initial_observation_state(world: World) -> str:
 def game_data(world: World) -> dict[str, object]:
     """What the engine's PddlEnv loads: the package's domain and grammar with this world's problem and goal.
 
-    The grammar keeps its placeholder for the instruction (one parse serves all games); the engine's reader fills it in.
+    The grammar keeps its placeholder for the instruction (one parse serves all games); the engine's reader
+    fills it in.
     """
     problem = "\n".join(
-        ["(define (problem game)", "(:domain alfred)", "(:objects", *_declarations(world), ")", "(:init (= (total-cost) 0)"]
+        [
+            "(define (problem game)",
+            "(:domain alfred)",
+            "(:objects",
+            *_declarations(world),
+            ")",
+            "(:init (= (total-cost) 0)",
+        ]
         + ["(atLocation agent1 loc_start)", *_facts(world), ")", _goal(world)]
     )
     grammar = Path(ALFRED_TWL2_PATH).read_text()
-    return {"pddl_domain": Path(ALFRED_PDDL_PATH).read_text(), "grammar": grammar, "pddl_problem": problem, "walkthrough": None}
+    return {
+        "pddl_domain": Path(ALFRED_PDDL_PATH).read_text(),
+        "grammar": grammar,
+        "pddl_problem": problem,
+        "walkthrough": None,
+    }
 
 
 def _goal(world: World) -> str:
-    names = {"obj": NAMES[world.target], "recep": NAMES.get(world.parent, ""), "toggle": NAMES.get(world.lamp, "")}
+    names = {
+        "obj": NAMES[world.target],
+        "recep": NAMES.get(world.parent, ""),
+        "toggle": NAMES.get(world.lamp, ""),
+    }
     return gdict[world.family]["pddl"].replace("#", "-").format(**names)
 
 
@@ -265,14 +328,23 @@ def _facts(world: World) -> list[str]:
     for name, where in world.placement.items():
         what, symbol = kind(name), _symbol(name)
         facts += [f"(objectType {symbol} {NAMES[what]}Type)", f"(inReceptacle {symbol} {_symbol(where)})"]
-        facts += [f"(objectAtLocation {symbol} loc_{_symbol(where)})", f"(wasInReceptacle {symbol} {_symbol(where)})"]
+        facts += [
+            f"(objectAtLocation {symbol} loc_{_symbol(where)})",
+            f"(wasInReceptacle {symbol} {_symbol(where)})",
+        ]
         facts.append(f"(toggleable {symbol})" if what in LAMPS else f"(pickupable {symbol})")
-        facts += [f"({ability} {symbol})" for ability in ("cleanable", "heatable", "coolable") if what in AFFORDS[ability]]
+        facts += [
+            f"({ability} {symbol})"
+            for ability in ("cleanable", "heatable", "coolable")
+            if what in AFFORDS[ability]
+        ]
     for name in world.receptacles:
         facts += [f"(receptacleType {_symbol(name)} {NAMES[kind(name)]}Type)"]
         facts += [f"(receptacleAtLocation {_symbol(name)} loc_{_symbol(name)})"]
         facts += [f"(openable {_symbol(name)})"] if kind(name) in OPENABLE else []
     objects = sorted({kind(o) for o in world.placement})
     for receptacle in sorted({kind(r) for r in world.receptacles}):
-        facts += [f"(canContain {NAMES[receptacle]}Type {NAMES[o]}Type)" for o in objects if o in HOLDS[receptacle]]
+        facts += [
+            f"(canContain {NAMES[receptacle]}Type {NAMES[o]}Type)" for o in objects if o in HOLDS[receptacle]
+        ]
     return facts

@@ -1,7 +1,7 @@
 """What an agent can know from its own trajectory: nothing hidden, only what the states said.
 
-Experts search with it, the programmatic teacher reasons with it, and `embody` reads the world that a dream described from
-it. Works on real and dreamed trajectories alike; a state that cannot be read changes nothing.
+Experts search with it, the programmatic teacher reasons with it, and `embody` reads the world that a dream
+described from it. Works on real and dreamed trajectories alike; a state that cannot be read changes nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +11,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from components.environments.alfworld.games import AFFORDS, HOLDS, OPENABLE, STATIONS, TREATMENTS, kind, natural
+from components.environments.alfworld.games import (
+    AFFORDS,
+    HOLDS,
+    OPENABLE,
+    STATIONS,
+    TREATMENTS,
+    kind,
+    natural,
+)
 from components.environments.alfworld.states import read_state
 from components.records import Trajectory
 
 _FORMS = (
-    ("pick_two_obj_and_place", re.compile(r"^(?:put two (\w+) in (\w+)|find two (\w+) and put them in (\w+))$")),
-    ("pick_clean_then_place_in_recep", re.compile(r"^(?:put a clean (\w+) in (\w+)|clean some (\w+) and put it in (\w+))$")),
-    ("pick_heat_then_place_in_recep", re.compile(r"^(?:put a hot (\w+) in (\w+)|heat some (\w+) and put it in (\w+))$")),
-    ("pick_cool_then_place_in_recep", re.compile(r"^(?:put a cool (\w+) in (\w+)|cool some (\w+) and put it in (\w+))$")),
-    ("look_at_obj_in_light", re.compile(r"^(?:look at (\w+) under the (\w+)|examine the (\w+) with the (\w+))$")),
+    (
+        "pick_two_obj_and_place",
+        re.compile(r"^(?:put two (\w+) in (\w+)|find two (\w+) and put them in (\w+))$"),
+    ),
+    (
+        "pick_clean_then_place_in_recep",
+        re.compile(r"^(?:put a clean (\w+) in (\w+)|clean some (\w+) and put it in (\w+))$"),
+    ),
+    (
+        "pick_heat_then_place_in_recep",
+        re.compile(r"^(?:put a hot (\w+) in (\w+)|heat some (\w+) and put it in (\w+))$"),
+    ),
+    (
+        "pick_cool_then_place_in_recep",
+        re.compile(r"^(?:put a cool (\w+) in (\w+)|cool some (\w+) and put it in (\w+))$"),
+    ),
+    (
+        "look_at_obj_in_light",
+        re.compile(r"^(?:look at (\w+) under the (\w+)|examine the (\w+) with the (\w+))$"),
+    ),
     ("pick_and_place_simple", re.compile(r"^(?:put a (\w+) in (\w+)|put some (\w+) on (\w+))$")),
 )
 RESULT = {"heat": "hot", "cool": "cool", "clean": "clean"}
@@ -28,7 +51,9 @@ RESULT = {"heat": "hot", "cool": "cool", "clean": "clean"}
 
 @dataclass(frozen=True)
 class Goal:
-    """A parsed instruction. `parent` is "" and `lamp` is set for look_at_obj_in_light, the other way round elsewhere."""
+    """A parsed instruction. `parent` is "" and `lamp` is set for look_at_obj_in_light, the other way round
+    elsewhere.
+    """
 
     family: str
     target: str
@@ -82,7 +107,11 @@ class Knowledge:
         if seen.event == "at":
             self._arrive(seen.place, seen.door, seen.contents)
         if seen.event in ("took", "moved"):
-            box = self.contents.setdefault(seen.place, set()) if seen.place in self.contents or seen.event == "moved" else set()
+            box = (
+                self.contents.setdefault(seen.place, set())
+                if seen.place in self.contents or seen.event == "moved"
+                else set()
+            )
             (box.add if seen.event == "moved" else box.discard)(seen.thing)
         if seen.event == "lit":
             self.lit.add(seen.thing)
@@ -97,7 +126,9 @@ class Knowledge:
             self.lamps |= {thing: place for thing in contents if kind(thing) in ("desklamp", "floorlamp")}
 
     def known(self, place: str) -> bool:
-        """True if an arrival at `place` shows nothing new: its contents are known, or it is known to be closed."""
+        """True if an arrival at `place` shows nothing new: its contents are known, or it is known to be
+        closed.
+        """
         if kind(place) in OPENABLE:
             return place in self.doors and (self.doors[place] == "closed" or place in self.contents)
         return place in self.contents
@@ -117,16 +148,23 @@ class Knowledge:
         return [thing for thing in self.listed.get(place, []) if thing not in less] + more
 
     def recounted(self, place: str) -> str:
-        """What lies in `place` as one puts it together: its last listing, what left and what came since, and the result.
+        """What lies in `place` as one puts it together: its last listing, what left and what came since, and
+        the result.
 
         Examples: `cup 1 pan 2`; `cup 1 pan 2, less cup 1, now pan 2`; `nothing, more mug 1, now mug 1`.
         """
         more, less = self.changed(place)
         changes = (f", less {' '.join(less)}" if less else "") + (f", more {' '.join(more)}" if more else "")
-        return _named(self.listed.get(place, [])) + changes + (f", now {_named(self.inside(place))}" if changes else "")
+        return (
+            _named(self.listed.get(place, []))
+            + changes
+            + (f", now {_named(self.inside(place))}" if changes else "")
+        )
 
     def where(self, wanted: str, *, outside: str = "", among: str = "") -> str:
-        """An object of kind `wanted` that is known to lie in a place not of the kind `outside`, or of the kind `among`; else ""."""
+        """An object of kind `wanted` that is known to lie in a place not of the kind `outside`, or of the
+        kind `among`; else "".
+        """
         for place, things in self.contents.items():
             for thing in sorted(things):
                 if kind(thing) == wanted and kind(place) != outside and among in ("", kind(place)):
@@ -153,8 +191,10 @@ def learn(trajectory: Trajectory) -> Knowledge:
 
 
 _ACTIONS = re.compile(
-    r"^(?:(?P<go>go to) (?P<go_r>\w+ \d+)|(?P<door>open|close) (?P<door_r>\w+ \d+)|take (?P<take>\w+ \d+) from (?P<take_r>\w+ \d+)"
-    r"|move (?P<move>\w+ \d+) to (?P<move_r>\w+ \d+)|(?P<verb>heat|cool|clean) (?P<treat>\w+ \d+) with (?P<treat_r>\w+ \d+)"
+    r"^(?:(?P<go>go to) (?P<go_r>\w+ \d+)|(?P<door>open|close) (?P<door_r>\w+ \d+)|take (?P<take>\w+ \d+) "
+    r"from (?P<take_r>\w+ \d+)"
+    r"|move (?P<move>\w+ \d+) to (?P<move_r>\w+ \d+)|(?P<verb>heat|cool|clean) (?P<treat>\w+ \d+) with "
+    r"(?P<treat_r>\w+ \d+)"
     r"|use (?P<use>\w+ \d+)|examine (?P<examine>\w+ \d+)|(?P<plain>look|inventory|help))$"
 )
 
@@ -165,7 +205,9 @@ def well_formed(action: str) -> bool:
 
 
 class Need(NamedTuple):
-    """Whether it holds, how one says that it does or does not, and the comparison that shows it ("" if that stands beside it anyway)."""
+    """Whether it holds, how one says that it does or does not, and the comparison that shows it ("" if that
+    stands beside it anyway).
+    """
 
     holds: bool
     yes: str
@@ -208,7 +250,10 @@ class _Needs:
     def _go(self, place: str) -> list[Need]:
         room = " ".join(self.known.receptacles) or "nothing"
         listed = Need(place in self.known.receptacles, "a place", "no such place", f"{room} want {place}")
-        return [listed, Need(place != self.known.place, "elsewhere", "already there", self._from_here(place), apart=True)]
+        return [
+            listed,
+            Need(place != self.known.place, "elsewhere", "already there", self._from_here(place), apart=True),
+        ]
 
     def _there(self, place: str) -> Need:
         return Need(place == self.known.place, "there", "not there", self._from_here(place))
@@ -218,14 +263,26 @@ class _Needs:
 
     def _door(self, verb: str, place: str) -> list[Need]:
         door, wanted = self.known.doors.get(place, "open"), "closed" if verb == "open" else "open"
-        return [Need(kind(place) in OPENABLE, "a door", "no door"), Need(door == wanted, door, f"{door} already", f"{door} want {wanted}")]
+        return [
+            Need(kind(place) in OPENABLE, "a door", "no door"),
+            Need(door == wanted, door, f"{door} already", f"{door} want {wanted}"),
+        ]
 
     def _reach(self, place: str) -> list[Need]:
-        door = [Need(self.known.doors.get(place) != "closed", "open", "closed")] if kind(place) in OPENABLE else []
+        door = (
+            [Need(self.known.doors.get(place) != "closed", "open", "closed")]
+            if kind(place) in OPENABLE
+            else []
+        )
         return [self._there(place), *door]
 
     def _take(self, thing: str, place: str) -> list[Need]:
-        inside = Need(thing in self.known.contents.get(place, ()), "in it", "not in it", f"{self.known.recounted(place)} want {thing}")
+        inside = Need(
+            thing in self.known.contents.get(place, ()),
+            "in it",
+            "not in it",
+            f"{self.known.recounted(place)} want {thing}",
+        )
         weight = [Need(False, "", "too heavy")] if kind(thing) in ("desklamp", "floorlamp") else []
         return [Need(not self.known.holding, "hand free", "hand full"), *self._reach(place), inside, *weight]
 
@@ -235,13 +292,20 @@ class _Needs:
         return [self._held(thing), *self._reach(place), fits]
 
     def _held(self, thing: str) -> Need:
-        return Need(self.known.holding == thing, "held", "not held", f"{self.known.holding or 'nothing'} want {thing}")
+        return Need(
+            self.known.holding == thing, "held", "not held", f"{self.known.holding or 'nothing'} want {thing}"
+        )
 
     def _treat(self, verb: str, thing: str, station: str) -> list[Need]:
         able = kind(thing) in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
         return [
             self._held(thing),
-            Need(kind(station) == STATIONS[verb], "right station", "wrong station", f"to {verb} {STATIONS[verb]} want {kind(station)}"),
+            Need(
+                kind(station) == STATIONS[verb],
+                "right station",
+                "wrong station",
+                f"to {verb} {STATIONS[verb]} want {kind(station)}",
+            ),
             self._there(station),
             Need(able, f"{verb} {kind(thing)} can be", f"{verb} {kind(thing)} cannot be"),
         ]

@@ -1,7 +1,8 @@
 """What of the hidden world decides a task: where the things lie that its goal needs.
 
-A premise is a list of things and places, such as `mug 1 desk 1` or `book 2 shelf 1, desklamp 1 desk 1`. Of a real episode it is read
-afterwards, from what the states have shown; a dream decides it before its first step and keeps to it.
+A premise is a list of things and places, such as `mug 1 desk 1` or `book 2 shelf 1, desklamp 1 desk 1`. Of a
+real episode it is read afterwards, from what the states have shown; a dream decides it before its first step
+and keeps to it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def _chosen(goal: Goal, found: dict[str, str]) -> dict[str, str]:
 
 def needed(goal: Goal) -> dict[str, int]:
     """The kinds of things that `goal` needs, and how many of each."""
-    return {goal.target: 2 if goal.family == "pick_two_obj_and_place" else 1} | ({goal.lamp: 1} if goal.lamp else {})
+    return {goal.target: 2 if goal.family == "pick_two_obj_and_place" else 1} | (
+        {goal.lamp: 1} if goal.lamp else {}
+    )
 
 
 def homes(text: str) -> dict[str, str]:
@@ -57,20 +60,34 @@ def homes(text: str) -> dict[str, str]:
 
 def objection(task: Task, text: str) -> str:
     """Why `text` cannot be the premise of `task`, judged by the task's text and room; "" if it can."""
-    goal, room, places = read_goal(task.instruction), set(read_state(task.initial_state).contents), homes(text)
+    goal, room, places = (
+        read_goal(task.instruction),
+        set(read_state(task.initial_state).contents),
+        homes(text),
+    )
     if goal is None or len(places) != len(text.split(",")) or not places:
         return "malformed"
-    if {name: [kind(thing) for thing in places].count(name) for name in {kind(thing) for thing in places}} != needed(goal):
+    if {
+        name: [kind(thing) for thing in places].count(name) for name in {kind(thing) for thing in places}
+    } != needed(goal):
         return "not what the goal needs"
     if set(places.values()) - room:
         return "no such place"
     if any(place not in _able(thing, room) for thing, place in places.items()):
         return "does not belong there"
-    there = [place for thing, place in places.items() if kind(thing) == goal.target and kind(place) == goal.parent]
-    done = not goal.verb and not goal.lamp and len(there) > (1 if goal.family == "pick_two_obj_and_place" else 0)
+    there = [
+        place for thing, place in places.items() if kind(thing) == goal.target and kind(place) == goal.parent
+    ]
+    done = (
+        not goal.verb and not goal.lamp and len(there) > (1 if goal.family == "pick_two_obj_and_place" else 0)
+    )
     return "done from the start" if done else ""
 
 
 def _able(thing: str, room: set[str]) -> set[str]:
     lamp = kind(thing) in LAMPS
-    return {place for place in room if (kind(place) not in OPENABLE if lamp else kind(thing) in HOLDS.get(kind(place), ()))}
+    return {
+        place
+        for place in room
+        if (kind(place) not in OPENABLE if lamp else kind(thing) in HOLDS.get(kind(place), ()))
+    }

@@ -1,24 +1,28 @@
 """The programmatic teacher: why an action leads where it led (R* of Eq. 5), from what the agent could know.
 
-It tracks what success depends on. First where the agent is and what it holds; then what the action needs, one need after the
-other up to the first that does not hold, and the verdict; then whether the place is new or known; and for actions that may
-reach the goal, what was got beside what is wanted, up to the first that differs, and the conclusion. A small model judges well
-between words that stand side by side and badly over a distance, so the facts are written down before each verdict: the places
-of the room, what lies in the place, where the lamp was seen. What has changed since it was seen is put together in
-the open: the last listing, what left, what came, and the result. All comparisons have one form, that of the backbone's exercise
+It tracks what success depends on. First where the agent is and what it holds; then what the action needs, one
+need after the other up to the first that does not hold, and the verdict; then whether the place is new or
+known; and for actions that may reach the goal, what was got beside what is wanted, up to the first that
+differs, and the conclusion. A small model judges well between words that stand side by side and badly over a
+distance, so the facts are written down before each verdict: the places of the room, what lies in the place,
+where the lamp was seen. What has changed since it was seen is put together in the open: the last listing,
+what left, what came, and the result. All comparisons have one form, that of the backbone's exercise
 (`language/comparing.py`). Examples:
 
     at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, new
-    at desk 1, hold mug 2. bed 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, known cup 1 mug 2, less mug 2, now cup 1
-    at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 2: no. fails
-    at desk 1, hold hot mug 2. hand full. fails
-    at cabinet 3, hold nothing. hand free, cabinet 3 want cabinet 3: yes, open, cup 1 pan 2, less cup 1, now pan 2 want cup 1: no. fails
-    at bed 3, hold mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want pen: no. not done
-    at safe 1, hold cd 2. cd 2 want cd 2: yes, safe 1 want safe 1: yes, open, cd in safe belongs. works. cd want cd: yes, there cd 1 pen 1,
+    at desk 1, hold mug 2. bed 1 shelf 1 want shelf 1: yes, desk 1 want shelf 1: no. works, known cup 1 mug 2,
+    less mug 2, now cup 1 at desk 1, hold nothing. bed 1 desk 1 shelf 1 want shelf 2: no. fails at desk 1,
+    hold hot mug 2. hand full. fails at cabinet 3, hold nothing. hand free, cabinet 3 want cabinet 3: yes,
+    open, cup 1 pan 2, less cup 1, now pan 2 want cup 1: no. fails at bed 3, hold mug 1. mug 1 want mug 1:
+    yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want pen: no. not done at safe 1, hold cd 2. cd
+    2 want cd 2: yes, safe 1 want safe 1: yes, open, cd in safe belongs. works. cd want cd: yes, there cd 1
+    pen 1,
         cd pen want cd: yes, safe want safe: yes. done
-    at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug want mug: yes, hot want cool: no.
+    at bed 3, hold hot mug 1. mug 1 want mug 1: yes, bed 3 want bed 3: yes, mug in bed belongs. works. mug
+    want mug: yes, hot want cool: no.
         not done
-    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. desklamp want desklamp: yes, book want book: yes. done
+    at desk 1, hold book 2. a switch, desklamp 1 pen 1 want desklamp 1: yes. works. desklamp want desklamp:
+    yes, book want book: yes. done
 """
 
 from __future__ import annotations
@@ -35,7 +39,11 @@ from components.records import Trajectory
 def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
     """The reasoning for one transition; its conclusion is always the engine's own outcome."""
     known, goal, seen = learn(trajectory), read_goal(trajectory.task.instruction), read_state(next_state)
-    held = " ".join([*sorted(known.treated.get(known.holding, ())), known.holding]) if known.holding else "nothing"
+    held = (
+        " ".join([*sorted(known.treated.get(known.holding, ())), known.holding])
+        if known.holding
+        else "nothing"
+    )
     facts = f"{'at ' + known.place if known.place else 'in the room'}, hold {held}. "
     needs = known.needs(action)
     said, met = ", ".join(need.words for need in needs), all(need.holds for need in needs)
@@ -51,7 +59,9 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
 
 
 def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen, premise: str) -> str:
-    """Whether a place shows something new; what lay there and what changed since, or that what is to be brought there is not there yet."""
+    """Whether a place shows something new; what lay there and what changed since, or that what is to be
+    brought there is not there yet.
+    """
     verb, _, rest = action.partition(" ")
     if verb not in ("go", "open"):
         return ""
@@ -67,16 +77,25 @@ def _novelty(known: Knowledge, goal: Goal | None, action: str, seen: Seen, premi
 
 
 def _decided(premise: str, place: str) -> str:
-    """Where the dream has put what the goal needs, beside the place looked into, and what must therefore be seen there."""
+    """Where the dream has put what the goal needs, beside the place looked into, and what must therefore be
+    seen there.
+    """
     decided = homes(premise)
-    pairs = (f", {thing} {home} want {place}: {'yes' if home == place else 'no'}" for thing, home in decided.items())
+    pairs = (
+        f", {thing} {home} want {place}: {'yes' if home == place else 'no'}"
+        for thing, home in decided.items()
+    )
     here = [thing for thing, home in decided.items() if home == place]
     return "".join(pairs) + (f", with {' '.join(here)}" if here else "")
 
 
 def _result(after: Knowledge, action: str) -> str:
     """What the thing in the hand is like now that it has been treated, or was before it was laid down."""
-    treated = after.treated.get(after.holding) if action.split(" ")[0] in ("heat", "cool", "clean", "take") else None
+    treated = (
+        after.treated.get(after.holding)
+        if action.split(" ")[0] in ("heat", "cool", "clean", "take")
+        else None
+    )
     return f", now {' '.join(sorted(treated))} {after.holding}" if treated else ""
 
 
@@ -84,7 +103,9 @@ def _check(goal: Goal, action: str, known: Knowledge, after: Knowledge) -> str:
     """What was got beside what is wanted, for actions that may reach the goal; else ""."""
     pairs = _pairs_of_look(goal, action, after) if goal.lamp else _pairs_of_move(goal, action, known)
     differing = next((place for place, pair in enumerate(pairs) if not pair.holds), len(pairs))
-    return ", ".join(f"{p.evidence}{p.got} want {p.wanted}: {'yes' if p.holds else 'no'}" for p in pairs[: differing + 1])
+    return ", ".join(
+        f"{p.evidence}{p.got} want {p.wanted}: {'yes' if p.holds else 'no'}" for p in pairs[: differing + 1]
+    )
 
 
 class _Pair(NamedTuple):
@@ -100,7 +121,9 @@ class _Pair(NamedTuple):
 
 
 def _pairs_of_move(goal: Goal, action: str, known: Knowledge) -> list[_Pair]:
-    """What is laid down, what it is like, what of its kind lies there already if two are wanted, and where."""
+    """What is laid down, what it is like, what of its kind lies there already if two are wanted, and
+    where.
+    """
     if not action.startswith("move "):
         return []
     thing, _, place = action.removeprefix("move ").partition(" to ")
@@ -115,8 +138,10 @@ def _pairs_of_move(goal: Goal, action: str, known: Knowledge) -> list[_Pair]:
 
 
 def _pairs_of_look(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
-    """The lamp that is turned on now, and what is held; or what is held, and whether a lamp that was turned on stands here, in the words of
-    the state that told it. Each begins with what the action is about, so that a small model does not begin one and end the other."""
+    """The lamp that is turned on now, and what is held; or what is held, and whether a lamp that was turned
+    on stands here, in the words of the state that told it. Each begins with what the action is about, so that
+    a small model does not begin one and end the other.
+    """
     verb, _, lamp = action.partition(" ")
     if verb not in ("use", "take", "go"):
         return []
@@ -124,4 +149,9 @@ def _pairs_of_look(goal: Goal, action: str, after: Knowledge) -> list[_Pair]:
     if verb == "use":
         return [_Pair(kind(lamp), goal.lamp), held]
     lit = next((lamp for lamp in sorted(after.lit) if lamp in after.lamps and kind(lamp) == goal.lamp), "")
-    return [held, _Pair(after.lamps[lit], after.place, f"Turned on {lit} at ") if lit else _Pair("nothing", after.place, "Turned on ")]
+    return [
+        held,
+        _Pair(after.lamps[lit], after.place, f"Turned on {lit} at ")
+        if lit
+        else _Pair("nothing", after.place, "Turned on "),
+    ]

@@ -1,8 +1,10 @@
-"""The rule-based state mapping: the engine's words -> the compact state that the agent sees, and back to facts.
+"""The rule-based state mapping: the engine's words -> the compact state that the agent sees, and back to
+facts.
 
-The paper's state space is an abstract text (section 4.1), the same in the real world and in the dream. Ours keeps what the
-engine says, in fewer words and in an order that stays (what is new in a place stands last), and adds what a player knows
-without asking: what is in the hand and what was done to it. Every state names the place. Grammar (one line each):
+The paper's state space is an abstract text (section 4.1), the same in the real world and in the dream. Ours
+keeps what the engine says, in fewer words and in an order that stays (what is new in a place stands last),
+and adds what a player knows without asking: what is in the hand and what was done to it. Every state names
+the place. Grammar (one line each):
 
     Room: cabinet 1, fridge 1. Holding nothing.
     At shelf 2: plate 1, vase 2. Holding nothing.            (open surface; `nothing` when empty)
@@ -31,7 +33,9 @@ _LISTED = re.compile(rf"an? ({_ENTITY})")
 
 @dataclass
 class StateMapper:
-    """Maps one episode's observations to states; it remembers the place, the hand, and what was done to each object."""
+    """Maps one episode's observations to states; it remembers the place, the hand, and what was done to each
+    object.
+    """
 
     place: str = ""
     holding: str = ""
@@ -91,14 +95,20 @@ class StateMapper:
         return f"At {self.place}: {'open, ' if 'is open' in text else ''}{listing}"
 
     def _in_order(self, things: list[str]) -> list[str]:
-        """What was listed here before keeps its order, what came since stands behind it: a listing that changed is the old one, edited."""
+        """What was listed here before keeps its order, what came since stands behind it: a listing that
+        changed is the old one, edited.
+        """
         before = self.listed.get(self.place, [])
-        return [thing for thing in before if thing in things] + sorted((thing for thing in things if thing not in before), key=natural)
+        return [thing for thing in before if thing in things] + sorted(
+            (thing for thing in things if thing not in before), key=natural
+        )
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A parsed state: what happened, where, what is listed, and what is in the hand. `event` is "" if it cannot be read."""
+    """A parsed state: what happened, where, what is listed, and what is in the hand. `event` is "" if it
+    cannot be read.
+    """
 
     event: str
     place: str = ""
@@ -109,13 +119,24 @@ class Seen:
     treated: frozenset[str] = frozenset()
 
 
-_HAND = re.compile(rf"^(?P<event>.+)\. Holding (?:nothing|(?P<how>(?:(?:hot|cool|clean) )*)(?P<what>{_ENTITY}))\.$")
+_HAND = re.compile(
+    rf"^(?P<event>.+)\. Holding (?:nothing|(?P<how>(?:(?:hot|cool|clean) )*)(?P<what>{_ENTITY}))\.$"
+)
 _FORMS = (
     ("room", re.compile(rf"^Room: (?P<list>nothing|{_ENTITY}(?:, {_ENTITY})*)$")),
-    ("at", re.compile(rf"^At (?P<place>{_ENTITY}): (?P<door>closed|open, |)(?P<list>nothing|{_ENTITY}(?:, {_ENTITY})*|)$")),
+    (
+        "at",
+        re.compile(
+            rf"^At (?P<place>{_ENTITY}): (?P<door>closed|open, |)(?P<list>nothing|{_ENTITY}(?:, "
+            rf"{_ENTITY})*|)$"
+        ),
+    ),
     ("took", re.compile(rf"^Took (?P<thing>{_ENTITY}) from (?P<place>{_ENTITY})$")),
     ("moved", re.compile(rf"^Moved (?P<thing>{_ENTITY}) to (?P<place>{_ENTITY})$")),
-    ("treated", re.compile(rf"^(?P<how>Heated|Cooled|Cleaned) (?P<thing>{_ENTITY}) with (?P<place>{_ENTITY})$")),
+    (
+        "treated",
+        re.compile(rf"^(?P<how>Heated|Cooled|Cleaned) (?P<thing>{_ENTITY}) with (?P<place>{_ENTITY})$"),
+    ),
     ("lit", re.compile(rf"^Turned (?:on|off) (?P<thing>{_ENTITY}) (?:at (?P<place>{_ENTITY})|in the room)$")),
     ("looked", re.compile(rf"^Looked around (?:at (?P<place>{_ENTITY})|in the room)$")),
     ("failed", re.compile(rf"^Nothing happens (?:at (?P<place>{_ENTITY})|in the room)$")),
@@ -123,7 +144,9 @@ _FORMS = (
 
 
 def read_state(state: str) -> Seen:
-    """Parse a state text; its `event` is "" when the text does not follow the grammar (a dream may write anything)."""
+    """Parse a state text; its `event` is "" when the text does not follow the grammar (a dream may write
+    anything).
+    """
     hand = _HAND.match(state)
     if not hand:
         return Seen("")
@@ -136,7 +159,9 @@ def read_state(state: str) -> Seen:
             door = (groups.get("door") or "").strip(", ")
             if event == "at" and (door == "closed") == bool(listing):
                 break
-            return Seen(event, groups.get("place") or "", groups.get("thing") or "", contents, door, holding, how)
+            return Seen(
+                event, groups.get("place") or "", groups.get("thing") or "", contents, door, holding, how
+            )
     return Seen("")
 
 
@@ -178,7 +203,10 @@ def contradicts(claim: Fact, truth: set[Fact]) -> bool:
         listed = any(fact[0] == "in" and fact[2] == place for fact in truth) or ("empty", place) in truth
         return listed or ("door", place, "closed") in truth or ("holding", claim[1]) in truth
     if claim[0] == "empty":
-        return any(fact[0] == "in" and fact[2] == claim[1] for fact in truth) or ("door", claim[1], "closed") in truth
+        return (
+            any(fact[0] == "in" and fact[2] == claim[1] for fact in truth)
+            or ("door", claim[1], "closed") in truth
+        )
     if claim[0] == "treated":
         return ("holding", claim[1]) in truth
     return claim[0] == "receptacle" and any(fact[0] == "receptacle" for fact in truth)

@@ -1,7 +1,8 @@
-"""The engine in worker processes: it is slow, not thread-safe, and keeps about 2 MB of every game it has loaded.
+"""The engine in worker processes: it is slow, not thread-safe, and keeps about 2 MB of every game it has
+loaded.
 
-Each worker plays a share of the rows. A worker that dies fails its rows (recorded, not raised) and is replaced; one that
-has loaded many games is replaced too, which gives its memory back.
+Each worker plays a share of the rows. A worker that dies fails its rows (recorded, not raised) and is
+replaced; one that has loaded many games is replaced too, which gives its memory back.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _serve(pipe: Connection, cached: bool) -> None:
 
 
 def _forked(game: Any, command: str) -> Any:
-    """What `command` would lead to, found out by a copy of this process: the game itself stays where it is."""
+    """What `command` would lead to, found out by a copy of this process: the game itself stays where it
+    is.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -107,9 +110,14 @@ class Workers:
         return self._ask("step", commands)
 
     def probe(self, commands: Mapping[int, Sequence[str]]) -> dict[int, Any]:
-        """What each of several commands would lead to; row -> a list of Observations or error texts. No game moves."""
+        """What each of several commands would lead to; row -> a list of Observations or error texts. No game
+        moves.
+        """
         answers = self._ask("probe", commands)
-        return {row: found if isinstance(found, list) else [found] * len(commands[row]) for row, found in answers.items()}
+        return {
+            row: found if isinstance(found, list) else [found] * len(commands[row])
+            for row, found in answers.items()
+        }
 
     def close(self) -> None:
         """End all processes."""
@@ -144,7 +152,9 @@ class Workers:
         current = self._slots[slot]
         if current is None:
             ours, theirs = _CONTEXT.Pipe()
-            process = _CONTEXT.Process(target=_serve, args=(theirs, self._cached), daemon=True, name=f"alfworld-{slot}")
+            process = _CONTEXT.Process(
+                target=_serve, args=(theirs, self._cached), daemon=True, name=f"alfworld-{slot}"
+            )
             process.start()
             theirs.close()
             current = self._slots[slot] = (process, ours)

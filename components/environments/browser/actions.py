@@ -1,12 +1,14 @@
-"""What an agent can do in a browser: its commands, when one cannot be carried out, and their form in BrowserGym.
+"""What an agent can do in a browser: its commands, when one cannot be carried out, and their form in
+BrowserGym.
 
     click [13]           dblclick [13]      hover [13]         drag [13] to [14]
     fill [16] kenda      clear [16]         select [13] Chad   press [16] Enter
     scroll down          scroll up
-    back    forward    tab 2    close tab    goto http://...    answer 42      only on the web: leaving its page ends a MiniWoB task
+    back    forward    tab 2    close tab    goto http://...    answer 42      only on the web: leaving its
+    page ends a MiniWoB task
 
-Ids are those that the state shows; an element that the state does not name cannot be acted on, so that a dream, which knows no more than
-the states, can tell what is possible.
+Ids are those that the state shows; an element that the state does not name cannot be acted on, so that a
+dream, which knows no more than the states, can tell what is possible.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def read_action(action: str) -> Command | None:
 
 
 def obstacle(action: str, view: View, *, web: bool, sites: Iterable[str] = ()) -> str:
-    """Why `action` cannot be carried out where `view` is what one sees: a key of `states.FAILURES`, or "" if nothing speaks against it.
+    """Why `action` cannot be carried out where `view` is what one sees: a key of `states.FAILURES`, or "" if
+    nothing speaks against it.
 
     Args:
         web: the task plays on web sites, not on a MiniWoB page.
@@ -106,7 +109,9 @@ def _unfit(command: Command, element: Element) -> str:
 
 
 def to_browsergym(action: str, view: View = View()) -> str:
-    """The action, which must be well-formed, as a call of BrowserGym's high-level action set; an option in the words of `view`'s page."""
+    """The action, which must be well-formed, as a call of BrowserGym's high-level action set; an option in
+    the words of `view`'s page.
+    """
     command = read_action(action)
     assert command is not None, "only well-formed actions are carried out"
     names = {"select": "select_option", "drag": "drag_and_drop", "goto": "goto", "answer": "send_msg_to_user"}
@@ -129,14 +134,20 @@ def well_formed(action: str) -> bool:
 
 
 def admissible(view: View, instruction: str) -> tuple[str, ...]:
-    """The actions that `view` allows, fields filled with what the instruction quotes; in the order of the page."""
+    """The actions that `view` allows, fields filled with what the instruction quotes; in the order of the
+    page.
+    """
     found: list[str] = []
     words = quoted(instruction)
     for element in view.elements:
         if not element.id or "disabled" in element.flags:
             continue
         if element.kind == "select":
-            found += [f"select [{element.id}] {option}" for option in element.options if option and option != element.value]
+            found += [
+                f"select [{element.id}] {option}"
+                for option in element.options
+                if option and option != element.value
+            ]
             continue
         found.append(f"click [{element.id}]")
         if element.kind in EDITABLE:
@@ -147,6 +158,10 @@ def admissible(view: View, instruction: str) -> tuple[str, ...]:
 
 
 def quoted(instruction: str) -> Sequence[str]:
-    """What an instruction gives in quotation marks, else its words of digits and names, in order and without repetition."""
-    found = re.findall(r'"\s*([^"]*[^"\s])\s*"', instruction) or re.findall(r"\b(?:\d[\w/:.,-]*|[A-Z][a-z]+)\b", instruction)
+    """What an instruction gives in quotation marks, else its words of digits and names, in order and without
+    repetition.
+    """
+    found = re.findall(r'"\s*([^"]*[^"\s])\s*"', instruction) or re.findall(
+        r"\b(?:\d[\w/:.,-]*|[A-Z][a-z]+)\b", instruction
+    )
     return list(dict.fromkeys(word.strip().rstrip(",.") for word in found if word.strip(" ,.")))[:6]

@@ -1,11 +1,12 @@
 """Behaviour policies for offline data: a scripted expert, one that errs, near misses, and random.
 
-They act on what the states show (`outlook.py`). The near-miss policy does on purpose what an eager agent does by mistake: it sends a form
-that is not filled, takes the neighbour of what is wanted, writes another word or into another field, fills a button, clicks an id that it
-has not seen. Every second of its episodes has misread the goal in one place and is brought to its end like that, so that what was got
-stands beside what was wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are short.
-Task types without an expert are played by the random policies alone: then `noisy` takes actions that the page allows, the other two also
-ones that it does not.
+They act on what the states show (`outlook.py`). The near-miss policy does on purpose what an eager agent does
+by mistake: it sends a form that is not filled, takes the neighbour of what is wanted, writes another word or
+into another field, fills a button, clicks an id that it has not seen. Every second of its episodes has
+misread the goal in one place and is brought to its end like that, so that what was got stands beside what was
+wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are
+short. Task types without an expert are played by the random policies alone: then `noisy` takes actions that
+the page allows, the other two also ones that it does not.
 """
 
 from __future__ import annotations
@@ -28,24 +29,48 @@ NAMES = ("expert", "noisy", "near_miss", "random")
 MISREADS = 0.5
 """How many near-miss episodes misread the goal."""
 _MALFORMED = (
-    *("click", "click {id}", "click [{id}", "press the button", "fill [{id}]", "select", "type {word} into [{id}]", "submit", "<success>"),
-    *("click [{id}] please", "fill {word}", "done", "[{id}]", "click {word}", "scroll", "press [{id}]", "select [{id}]", "drag [{id}]"),
+    *(
+        "click",
+        "click {id}",
+        "click [{id}",
+        "press the button",
+        "fill [{id}]",
+        "select",
+        "type {word} into [{id}]",
+        "submit",
+        "<success>",
+    ),
+    *(
+        "click [{id}] please",
+        "fill {word}",
+        "done",
+        "[{id}]",
+        "click {word}",
+        "scroll",
+        "press [{id}]",
+        "select [{id}]",
+        "drag [{id}]",
+    ),
     *(NO_ACTION, NO_ACTION, NO_ACTION),
 )
 
 
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
-    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible actions) -> (thought, action).
+    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible actions) -> (thought,
+    action).
 
     Raises:
         EnvironmentFailure: the name is unknown, or there is no expert for the task's instruction.
     """
     if name not in NAMES:
-        raise EnvironmentFailure(f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}.")
+        raise EnvironmentFailure(
+            f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}."
+        )
     known = read_goal(task.instruction, [read_state(task.initial_state)]) is not None
     if name == "expert" and not known:
         raise EnvironmentFailure(
-            f"There is no expert for {task.family or task.id}: {task.instruction!r} is of no form that it can read.",
+            f"There is no expert for {task.family or task.id}: {task.instruction!r} is of no form that it "
+            "can read.",
             "docs/browser.md lists the task types that have one.",
             "Set data.expert=0, or name other types in environment.browser.types.",
         )
@@ -73,7 +98,9 @@ class _Player:
         return seen.command or self._any(admissible)
 
     def noisy(self, seen: Outlook, admissible: list[str]) -> str:
-        """The expert, but one step in four is any other: half of these are admissible, half most likely refused."""
+        """The expert, but one step in four is any other: half of these are admissible, half most likely
+        refused.
+        """
         if not self.known:
             return self._any(admissible)
         if self.rng.random() >= 0.25:
@@ -88,7 +115,9 @@ class _Player:
         return self._malformed(seen) if luck < 0.4 else self._any(admissible)
 
     def near_miss(self, seen: Outlook, admissible: list[str]) -> str:
-        """Two steps in three are nearly right, or cannot be done; or all are right for a goal that was misread."""
+        """Two steps in three are nearly right, or cannot be done; or all are right for a goal that was
+        misread.
+        """
         if self.misreads is None:
             self.misreads = self.rng.random() < MISREADS
         luck = self.rng.random()
@@ -101,9 +130,13 @@ class _Player:
         return self._nearly(seen, admissible) if luck < 0.65 else self.expert(seen, admissible)
 
     def _misread(self, seen: Outlook, goal: Goal) -> Goal:
-        """The goal as this episode reads it: one wish is another one, the same in all steps, if the page has what could be mistaken."""
+        """The goal as this episode reads it: one wish is another one, the same in all steps, if the page has
+        what could be mistaken.
+        """
         if self.misread is None:
-            others = [(place, other) for place, wish in enumerate(goal.wishes) for other in self._others(seen, wish)]
+            others = [
+                (place, other) for place, wish in enumerate(goal.wishes) for other in self._others(seen, wish)
+            ]
             places = sorted({place for place, _ in others})
             if not places:
                 return goal
@@ -113,20 +146,29 @@ class _Player:
         return replace(goal, wishes=(*goal.wishes[:place], other, *goal.wishes[place + 1 :]))
 
     def _others(self, seen: Outlook, wish: Wish) -> list[Wish]:
-        """What `wish` may be mistaken for: another word to fill in, another option, another element of its kind."""
+        """What `wish` may be mistaken for: another word to fill in, another option, another element of its
+        kind.
+        """
         if wish.verb == "fill":
             return [replace(wish, value=self._other_word(wish.value)) for _ in range(2)]
         right = find(seen.view, wish)
         shown = [element for element in seen.view.elements if element.id and element.kind in wish.kinds]
         if wish.verb == "select":
-            return [replace(wish, value=option) for element in shown for option in element.options if option != wish.value]
+            return [
+                replace(wish, value=option)
+                for element in shown
+                for option in element.options
+                if option != wish.value
+            ]
         return [replace(wish, id=element.id) for element in shown if element is not right]
 
     def _any(self, admissible: list[str]) -> str:
         return self.rng.choice(admissible) if admissible else NO_ACTION
 
     def _nearly(self, seen: Outlook, admissible: list[str]) -> str:
-        """What an agent does that reads carelessly: the last step too early, a neighbour, another word, another field."""
+        """What an agent does that reads carelessly: the last step too early, a neighbour, another word,
+        another field.
+        """
         wish, right = seen.next_wish, read_action(seen.command)
         last = seen.goal.wishes[-1] if seen.goal else None
         options = [action for action in admissible if action != seen.command]
@@ -142,15 +184,26 @@ class _Player:
         return self._any(options)
 
     def _other_word(self, word: str) -> str:
-        others = [other for other in (*self.words, word.upper(), word.lower(), word[:-1], word + word[-1:]) if other not in ("", word)]
+        others = [
+            other
+            for other in (*self.words, word.upper(), word.lower(), word[:-1], word + word[-1:])
+            if other not in ("", word)
+        ]
         return self.rng.choice(others) if others else "x"
 
     def _impossible(self, seen: Outlook) -> str:
-        """A well-formed action that most likely cannot be carried out: no such element, not for this element, no such option."""
+        """A well-formed action that most likely cannot be carried out: no such element, not for this element,
+        no such option.
+        """
         ids = [int(name) for name in seen.view.ids if name.isdigit()] or [12]
         stranger = self.rng.choice([max(ids) + self.rng.randint(1, 9), min(ids) - 1, self.rng.randint(1, 99)])
         words = [*self.words, "hello"]
-        options = [f"click [{stranger}]", f"click [{stranger}]", f"fill [{stranger}] {self.rng.choice(words)}", f"press [{stranger}] Enter"]
+        options = [
+            f"click [{stranger}]",
+            f"click [{stranger}]",
+            f"fill [{stranger}] {self.rng.choice(words)}",
+            f"press [{stranger}] Enter",
+        ]
         for element in (element for element in seen.view.elements if element.id):
             if element.kind not in EDITABLE:
                 options.append(f"fill [{element.id}] {self.rng.choice(words)}")

@@ -1,8 +1,8 @@
 """What a state contradicts in the states before it, judged by the texts alone: never the rules of a page.
 
-A page may change by itself, so little is impossible: a text that is no state, a page after an episode that was over, a failed action that
-changed what one sees, one id for two different elements of a document. On the web ids begin anew with each document, and nothing is said
-of them.
+A page may change by itself, so little is impossible: a text that is no state, a page after an episode that
+was over, a failed action that changed what one sees, one id for two different elements of a document. On the
+web ids begin anew with each document, and nothing is said of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ def contradiction(trajectory: Trajectory, next_state: str) -> str:
 
 
 def _renamed(trajectory: Trajectory, view: View) -> str:
-    kinds = {element.id: element.kind for state in trajectory.states for element in read_state(state).elements if element.id}
+    kinds = {
+        element.id: element.kind
+        for state in trajectory.states
+        for element in read_state(state).elements
+        if element.id
+    }
     for element in view.elements:
         if element.id and kinds.get(element.id, element.kind) != element.kind:
             return f"{element.id} was a {kinds[element.id]}"

@@ -1,4 +1,5 @@
-"""What of a page matters: from its accessibility tree to at most so many elements, each one line of the state.
+"""What of a page matters: from its accessibility tree to at most so many elements, each one line of the
+state.
 
     [16] textbox: Username = kenda (focused)
     [13] select: Country = Chad {Aruba | Chad | Peru}
@@ -6,9 +7,10 @@
     [27] item: proin                       a clickable thing without a role of its own
     text: The number is higher than 5.     words that cannot be acted on, so they have no id
 
-The rules are the paper's idea of a state (section 4.1: an abstract text, never raw HTML) for any page: what can be acted on and is
-visible, in the page's order, with BrowserGym's ids; words beside a nameless field become its name; of more elements than the limit those
-stay that share most with the instruction, fields and buttons before links. The same page always gives the same lines.
+The rules are the paper's idea of a state (section 4.1: an abstract text, never raw HTML) for any page: what
+can be acted on and is visible, in the page's order, with BrowserGym's ids; words beside a nameless field
+become its name; of more elements than the limit those stay that share most with the instruction, fields and
+buttons before links. The same page always gives the same lines.
 """
 
 from __future__ import annotations
@@ -22,9 +24,33 @@ from typing import Any, NamedTuple
 TEXT = "text"
 """The kind of words that cannot be acted on."""
 KINDS = {
-    **{name: name for name in ("button", "link", "checkbox", "radio", "tab", "menuitem", "slider", "treeitem", "listbox")},
-    **{"textbox": "textbox", "searchbox": "textbox", "spinbutton": "textbox", "switch": "checkbox", "option": "option"},
-    **{"menuitemcheckbox": "checkbox", "menuitemradio": "radio", "combobox": "textbox", "DisclosureTriangle": "button"},
+    **{
+        name: name
+        for name in (
+            "button",
+            "link",
+            "checkbox",
+            "radio",
+            "tab",
+            "menuitem",
+            "slider",
+            "treeitem",
+            "listbox",
+        )
+    },
+    **{
+        "textbox": "textbox",
+        "searchbox": "textbox",
+        "spinbutton": "textbox",
+        "switch": "checkbox",
+        "option": "option",
+    },
+    **{
+        "menuitemcheckbox": "checkbox",
+        "menuitemradio": "radio",
+        "combobox": "textbox",
+        "DisclosureTriangle": "button",
+    },
     **{"Date": "date", "DateTime": "date", "InputTime": "time", "ColorWell": "textbox", "Summary": "button"},
 }
 """Role in the accessibility tree -> the word for it in a state."""
@@ -37,11 +63,40 @@ FIELDS = EDITABLE | {"select", "slider"}
 FLAGS = ("checked", "selected", "expanded", "disabled", "focused")
 LONGEST_TEXT, LONGEST_NAME, MOST_OPTIONS, DEEPEST = 60, 40, 8, 400
 _ROW, _RUNNING, _DIRECT = "row", "running", "direct"
-"""Kinds of text while a page is read: a row of a table names no field, and what runs around links is no message. All become TEXT."""
+"""Kinds of text while a page is read: a row of a table names no field, and what runs around links is no
+message. All become TEXT.
+"""
 INLINE = frozenset(
-    {"a", "abbr", "b", "bdi", "big", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "small", "span", "strong", "u"}
+    {
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "big",
+        "cite",
+        "code",
+        "em",
+        "font",
+        "i",
+        "kbd",
+        "mark",
+        "q",
+        "s",
+        "small",
+        "span",
+        "strong",
+        "u",
+    }
 )
-_WEIGHTS = {**dict.fromkeys(EDITABLE, 2.0), "select": 2.0, "checkbox": 1.5, "radio": 1.5, "button": 1.5, "tab": 1.5, "slider": 1.5}
+_WEIGHTS = {
+    **dict.fromkeys(EDITABLE, 2.0),
+    "select": 2.0,
+    "checkbox": 1.5,
+    "radio": 1.5,
+    "button": 1.5,
+    "tab": 1.5,
+    "slider": 1.5,
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +116,10 @@ class Element:
 
     def label(self, option: str) -> str:
         """The page's own words for `option`."""
-        return next((label for shown, label in zip(self.options, self.labels, strict=False) if shown == option), option)
+        return next(
+            (label for shown, label in zip(self.options, self.labels, strict=False) if shown == option),
+            option,
+        )
 
     def __str__(self) -> str:
         head = f"[{self.id}] {self.kind}:" if self.id else f"{self.kind}:"
@@ -72,7 +130,9 @@ class Element:
 
 
 class Mark(NamedTuple):
-    """What the document tells of a marked element: whether it takes clicks and is in view, its id and class, its value, and its tag."""
+    """What the document tells of a marked element: whether it takes clicks and is in view, its id and class,
+    its value, and its tag.
+    """
 
     clickable: bool
     visible: bool
@@ -82,8 +142,14 @@ class Mark(NamedTuple):
 
 
 def clean(text: str, longest: int = LONGEST_NAME) -> str:
-    """`text` on one line without characters that no one sees and without the signs that structure a state, cut at `longest` characters."""
-    seen = "".join(" " if char.isspace() else char for char in text if char.isspace() or unicodedata.category(char)[0] != "C")
+    """`text` on one line without characters that no one sees and without the signs that structure a state,
+    cut at `longest` characters.
+    """
+    seen = "".join(
+        " " if char.isspace() else char
+        for char in text
+        if char.isspace() or unicodedata.category(char)[0] != "C"
+    )
     plain = _AS_FLAG.sub(r"\1", " ".join(seen.translate(_SIGNS).split()))
     return plain if len(plain) <= longest else plain[: longest - 1].rstrip() + "…"
 
@@ -94,10 +160,13 @@ _AS_FLAG = re.compile(rf"\(((?:{'|'.join(FLAGS)})(?:, (?:{'|'.join(FLAGS)}))*)\)
 
 
 def marks(snapshot: Mapping[str, Any]) -> dict[str, Mark]:
-    """BrowserGym's id -> `Mark`, from a DOM snapshot of the marked page (CDP's DOMSnapshot.captureSnapshot)."""
+    """BrowserGym's id -> `Mark`, from a DOM snapshot of the marked page (CDP's
+    DOMSnapshot.captureSnapshot).
+    """
     strings = snapshot["strings"]
     names = {
-        name: strings.index(name) if name in strings else -1 for name in ("bid", "browsergym_visibility_ratio", "class", "id", "value")
+        name: strings.index(name) if name in strings else -1
+        for name in ("bid", "browsergym_visibility_ratio", "class", "id", "value")
     }
     found: dict[str, Mark] = {}
     for document in snapshot["documents"]:
@@ -106,21 +175,31 @@ def marks(snapshot: Mapping[str, Any]) -> dict[str, Mark]:
             values = dict(zip(attributes[::2], attributes[1::2], strict=False))
             if names["bid"] in values:
                 ratio = values.get(names["browsergym_visibility_ratio"])
-                words = [strings[values[names[name]]] for name in ("id", "class") if values.get(names[name], -1) >= 0]
+                words = [
+                    strings[values[names[name]]]
+                    for name in ("id", "class")
+                    if values.get(names[name], -1) >= 0
+                ]
                 visible = ratio is not None and float(strings[ratio] or 0) > 0
                 typed = strings[values[names["value"]]] if values.get(names["value"], -1) >= 0 else ""
                 tag = strings[document["nodes"]["nodeName"][place]].lower()
-                found[strings[values[names["bid"]]]] = Mark(place in clickable, visible, " ".join(words), typed, tag)
+                found[strings[values[names["bid"]]]] = Mark(
+                    place in clickable, visible, " ".join(words), typed, tag
+                )
     return found
 
 
-def elements(nodes: Sequence[Mapping[str, Any]], marked: Mapping[str, Mark], instruction: str, limit: int) -> tuple[list[Element], int]:
-    """The elements of an accessibility tree that matter for `instruction`, in the page's order, and how many more there are.
+def elements(
+    nodes: Sequence[Mapping[str, Any]], marked: Mapping[str, Mark], instruction: str, limit: int
+) -> tuple[list[Element], int]:
+    """The elements of an accessibility tree that matter for `instruction`, in the page's order, and how many
+    more there are.
 
     Args:
         nodes: BrowserGym's merged tree, its root first.
         marked: see `marks`.
-        limit: most elements that can be acted on; at most half as many lines of text, and one more, stand beside them uncounted.
+        limit: most elements that can be acted on; at most half as many lines of text, and one more, stand
+            beside them uncounted.
     """
     if not nodes:
         return [], 0
@@ -148,12 +227,20 @@ class _Reader:
         inside = self._inside(node, visible, depth)
         if role == "row" and not any(element.id for element in inside):
             return _row(inside)
-        if mark and mark.clickable and visible and role != "LabelText" and not any(element.id for element in inside):
+        if (
+            mark
+            and mark.clickable
+            and visible
+            and role != "LabelText"
+            and not any(element.id for element in inside)
+        ):
             return _clickable(bid, mark, role, inside, _value(node, "name"))
         return inside
 
     def _inside(self, node: Mapping[str, Any], visible: bool, depth: int) -> list[Element]:
-        """What a node contains; words that run on over inline elements are one text, and such text around links is marked as running."""
+        """What a node contains; words that run on over inline elements are one text, and such text around
+        links is marked as running.
+        """
         found: list[Element] = []
         words, around_links = "", False
         for child in node.get("childIds", ()):
@@ -170,12 +257,20 @@ class _Reader:
         return [replace(element, kind=kind) if element.kind == _DIRECT else element for element in found]
 
     def _inline(self, name: str) -> str | None:
-        """The words of a text, or of an inline element that holds nothing else and cannot be clicked; None for any other node."""
+        """The words of a text, or of an inline element that holds nothing else and cannot be clicked; None
+        for any other node.
+        """
         node = self.nodes.get(name, {})
         if _value(node, "role") == "StaticText":
             return str(_value(node, "name"))
         mark = self.marked.get(node.get("browsergym_id", ""))
-        if not mark or mark.tag not in INLINE or mark.clickable or not mark.visible or _value(node, "role") in KINDS:
+        if (
+            not mark
+            or mark.tag not in INLINE
+            or mark.clickable
+            or not mark.visible
+            or _value(node, "role") in KINDS
+        ):
             return None
         parts = [self._inline(child) for child in node.get("childIds", ())]
         return "".join(part for part in parts if part) if None not in parts else None
@@ -189,11 +284,14 @@ class _Reader:
         flags = [
             flag
             for flag in FLAGS
-            if properties.get(flag) not in (None, False, "false") and (flag != "expanded" or kind not in ("select", "tab"))
+            if properties.get(flag) not in (None, False, "false")
+            and (flag != "expanded" or kind not in ("select", "tab"))
         ]
         value = clean(str(_value(node, "value"))) if kind in FIELDS else ""
         if value and not value.strip("•") and bid in self.marked:
-            value = clean(self.marked[bid].value)  # what was typed: the agent knows what it wrote, whatever the screen hides
+            value = clean(
+                self.marked[bid].value
+            )  # what was typed: the agent knows what it wrote, whatever the screen hides
         name = clean(_value(node, "name")) or (self._hint(bid) if kind == "button" else "")
         name = _label(name) if kind in FIELDS else name
         return Element(kind, name, bid, value, options, tuple(flags), labels)
@@ -241,8 +339,9 @@ def _label(words: str) -> str:
 
 
 def _labelled(found: Sequence[Element]) -> list[Element]:
-    """Text beside a nameless field becomes its name: the text before it, or behind it where every such field has its text there and the
-    first has none before it. Text that only repeats its neighbour's name goes."""
+    """Text beside a nameless field becomes its name: the text before it, or behind it where every such field
+    has its text there and the first has none before it. Text that only repeats its neighbour's name goes.
+    """
     found = _labels_behind(found)
     kept: list[Element] = []
     for element in found:
@@ -262,7 +361,10 @@ def _labels_behind(found: Sequence[Element]) -> Sequence[Element]:
     if len(nameless) < 2 or followed != nameless or (nameless[0] and found[nameless[0] - 1].kind == TEXT):
         return found
     taken = {place + 1 for place in nameless}
-    moved = [replace(element, name=_label(found[place + 1].name)) if place in nameless else element for place, element in enumerate(found)]
+    moved = [
+        replace(element, name=_label(found[place + 1].name)) if place in nameless else element
+        for place, element in enumerate(found)
+    ]
     return [element for place, element in enumerate(moved) if place not in taken]
 
 
@@ -279,24 +381,46 @@ def _chosen(found: Sequence[Element], instruction: str, limit: int) -> tuple[lis
 
 def _score(element: Element, instruction: str, wanted: frozenset[str]) -> float:
     names = [element.name, *element.options]
-    exact = max((4.0 for name in names if name and re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", instruction)), default=0.0)
+    exact = max(
+        (
+            4.0
+            for name in names
+            if name and re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", instruction)
+        ),
+        default=0.0,
+    )
     words = _words(" ".join(names))
     shared = 2.0 * len(words & wanted) / len(words) if words else 0.0
-    return exact + shared + _WEIGHTS.get(element.kind, 1.0) + (1.0 if "focused" in element.flags or "checked" in element.flags else 0.0)
+    return (
+        exact
+        + shared
+        + _WEIGHTS.get(element.kind, 1.0)
+        + (1.0 if "focused" in element.flags or "checked" in element.flags else 0.0)
+    )
 
 
 def _fitting(element: Element, wanted: frozenset[str]) -> Element:
-    """A list of options that is too long keeps its current one and those that share a word with the instruction, else the first."""
+    """A list of options that is too long keeps its current one and those that share a word with the
+    instruction, else the first.
+    """
     if element.kind in (_ROW, _RUNNING):
         return replace(element, kind=TEXT)
     if len(element.options) <= MOST_OPTIONS:
         return element
     ranked = sorted(
         range(len(element.options)),
-        key=lambda place: (element.options[place] != element.value, not _words(element.options[place]) & wanted, place),
+        key=lambda place: (
+            element.options[place] != element.value,
+            not _words(element.options[place]) & wanted,
+            place,
+        ),
     )
     kept = sorted(ranked[:MOST_OPTIONS])
-    return replace(element, options=tuple(element.options[place] for place in kept), labels=tuple(element.labels[place] for place in kept))
+    return replace(
+        element,
+        options=tuple(element.options[place] for place in kept),
+        labels=tuple(element.labels[place] for place in kept),
+    )
 
 
 def _words(text: str) -> frozenset[str]:

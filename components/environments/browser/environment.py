@@ -1,7 +1,8 @@
-"""The real browser of a batch of tasks: one tab a row in a pool of browsers; counts its interactions and refuses to exceed its budget.
+"""The real browser of a batch of tasks: one tab a row in a pool of browsers; counts its interactions and
+refuses to exceed its budget.
 
-A row whose browser died or whose page hangs is answered with `info["failed"]` and is over: infrastructure's failure, never the agent's. The
-other rows go on, and the next episode has a new browser.
+A row whose browser died or whose page hangs is answered with `info["failed"]` and is over: infrastructure's
+failure, never the agent's. The other rows go on, and the next episode has a new browser.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
 from components.records import Task
 
-_ANEW = "Another Chromium, other fonts or a changed site? Record anew with it: dreamgym collect --config YOUR_CONFIG."
+_ANEW = (
+    "Another Chromium, other fonts or a changed site? Record anew with it: dreamgym collect --config "
+    "YOUR_CONFIG."
+)
 
 
 class BrowserEnvironment:
-    """The real world of a batch of tasks (`components.environments.protocol.Environment`, and `Forkable` for MiniWoB)."""
+    """The real world of a batch of tasks (`components.environments.protocol.Environment`, and `Forkable` for
+    MiniWoB).
+    """
 
     def __init__(self, settings: PoolSettings, budget: int | None = None) -> None:
         self.interactions = 0
@@ -35,8 +41,8 @@ class BrowserEnvironment:
         self._broken: dict[int, str] = {}
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
-        """Open each task's page. A row whose page does not open, or shows something else than was recorded, is over at its first step,
-        with the reason.
+        """Open each task's page. A row whose page does not open, or shows something else than was recorded,
+        is over at its first step, with the reason.
 
         Raises:
             EnvironmentFailure: a task was made up and has no page of its own, or none of several pages opens.
@@ -44,13 +50,24 @@ class BrowserEnvironment:
         for task in tasks:
             if task.generated:
                 found = f"The task {task.id} was generated: it has no real world."
-                raise EnvironmentFailure(found, next_step="Evaluate on recorded tasks; no page judges a made-up one.")
+                raise EnvironmentFailure(
+                    found, next_step="Evaluate on recorded tasks; no page judges a made-up one."
+                )
         answers = self.browsers.load({row: spec_of(task) for row, task in enumerate(tasks)})
         self._broken = {row: answer for row, answer in answers.items() if isinstance(answer, str)}
         if 1 < len(tasks) == len(self._broken):
-            raise EnvironmentFailure(f"No page opens, as {tasks[0].id}: {self._broken[0]}", next_step="Type `dreamgym doctor`.")
-        changed = {row: seen for row, seen in answers.items() if isinstance(seen, Seen) and seen.state != tasks[row].initial_state}
-        self._broken |= {row: f"{tasks[row].id} began with {seen.state!r}, not as recorded. {_ANEW}" for row, seen in changed.items()}
+            raise EnvironmentFailure(
+                f"No page opens, as {tasks[0].id}: {self._broken[0]}", next_step="Type `dreamgym doctor`."
+            )
+        changed = {
+            row: seen
+            for row, seen in answers.items()
+            if isinstance(seen, Seen) and seen.state != tasks[row].initial_state
+        }
+        self._broken |= {
+            row: f"{tasks[row].id} began with {seen.state!r}, not as recorded. {_ANEW}"
+            for row, seen in changed.items()
+        }
         if 1 < len(tasks) == len(self._broken) and changed:
             row = min(changed)
             raise EnvironmentFailure(
@@ -58,7 +75,10 @@ class BrowserEnvironment:
                 f"Expected {tasks[row].initial_state!r}.",
                 _ANEW,
             )
-        seen = [answers[row] if row not in self._broken else Seen(tasks[row].initial_state) for row in range(len(tasks))]
+        seen = [
+            answers[row] if row not in self._broken else Seen(tasks[row].initial_state)
+            for row in range(len(tasks))
+        ]
         self._tasks, self._actions = list(tasks), [[] for _ in tasks]
         self._states = [one.state for one in seen if isinstance(one, Seen)]
         self.admissible = [one.admissible for one in seen if isinstance(one, Seen)]
@@ -73,18 +93,24 @@ class BrowserEnvironment:
         chosen = {row: action for row, action in enumerate(actions) if action is not None}
         self.interactions = spend(self.interactions, len(chosen.keys() - self._broken.keys()), self.budget)
         answers: dict[Any, Any] = {row: self._broken[row] for row in chosen if row in self._broken}
-        answers |= self.browsers.step({row: action for row, action in chosen.items() if row not in self._broken})
-        return [self._answer(row, chosen[row], answers[row]) if row in chosen else None for row in range(len(actions))]
+        answers |= self.browsers.step(
+            {row: action for row, action in chosen.items() if row not in self._broken}
+        )
+        return [
+            self._answer(row, chosen[row], answers[row]) if row in chosen else None
+            for row in range(len(actions))
+        ]
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
         """What each of a row's actions would lead to; the rows stay where they are.
 
-        A page cannot be forked, but a MiniWoB page is given by its seed: each alternative is tried in another tab in which the episode is
-        played again up to here; where that comes to another state than the row's, its alternatives have failed. All of these steps are
-        real, so all of them count.
+        A page cannot be forked, but a MiniWoB page is given by its seed: each alternative is tried in another
+        tab in which the episode is played again up to here; where that comes to another state than the row's,
+        its alternatives have failed. All of these steps are real, so all of them count.
 
         Raises:
-            EnvironmentFailure: the budget does not allow these steps, or the tasks play on the web, where nothing can be played again.
+            EnvironmentFailure: the budget does not allow these steps, or the tasks play on the web, where
+                nothing can be played again.
         """
         forks = {
             row: Fork(spec_of(self._tasks[row]), tuple(self._actions[row]), self._states[row], tuple(some))
@@ -94,12 +120,16 @@ class BrowserEnvironment:
         web = next((self._tasks[row].id for row, fork in forks.items() if of_the_web(fork.spec)), None)
         if web is not None:
             raise EnvironmentFailure(
-                f"{web} plays on a live site, where no step can be tried and taken back.", "Set cloning.early_experience=none."
+                f"{web} plays on a live site, where no step can be tried and taken back.",
+                "Set cloning.early_experience=none.",
             )
         steps = sum((len(fork.history) + 1) * len(fork.alternatives) for fork in forks.values())
         self.interactions = spend(self.interactions, steps, self.budget)
         answers = self.browsers.probe(forks)
-        return [[self._alternative(row, seen) for seen in _each(answers.get(row, []), len(some))] for row, some in enumerate(actions)]
+        return [
+            [self._alternative(row, seen) for seen in _each(answers.get(row, []), len(some))]
+            for row, some in enumerate(actions)
+        ]
 
     def close(self) -> None:
         """End the browsers. May be called twice."""
@@ -131,7 +161,8 @@ def spec_of(task: Task) -> Mapping[str, Any]:
     """What opens the page of `task`.
 
     Raises:
-        EnvironmentFailure: it is no task of a benchmark, such as an address that a stranger's data would have us open.
+        EnvironmentFailure: it is no task of a benchmark, such as an address that a stranger's data would have
+            us open.
     """
     try:
         spec = json.loads(task.spec)

@@ -1,8 +1,9 @@
-"""What an instruction asks for, read from its text and from what the page shows: the wishes that a solution fulfils, one after the other.
+"""What an instruction asks for, read from its text and from what the page shows: the wishes that a solution
+fulfils, one after the other.
 
-A wish is about one element: `click` it, `fill` it with a value, `check` it, `select` an option of it. The forms are MiniWoB's own
-sentences; where the value stands on the page (a table, a sum, a hint), the wish is made from the states. Nothing is read but the text of
-the states.
+A wish is about one element: `click` it, `fill` it with a value, `check` it, `select` an option of it. The
+forms are MiniWoB's own sentences; where the value stands on the page (a table, a sum, a hint), the wish is
+made from the states. Nothing is read but the text of the states.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ class Wish:
 
     @property
     def lasting(self) -> bool:
-        """True if the page shows whether it is fulfilled; that something was clicked only the history tells."""
+        """True if the page shows whether it is fulfilled; that something was clicked only the history
+        tells.
+        """
         return self.verb != "click"
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Wishes, in order; `opens` are the kinds of elements behind which what is not visible may lie, `opener` what their names contain."""
+    """Wishes, in order; `opens` are the kinds of elements behind which what is not visible may lie, `opener`
+    what their names contain.
+    """
 
     wishes: tuple[Wish, ...]
     opens: tuple[str, ...] = ()
@@ -55,20 +60,24 @@ class Goal:
 
 
 def told(name: str) -> str:
-    """A name as it is told: letter for letter, without a colon behind it. A small model copies what it has read, and nothing else."""
+    """A name as it is told: letter for letter, without a colon behind it. A small model copies what it has
+    read, and nothing else.
+    """
     return name.strip(" :")
 
 
 def named(name: str) -> str:
-    """A name as it is compared: without case and a colon behind it. A full stop counts: `morbi` and `morbi.` may be two links."""
+    """A name as it is compared: without case and a colon behind it. A full stop counts: `morbi` and `morbi.`
+    may be two links.
+    """
     return told(name).casefold()
 
 
 def spaced(instruction: str) -> str:
     """An instruction with its quoted words apart from the marks: `the username " kenda "`.
 
-    So a word has the same tokens where it is asked for, on the page (`= kenda`) and in an action; beside a mark it has others, and a small
-    model that copies it slips in its letters (docs/experiments.md).
+    So a word has the same tokens where it is asked for, on the page (`= kenda`) and in an action; beside a
+    mark it has others, and a small model that copies it slips in its letters (docs/experiments.md).
     """
     return _QUOTED.sub(r'" \1 "', instruction)
 
@@ -92,7 +101,9 @@ def find(view: View, wish: Wish) -> Element | None:
 
 
 def read_goal(instruction: str, views: Sequence[View]) -> Goal | None:
-    """The goal of an instruction of a known form after `views`, the states so far (at least the first); None for another form."""
+    """The goal of an instruction of a known form after `views`, the states so far (at least the first); None
+    for another form.
+    """
     for form, build in _FORMS:
         if found := re.fullmatch(form, closed(instruction.strip())):
             return build(*found.groups(), views=views)
@@ -116,12 +127,16 @@ def _fill(value: str, place: int = 1, why: str = "") -> Wish:
 def _submit(views: Sequence[View]) -> Wish:
     """Click what sends the form: the first button called so, else the last button."""
     buttons = [element for element in views[0].elements if element.kind in BUTTONS]
-    called = [element for element in buttons if named(element.name) in ("submit", "login", "search", "go!", "ok")]
+    called = [
+        element for element in buttons if named(element.name) in ("submit", "login", "search", "go!", "ok")
+    ]
     chosen = (called or buttons[-1:] or [Element("button", "Submit")])[0]
     return _click(chosen.name)
 
 
-def _one(name: str, kinds: Sequence[str] = BUTTONS, opens: Sequence[str] = (), opener: str = "") -> Callable[..., Goal]:
+def _one(
+    name: str, kinds: Sequence[str] = BUTTONS, opens: Sequence[str] = (), opener: str = ""
+) -> Callable[..., Goal]:
     """A goal of one click: `name`, in which {} is the first group of the form."""
     return lambda *groups, views: Goal((_click(name.format(*groups), kinds),), tuple(opens), opener)
 
@@ -144,10 +159,21 @@ def _widget(kind: str, views: Sequence[View]) -> Goal:
 
 
 def _chosen(names: str, views: Sequence[View]) -> Goal:
-    """Options or boxes to be checked, and no others; `nothing` wants none. A name may hold no comma: MiniWoB's never do."""
+    """Options or boxes to be checked, and no others; `nothing` wants none. A name may hold no comma:
+    MiniWoB's never do.
+    """
     wanted = [] if names == "nothing" else names.split(", ")
-    boxes = {element.name for view in views for element in view.elements if element.kind == "checkbox" and "checked" in element.flags}
-    wrong = [Wish("uncheck", name, ("checkbox",)) for name in sorted(boxes) if named(name) not in map(named, wanted)]
+    boxes = {
+        element.name
+        for view in views
+        for element in view.elements
+        if element.kind == "checkbox" and "checked" in element.flags
+    }
+    wrong = [
+        Wish("uncheck", name, ("checkbox",))
+        for name in sorted(boxes)
+        if named(name) not in map(named, wanted)
+    ]
     return Goal((*(Wish("check", name, ("radio", "checkbox")) for name in wanted), *wrong, _submit(views)))
 
 
@@ -182,12 +208,18 @@ def _login(user: str, password: str, views: Sequence[View]) -> Goal:
     """A message that covers the form is cancelled first: its other button leaves the page."""
     last = _submit(views)
     popup = (_click("Cancel"),) if any(named(e.name) == "cancel" for e in views[-1].elements) else ()
-    return Goal((*popup, Wish("fill", "Username", FILLED, user), Wish("fill", "Password", FILLED, password), last))
+    return Goal(
+        (*popup, Wish("fill", "Username", FILLED, user), Wish("fill", "Password", FILLED, password), last)
+    )
 
 
 def _table(views: Sequence[View]) -> dict[str, str]:
     """Heading -> value of the rows of a table of two columns."""
-    rows = [element.name.split(" / ", 1) for element in views[0].elements if element.kind == TEXT and " / " in element.name]
+    rows = [
+        element.name.split(" / ", 1)
+        for element in views[0].elements
+        if element.kind == TEXT and " / " in element.name
+    ]
     return {named(heading): value for heading, value in rows}
 
 
@@ -200,7 +232,10 @@ def _all_looked_up(views: Sequence[View]) -> Goal:
     table = _table(views)
     fields = [element for element in views[0].elements if element.kind in EDITABLE]
     found = [(field, table.get(named(field.name), "")) for field in fields]
-    wishes = [Wish("fill", field.name, FILLED, value, f"{field.name} / {value}", id=field.id) for field, value in found]
+    wishes = [
+        Wish("fill", field.name, FILLED, value, f"{field.name} / {value}", id=field.id)
+        for field, value in found
+    ]
     return Goal((*wishes, _submit(views)))
 
 
@@ -244,7 +279,9 @@ def _odd_or_even(views: Sequence[View]) -> Goal:
     for place, element in enumerate(shown):
         if element.kind == TEXT and re.fullmatch(r"-?\d+", element.name) and 0 < place < len(shown) - 1:
             chosen = shown[place - 1] if int(element.name) % 2 else shown[place + 1]
-            wishes.append(Wish("click", chosen.name, BUTTONS, why=f"{element.name} {chosen.name}", id=chosen.id))
+            wishes.append(
+                Wish("click", chosen.name, BUTTONS, why=f"{element.name} {chosen.name}", id=chosen.id)
+            )
     return Goal((*wishes, _submit(views)))
 
 
@@ -253,7 +290,11 @@ def _guess(views: Sequence[View]) -> Goal:
     low, high = 0, 9
     for element in (element for view in views for element in view.elements if element.kind != "button"):
         if found := re.search(r"number is (higher|lower) than (\d)", element.name):
-            low, high = (max(low, int(found[2]) + 1), high) if found[1] == "higher" else (low, min(high, int(found[2]) - 1))
+            low, high = (
+                (max(low, int(found[2]) + 1), high)
+                if found[1] == "higher"
+                else (low, min(high, int(found[2]) - 1))
+            )
     value = str((low + high) // 2)
     return Goal((_fill(value, why=f"{low} to {high}"), _submit(views)))
 
@@ -270,8 +311,12 @@ def _movie(genre: str, director: str, year: str, views: Sequence[View]) -> Goal:
 
 def _nth_radio(radio: str, number: str, box: str, views: Sequence[View]) -> Goal:
     fields = [element for element in views[0].elements if element.kind in EDITABLE]
-    emptied = [Wish("clear", e.name, FILLED, id=e.id) for place, e in enumerate(fields, 1) if place != int(box)]
-    return Goal((Wish("check", "", ("radio",), place=int(radio)), _fill(number, int(box)), *emptied, _submit(views)))
+    emptied = [
+        Wish("clear", e.name, FILLED, id=e.id) for place, e in enumerate(fields, 1) if place != int(box)
+    ]
+    return Goal(
+        (Wish("check", "", ("radio",), place=int(radio)), _fill(number, int(box)), *emptied, _submit(views))
+    )
 
 
 def _nth_focus(place: str, views: Sequence[View]) -> Goal:
@@ -288,7 +333,10 @@ _FORMS: tuple[tuple[str, Callable[..., Goal]], ...] = (
     (r"Click on (Tab #\d+)\.", _one("{}", ("tab",))),
     (r'Switch between the tabs to find and click on the link "(.+)"\.', _one("{}", LINKS, ("tab",))),
     (r'Expand the sections below, to find and click on the link "(.+)"\.', _one("{}", LINKS, ("tab",))),
-    (r'Navigate through the file tree\. Find and click on the folder or file named "(.+)"\.', _one("{}", LINKS, ("item",), "expandable")),
+    (
+        r'Navigate through the file tree\. Find and click on the folder or file named "(.+)"\.',
+        _one("{}", LINKS, ("item",), "expandable"),
+    ),
     (r"Expand the section below and click submit\.", _section_and_submit),
     (r'Close the dialog box by clicking the "x"\.', _one("Close")),
     (r'Click the button in the dialog box labeled "(.+)"\.', _dialog_button),
@@ -305,12 +353,18 @@ _FORMS: tuple[tuple[str, Callable[..., Goal]], ...] = (
     (r"Enter (\d\d)/(\d\d)/(\d{4}) as the date and hit submit\.", _date),
     (r"Enter (\d+):(\d\d)\s(AM|PM) as the time and press submit\.", _time),
     (r"Enter the value of (.+) into the text field and press Submit\.", _looked_up),
-    (r"Enter the value that corresponds with each label into the form and submit when done\.", _all_looked_up),
+    (
+        r"Enter the value that corresponds with each label into the form and submit when done\.",
+        _all_looked_up,
+    ),
     (r"Solve the math problem and type your answer into the textbox\. Press submit when done\.", _arithmetic),
     (r"Solve for x and type your answer into the textbox\. Press Submit when done\.", _algebra),
     (r"Find and pick the card with the greatest number, then press submit\.", _greatest),
     (r"Mark the numbers below as odd or even and press submit when done\.", _odd_or_even),
-    (r"Guess the number between 0-9 and press Submit\. Use the feedback below to find the right number\.", _guess),
+    (
+        r"Guess the number between 0-9 and press Submit\. Use the feedback below to find the right number\.",
+        _guess,
+    ),
     (r"Search for (\w+) movies directed by (\w+) from year (\d+)\.", _movie),
     (rf'Check the {_NTH} radio button and enter the number "(.+)" into the {_NTH} textbox\.', _nth_radio),
 )

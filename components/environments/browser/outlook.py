@@ -1,6 +1,7 @@
 """How far an episode has come towards its goal, and what comes next, judged by its states and actions alone.
 
-The experts act by it, thoughts and reasoning tell it, `progress` measures it. Works on real and dreamed episodes alike.
+The experts act by it, thoughts and reasoning tell it, `progress` measures it. Works on real and dreamed
+episodes alike.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Click(NamedTuple):
 
 @dataclass(frozen=True)
 class Outlook:
-    """An episode so far: what one sees, what was clicked, the goal (None if the instruction is of no known form), and what stood open."""
+    """An episode so far: what one sees, what was clicked, the goal (None if the instruction is of no known
+    form), and what stood open.
+    """
 
     view: View
     clicks: tuple[Click, ...]
@@ -34,14 +37,18 @@ class Outlook:
 
     @property
     def met(self) -> list[bool]:
-        """Of each wish whether it is fulfilled. A click counts if the wishes before it were fulfilled when it was done."""
+        """Of each wish whether it is fulfilled. A click counts if the wishes before it were fulfilled when it
+        was done.
+        """
         found: list[bool] = []
         done = 0
         for place, wish in enumerate(self.goal.wishes if self.goal else ()):
             if wish.lasting:
                 found.append(holds(self.view, wish))
                 continue
-            later = next((n for n in range(done, len(self.clicks)) if self._counts(self.clicks[n], place)), None)
+            later = next(
+                (n for n in range(done, len(self.clicks)) if self._counts(self.clicks[n], place)), None
+            )
             done = done if later is None else later + 1
             found.append(later is not None)
         return found
@@ -51,7 +58,11 @@ class Outlook:
         wish = self.goal.wishes[place]
         wanted = find(click.before, wish)
         earlier = [wish for wish in self.goal.wishes[:place] if wish.lasting]
-        return wanted is not None and wanted.id == click.element.id and all(holds(click.before, wish) for wish in earlier)
+        return (
+            wanted is not None
+            and wanted.id == click.element.id
+            and all(holds(click.before, wish) for wish in earlier)
+        )
 
     @property
     def next_wish(self) -> Wish | None:
@@ -82,7 +93,9 @@ class Outlook:
 
 
 def holds(view: View, wish: Wish) -> bool:
-    """True if what one sees shows that a lasting wish is fulfilled; a field that is disabled for the moment counts too."""
+    """True if what one sees shows that a lasting wish is fulfilled; a field that is disabled for the moment
+    counts too.
+    """
     element = next((e for e in enabled(view).elements if e.id and _is(view, e, wish)), None)
     if element is None:
         return False
@@ -97,10 +110,15 @@ def _is(view: View, element: Element, wish: Wish) -> bool:
 
 
 def enabled(view: View) -> View:
-    """The same page with nothing disabled: what a field that is covered for the moment holds is seen all the same."""
+    """The same page with nothing disabled: what a field that is covered for the moment holds is seen all the
+    same.
+    """
     if not any("disabled" in element.flags for element in view.elements):
         return view
-    elements = (Element(e.kind, e.name, e.id, e.value, e.options, tuple(f for f in e.flags if f != "disabled")) for e in view.elements)
+    elements = (
+        Element(e.kind, e.name, e.id, e.value, e.options, tuple(f for f in e.flags if f != "disabled"))
+        for e in view.elements
+    )
     return View(tuple(elements))
 
 
@@ -114,12 +132,16 @@ def outlook(trajectory: Trajectory) -> Outlook:
             clicks.append(Click(element, before))
         if view.readable and not view.over:
             views.append(view)
-    stood_open = frozenset(element.id for view in views for element in view.elements if "selected" in element.flags)
+    stood_open = frozenset(
+        element.id for view in views for element in view.elements if "selected" in element.flags
+    )
     return Outlook(views[-1], tuple(clicks), read_goal(trajectory.task.instruction, views), stood_open)
 
 
 def progress(trajectory: Trajectory) -> float:
-    """The share of the wishes that are fulfilled: 1.0 of a success, below 1.0 of all else, 0.0 where the instruction cannot be read."""
+    """The share of the wishes that are fulfilled: 1.0 of a success, below 1.0 of all else, 0.0 where the
+    instruction cannot be read.
+    """
     if trajectory.success:
         return 1.0
     met = outlook(trajectory).met
@@ -127,7 +149,9 @@ def progress(trajectory: Trajectory) -> float:
 
 
 def missing(view: View, goal: Goal) -> str:
-    """Why `goal` cannot be reached from where one sees `view`, as far as one sees; "" if nothing speaks against it."""
+    """Why `goal` cannot be reached from where one sees `view`, as far as one sees; "" if nothing speaks
+    against it.
+    """
     for wish in goal.wishes:
         element = find(view, wish)
         if element is None and not goal.opens and wish is not goal.wishes[-1]:

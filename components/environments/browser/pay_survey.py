@@ -1,10 +1,12 @@
-"""Which MiniWoB pages pay a part of 1: every task type is played at random and by near misses, and the raw rewards are counted.
+"""Which MiniWoB pages pay a part of 1: every task type is played at random and by near misses, and the raw
+rewards are counted.
 
     python -m components.environments.browser.pay_survey --json docs/results/miniwob-pay.json
 
-Two players act on every type: one takes admissible actions at random; one takes none to four of them and then sends the form. A third, the
-near-miss policy of the offline data, acts where the instruction can be read. A type that is in the JSON file already is not played
-again, so an interrupted survey goes on. `--table docs/browser.md` makes the table of that document from the file.
+Two players act on every type: one takes admissible actions at random; one takes none to four of them and then
+sends the form. A third, the near-miss policy of the offline data, acts where the instruction can be read. A
+type that is in the JSON file already is not played again, so an interrupted survey goes on. `--table
+docs/browser.md` makes the table of that document from the file.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ Player = Callable[[Trajectory, Sequence[str]], str]
 
 @dataclass
 class Played:
-    """The episodes of one type: how many ended with which raw reward, how many were cut off, how many infrastructure broke."""
+    """The episodes of one type: how many ended with which raw reward, how many were cut off, how many
+    infrastructure broke.
+    """
 
     raw: Counter[float] = field(default_factory=Counter)
     cut_off: int = 0
@@ -62,11 +66,17 @@ def random_player(rng: random.Random) -> Player:
 
 
 def sending_player(rng: random.Random) -> Player:
-    """Up to four admissible actions at random that send nothing, then a click on what sends the form, if the page has it."""
+    """Up to four admissible actions at random that send nothing, then a click on what sends the form, if the
+    page has it.
+    """
     before = rng.randint(0, MOST_BEFORE_SENDING)
 
     def act(trajectory: Trajectory, admissible: Sequence[str]) -> str:
-        senders = [f"click [{element.id}]" for element in read_state(trajectory.states[-1]).elements if element.id and sends(element.name)]
+        senders = [
+            f"click [{element.id}]"
+            for element in read_state(trajectory.states[-1]).elements
+            if element.id and sends(element.name)
+        ]
         if senders and len(trajectory.steps) >= before:
             return senders[0]
         others = [action for action in admissible if action not in senders]
@@ -89,7 +99,10 @@ def near_miss_player(task: Task, seed: int) -> Player:
 
 def players_of(task: Task, seed: int) -> list[Player]:
     """Those that can play `task`, each with a generator of its own."""
-    found = [random_player(random.Random(f"random/{task.id}")), sending_player(random.Random(f"sending/{task.id}"))]
+    found = [
+        random_player(random.Random(f"random/{task.id}")),
+        sending_player(random.Random(f"sending/{task.id}")),
+    ]
     try:
         make_behaviour("expert", task, seed)
     except EnvironmentFailure:
@@ -97,10 +110,14 @@ def players_of(task: Task, seed: int) -> list[Player]:
     return [*found, near_miss_player(task, seed)]
 
 
-def survey_type(adapter: BrowserAdapter, world: BrowserEnvironment, task_type: str, seeds: int, limit: int) -> dict[str, Any]:
+def survey_type(
+    adapter: BrowserAdapter, world: BrowserEnvironment, task_type: str, seeds: int, limit: int
+) -> dict[str, Any]:
     """Play `seeds` pages of a type with each player. A type whose pages do not open has an `error`."""
     try:
-        pages = adapter.opened(world.browsers, [page_of(task_type, FIRST_SEED + number) for number in range(seeds)], TEST)
+        pages = adapter.opened(
+            world.browsers, [page_of(task_type, FIRST_SEED + number) for number in range(seeds)], TEST
+        )
     except EnvironmentFailure as failure:
         return {"error": str(failure)}
     pairs = [(page, player) for number, page in enumerate(pages) for player in players_of(page, number)]
@@ -114,12 +131,17 @@ def play(world: BrowserEnvironment, tasks: Sequence[Task], players: Sequence[Pla
     episodes, alive, found = [Trajectory(task) for task in tasks], set(range(len(tasks))), Played()
     admissible: list[Sequence[str]] = list(world.admissible)
     for number in range(limit):
-        actions = [players[row](episodes[row], admissible[row]) if row in alive else None for row in range(len(tasks))]
+        actions = [
+            players[row](episodes[row], admissible[row]) if row in alive else None
+            for row in range(len(tasks))
+        ]
         for row, answer in enumerate(world.step(actions)):
             if answer is None:
                 continue
             state, action = episodes[row].states[-1], actions[row] or ""
-            step = Transition(tasks[row].id, "", number, state, action, answer.state, answer.reward, answer.done)
+            step = Transition(
+                tasks[row].id, "", number, state, action, answer.state, answer.reward, answer.done
+            )
             episodes[row] = Trajectory(tasks[row], (*episodes[row].steps, step))
             admissible[row] = answer.info.get("admissible", ())
             if answer.done:
@@ -138,12 +160,20 @@ def _count(found: Played, episode: Trajectory, info: Mapping[str, Any]) -> None:
     reward = round(float(info["raw_reward"]), 4)
     found.raw[reward] += 1
     if reward > 0 and not is_success(reward):
-        found.examples.setdefault(reward, [episode.task.instruction, *(step.action for step in episode.steps)])
+        found.examples.setdefault(
+            reward, [episode.task.instruction, *(step.action for step in episode.steps)]
+        )
 
 
 def sorted_by_pay(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Task types by what the play has shown of their pay."""
-    kinds: dict[str, list[str]] = {"partly": [], "whole": [], "unpaid": [], "never judged": [], "does not open": []}
+    kinds: dict[str, list[str]] = {
+        "partly": [],
+        "whole": [],
+        "unpaid": [],
+        "never judged": [],
+        "does not open": [],
+    }
     for name, row in sorted(rows.items()):
         rewards = [float(reward) for reward in row.get("raw", {})]
         if "error" in row:
@@ -158,7 +188,9 @@ def sorted_by_pay(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the play has shown, as Markdown: the types that pay a part with the raw rewards seen, then the other types by name."""
+    """What the play has shown, as Markdown: the types that pay a part with the raw rewards seen, then the
+    other types by name.
+    """
     kinds = sorted_by_pay(rows)
     count = sum(row.get("episodes", 0) for row in rows.values())
     lines = [
@@ -169,7 +201,10 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     for name in kinds["partly"]:
         row = rows[name]
-        rewards = ", ".join(f"{reward} ({number})" for reward, number in sorted(row["raw"].items(), key=lambda entry: float(entry[0])))
+        rewards = ", ".join(
+            f"{reward} ({number})"
+            for reward, number in sorted(row["raw"].items(), key=lambda entry: float(entry[0]))
+        )
         lines.append(f"| `{name}` | {rewards} | {sum(row['raw'].values())} | {row['cut_off']} |")
     words = {
         "whole": "Paid 1 or nothing above 0",
@@ -179,7 +214,10 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     }
     for kind, meaning in words.items():
         if kinds[kind]:
-            lines += ["", f"{meaning} ({len(kinds[kind])}): {', '.join(f'`{name}`' for name in kinds[kind])}."]
+            lines += [
+                "",
+                f"{meaning} ({len(kinds[kind])}): {', '.join(f'`{name}`' for name in kinds[kind])}.",
+            ]
     return "\n".join(lines)
 
 
@@ -193,7 +231,9 @@ def write_table(document: Path, rows: Mapping[str, Mapping[str, Any]]) -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--types", default="", help="names with commas; without it all that BrowserGym registers")
+    parser.add_argument(
+        "--types", default="", help="names with commas; without it all that BrowserGym registers"
+    )
     parser.add_argument("--seeds", type=int, default=6, help="pages of each type")
     parser.add_argument("--limit", type=int, default=6, help="steps of an episode")
     parser.add_argument("--workers", type=int, default=2)
@@ -202,12 +242,18 @@ def main() -> None:
     asked = parser.parse_args()
     rows: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json.is_file() else {}
     names = asked.types.split(",") if asked.types else sorted(miniwob_tasks())
-    adapter = BrowserAdapter(load_config(None, ["environment.name=browser", f"environment.workers={asked.workers}"]).environment)
+    adapter = BrowserAdapter(
+        load_config(None, ["environment.name=browser", f"environment.workers={asked.workers}"]).environment
+    )
     with closing(adapter.open()) as world:
         for name in (name for name in names if name not in rows):
             rows[name] = survey_type(adapter, world, name, asked.seeds, asked.limit)
             write_json(asked.json, rows)
-            print(name, json.dumps({key: value for key, value in rows[name].items() if key != "partly_paid"}), flush=True)
+            print(
+                name,
+                json.dumps({key: value for key, value in rows[name].items() if key != "partly_paid"}),
+                flush=True,
+            )
     if asked.table:
         write_table(asked.table, rows)
 

@@ -1,4 +1,5 @@
-"""Screenshots of the browser at work, each page beside the state that the agent sees: those of docs/browser.md.
+"""Screenshots of the browser at work, each page beside the state that the agent sees: those of
+docs/browser.md.
 
     python -m components.environments.browser.pictures docs login-user:2 click-tab-2:1 choose-list:0
 
@@ -26,12 +27,16 @@ from components.records import TEST, Trajectory, Transition
 SEED = 10_000_003
 _PAGE = """<!doctype html><meta charset=utf-8>
 <body style="margin:12px;display:flex;gap:16px;width:760px;font:14px monospace;background:#fff">
-<img src="data:image/png;base64,{picture}" style="width:160px;height:210px;object-fit:none;object-position:left top;border:1px solid #999">
-<div><b>{goal}</b><pre style="white-space:pre-wrap">{state}</pre><div style="color:#06c">{action}</div></div>"""
+<img src="data:image/png;base64,{picture}" style="width:160px;height:210px;
+object-fit:none;object-position:left top;border:1px solid #999">
+<div><b>{goal}</b><pre style="white-space:pre-wrap">{state}</pre>
+<div style="color:#06c">{action}</div></div>"""
 
 
 def take(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps: int) -> bytes:
-    """The PNG of a page after `steps` of the expert, with its goal, its state and what the expert does next."""
+    """The PNG of a page after `steps` of the expert, with its goal, its state and what the expert does
+    next.
+    """
     (task,) = adapter.opened(world.browsers, [page_of(family, SEED)], TEST)
     world.reset([task])
     expert, episode = adapter.behaviour("expert", task, 0), Trajectory(task)
@@ -39,12 +44,16 @@ def take(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps:
         action = expert(episode, world.admissible[0])[1]
         answer = world.step([action])[0]
         assert answer is not None
-        step = Transition(task.id, "", number, episode.states[-1], action, answer.state, answer.reward, answer.done)
+        step = Transition(
+            task.id, "", number, episode.states[-1], action, answer.state, answer.reward, answer.done
+        )
         episode = Trajectory(task, (*episode.steps, step))
     thought, action = expert(episode, world.admissible[0])
     parts = {"goal": task.instruction, "state": episode.states[-1], "action": f"{thought} → {action}"}
     picture = base64.b64encode(world.browsers.picture(0)).decode()
-    return _shown(world, _PAGE.format(picture=picture, **{name: html.escape(text) for name, text in parts.items()}))
+    return _shown(
+        world, _PAGE.format(picture=picture, **{name: html.escape(text) for name, text in parts.items()})
+    )
 
 
 def _shown(world: BrowserEnvironment, page: str) -> bytes:
@@ -60,11 +69,15 @@ def _shown(world: BrowserEnvironment, page: str) -> bytes:
 def main() -> None:
     """The command line: a folder, then types with steps."""
     folder, *asked = sys.argv[1:]
-    adapter = BrowserAdapter(load_config(None, ["environment.name=browser", "environment.workers=1"]).environment)
+    adapter = BrowserAdapter(
+        load_config(None, ["environment.name=browser", "environment.workers=1"]).environment
+    )
     with closing(adapter.open()) as world:
         for one in asked:
             family, _, steps = one.partition(":")
-            (Path(folder) / f"browser-{family}.png").write_bytes(take(world, adapter, family, int(steps or 0)))
+            (Path(folder) / f"browser-{family}.png").write_bytes(
+                take(world, adapter, family, int(steps or 0))
+            )
 
 
 if __name__ == "__main__":

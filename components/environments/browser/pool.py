@@ -1,14 +1,16 @@
 """A pool of browsers: each worker process has one Chromium and plays a share of the rows in tabs of it.
 
-A worker answers row by row. One that does not answer in time, or whose browser dies, is ended with all that it started and replaced when
-it is needed next; its rows get an error text in place of what they would have seen. Nothing is left behind:
+A worker answers row by row. One that does not answer in time, or whose browser dies, is ended with all that
+it started and replaced when it is needed next; its rows get an error text in place of what they would have
+seen. Nothing is left behind:
 
-1. A worker leads a process group of its own, so that its driver ends with it; it ends by itself when the line to its owner breaks.
+1. A worker leads a process group of its own, so that its driver ends with it; it ends by itself when the line
+   to its owner breaks.
 2. The browser asks the kernel to be ended with its driver (`chromium.py`).
-3. All that a worker started is known by the name of the worker's folder in its environment, or by the session of the browser that belongs
-to it; what is still there after the worker is ended.
-4. Profiles and temporary files lie in that folder, which goes with the worker; folders of owners that were killed are removed by the next
-pool, which knows them by a lock that the living hold.
+3. All that a worker started is known by the name of the worker's folder in its environment, or by the session
+   of the browser that belongs to it; what is still there after the worker is ended.
+4. Profiles and temporary files lie in that folder, which goes with the worker; folders of owners that were
+   killed are removed by the next pool, which knows them by a lock that the living hold.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ from typing import IO, Any
 import psutil
 
 from components.environments.browser.chromium import FEATURES_OFF, STARTED, write_wrapper
-from components.environments.browser.seat import Elsewhere, Fork, PageGone, Seat, SeatSettings, Seen, quiet_libraries
+from components.environments.browser.seat import (
+    Elsewhere,
+    Fork,
+    PageGone,
+    Seat,
+    SeatSettings,
+    Seen,
+    quiet_libraries,
+)
 from components.errors import EnvironmentFailure
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -43,7 +53,9 @@ HELD = "owner"
 LOADS_A_BROWSER = 400
 """Episodes after which a browser is replaced, which gives its memory back."""
 SPARE, BEAT = -1, -2
-"""The row of the seat in which alternatives are tried, and that of a message which only says that a long answer is under way."""
+"""The row of the seat in which alternatives are tried, and that of a message which only says that a long
+answer is under way.
+"""
 GRACE_SECONDS, START_SECONDS = 3.0, 60.0
 
 
@@ -60,7 +72,9 @@ class PoolSettings:
 
     @property
     def patience(self) -> float:
-        """Seconds without any answer after which a worker is given up: the longest that a well-behaved page can take, twice."""
+        """Seconds without any answer after which a worker is given up: the longest that a well-behaved page
+        can take, twice.
+        """
         return 2 * (self.page_seconds + self.action_seconds)
 
 
@@ -103,7 +117,9 @@ class _Seats:
         self._browser: Any = None
 
     def answer(self, verb: str, row: int, payload: Any) -> Any:
-        """What `row` sees, or an error text; its seat is given up then, or the spare one where an alternative failed."""
+        """What `row` sees, or an error text; its seat is given up then, or the spare one where an alternative
+        failed.
+        """
         try:
             return getattr(self, f"_{verb}")(row, payload)
         except Exception as error:  # reported to the owner, which decides
@@ -111,7 +127,11 @@ class _Seats:
                 with contextlib.suppress(Exception):
                     seat.close()
             said = str(error).splitlines()[0] if str(error) else ""
-            return f"The page died: {said}." if isinstance(error, PageGone) else f"{type(error).__name__}: {said}"
+            return (
+                f"The page died: {said}."
+                if isinstance(error, PageGone)
+                else f"{type(error).__name__}: {said}"
+            )
 
     def _load(self, row: int, spec: Mapping[str, Any]) -> Seen:
         return self._seat(row).load(spec)
@@ -148,7 +168,9 @@ class _Seats:
 
     def _make(self) -> Seat:
         limits = self._settings
-        settings = SeatSettings(self._folder / "chromium", limits.elements, limits.page_seconds, limits.action_seconds)
+        settings = SeatSettings(
+            self._folder / "chromium", limits.elements, limits.page_seconds, limits.action_seconds
+        )
         if limits.stock:
             from components.environments.browser.stock import StockSeat
 
@@ -212,7 +234,9 @@ class Browsers:
 
     def load(self, specs: Mapping[int, Mapping[str, Any]]) -> dict[int, Seen | str]:
         """Start each row's task; a browser that dies of it is replaced once."""
-        self._owner = {row: place * len(self._workers) // len(specs) for place, row in enumerate(sorted(specs))}
+        self._owner = {
+            row: place * len(self._workers) // len(specs) for place, row in enumerate(sorted(specs))
+        }
         for slot, worker in enumerate(self._workers):
             if worker and (worker.loads > LOADS_A_BROWSER or not worker.process.is_alive()):
                 self._stop(slot)
@@ -263,12 +287,18 @@ class Browsers:
     def _deadline(self, slot: int) -> float:
         """When a worker has been silent for too long; the first time it also has to start its browser."""
         worker = self._workers[slot]
-        return time.monotonic() + self._settings.patience + (0.0 if worker and worker.started else START_SECONDS)
+        return (
+            time.monotonic() + self._settings.patience + (0.0 if worker and worker.started else START_SECONDS)
+        )
 
-    def _hear(self, waiting: dict[int, set[int]], deadlines: dict[int, float], answers: dict[int, Any]) -> None:
+    def _hear(
+        self, waiting: dict[int, set[int]], deadlines: dict[int, float], answers: dict[int, Any]
+    ) -> None:
         """Take the answers that have come; give up those workers that died or whose time is over."""
         pipes: dict[Any, int] = {worker.pipe: slot for slot in waiting if (worker := self._workers[slot])}
-        ready: list[Any] = wait(list(pipes), timeout=max(0.0, min(deadlines[slot] for slot in waiting) - time.monotonic()))
+        ready: list[Any] = wait(
+            list(pipes), timeout=max(0.0, min(deadlines[slot] for slot in waiting) - time.monotonic())
+        )
         for pipe in ready:
             slot = pipes[pipe]
             try:
@@ -283,7 +313,9 @@ class Browsers:
                 self._workers[slot] = replace(worker, started=True)
             deadlines[slot] = self._deadline(slot)
         for slot in [slot for slot in waiting if deadlines[slot] <= time.monotonic()]:
-            answers |= self._lost(slot, waiting.pop(slot), f"did not answer for {self._settings.patience:.0f} seconds")
+            answers |= self._lost(
+                slot, waiting.pop(slot), f"did not answer for {self._settings.patience:.0f} seconds"
+            )
 
     def _lost(self, slot: int, rows: Any, what: str) -> dict[int, Any]:
         self._stop(slot, gracefully=False)
@@ -292,7 +324,13 @@ class Browsers:
 
     def _worker(self, slot: int, verb: str, share: Mapping[int, Any]) -> _Worker:
         worker = self._workers[slot] or _start_worker(slot, self._settings)
-        loads = len(share) if verb == "load" else sum(len(fork.alternatives) for fork in share.values()) if verb == "probe" else 0
+        loads = (
+            len(share)
+            if verb == "load"
+            else sum(len(fork.alternatives) for fork in share.values())
+            if verb == "probe"
+            else 0
+        )
         self._workers[slot] = worker = replace(worker, loads=worker.loads + loads)
         return worker
 
@@ -314,7 +352,9 @@ def _start_worker(slot: int, settings: PoolSettings) -> _Worker:
     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     ours, theirs = _CONTEXT.Pipe()
     kept, watched = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_serve, args=(theirs, watched, str(folder), settings), daemon=True, name=f"browser-{slot}")
+    process = _CONTEXT.Process(
+        target=_serve, args=(theirs, watched, str(folder), settings), daemon=True, name=f"browser-{slot}"
+    )
     try:
         process.start()
     except BaseException:
@@ -367,13 +407,15 @@ def _until_none_left(left: Callable[[], list[psutil.Process]]) -> None:
 def started_by(folder: Path) -> list[psutil.Process]:
     """The processes that the worker of `folder` started and that still run.
 
-    The driver and the browser carry the folder's name in their environment; the browser's helpers overwrite theirs, and are known by the
-    session that the browser leads.
+    The driver and the browser carry the folder's name in their environment; the browser's helpers overwrite
+    theirs, and are known by the session that the browser leads.
     """
     found, sessions = [], _sessions(folder)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            mine = process.environ().get(OWNER) == str(folder) or ("chrom" in process.name() and os.getsid(process.pid) in sessions)
+            mine = process.environ().get(OWNER) == str(folder) or (
+                "chrom" in process.name() and os.getsid(process.pid) in sessions
+            )
             if mine and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
@@ -387,15 +429,23 @@ def _sessions(folder: Path) -> set[int]:
 
 
 def remove_abandoned_folders(least_age_seconds: float = 3600.0) -> None:
-    """Remove the folders of workers that were killed together with their owner: older than that, and nobody's."""
+    """Remove the folders of workers that were killed together with their owner: older than that, and
+    nobody's.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > least_age_seconds and not _held(folder) and not started_by(folder):
+            if (
+                time.time() - folder.stat().st_mtime > least_age_seconds
+                and not _held(folder)
+                and not started_by(folder)
+            ):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _held(folder: Path) -> bool:
-    """Whether the owner of a worker's folder lives: its browser may have died, or not have been started yet."""
+    """Whether the owner of a worker's folder lives: its browser may have died, or not have been started
+    yet.
+    """
     with contextlib.suppress(FileNotFoundError), (folder / HELD).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,8 +1,9 @@
 """How far the reasoning of a dreamed step quotes rightly: the page, the instruction, and its own comparisons.
 
-A small model slips in the letters of a name that it copies (`username cas` for chas) or makes one up, and what follows is then granted or
-refused for a name that nobody wrote. Here its reasoning is read by the form that the teacher's has (`reasoning.reason`) and held against
-the texts that it was shown, and nothing else: neither what the goal means nor what the page would do is asked.
+A small model slips in the letters of a name that it copies (`username cas` for chas) or makes one up, and
+what follows is then granted or refused for a name that nobody wrote. Here its reasoning is read by the form
+that the teacher's has (`reasoning.reason`) and held against the texts that it was shown, and nothing else:
+neither what the goal means nor what the page would do is asked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _VERDICT = re.compile(r"(\. (done|lost|not done))?")
 
 
 class _Shown(NamedTuple):
-    """All that reasoning may quote: what was got by now, what stands on this page and earlier ones, the instruction, the action."""
+    """All that reasoning may quote: what was got by now, what stands on this page and earlier ones, the
+    instruction, the action.
+    """
 
     now: frozenset[str]
     names: tuple[str, ...]
@@ -38,7 +41,8 @@ class _Shown(NamedTuple):
 
 
 def grounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
-    """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote rightly.
+    """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote
+    rightly.
 
     Reasoning about an action without an element quotes nothing.
     """
@@ -53,11 +57,15 @@ def grounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> 
     if _REFUSED.fullmatch(reasoning, len(head)):
         return len(reasoning)
     names = tuple(element.name for state in states for element in read_state(state).elements)
-    return _behind(reasoning, len(head), _Shown(_got(view, view.element(command.id)), names, task.instruction, command))
+    return _behind(
+        reasoning, len(head), _Shown(_got(view, view.element(command.id)), names, task.instruction, command)
+    )
 
 
 def _head(view: View, command: Command) -> tuple[str, bool]:
-    """What every reasoning about this element begins with: the ids, the element, of a list its options; and whether all that is there."""
+    """What every reasoning about this element begins with: the ids, the element, of a list its options; and
+    whether all that is there.
+    """
     element = view.element(command.id)
     found = f"{' '.join(view.ids) or 'nothing'} want {command.id}: "
     if element is None:
@@ -71,7 +79,9 @@ def _head(view: View, command: Command) -> tuple[str, bool]:
 
 
 def _behind(reasoning: str, place: int, shown: _Shown) -> int:
-    """How far it is right from `place` on: that the action works, what that changes, and what was got beside what is wanted."""
+    """How far it is right from `place` on: that the action works, what that changes, and what was got beside
+    what is wanted.
+    """
     works = _WORKS.match(reasoning, place)
     if not works or not _typed(works["now"], shown):
         return place
@@ -88,14 +98,20 @@ def _typed(now: str | None, shown: _Shown) -> bool:
 
 
 def _right(said: str, wanted: str, holds: bool, shown: _Shown) -> bool:
-    """One comparison: what was got is on the page, what is wanted stands where it was asked for, and the answer is theirs."""
+    """One comparison: what was got is on the page, what is wanted stands where it was asked for, and the
+    answer is theirs.
+    """
     got, asked = _parted(said, shown)
     if wanted in _CHECKED:
         label, _, state = got.rpartition(" ")
-        counted = re.fullmatch(r"\d+\]?", label)  # the third box, or the one with an id: not what the page calls it
+        counted = re.fullmatch(
+            r"\d+\]?", label
+        )  # the third box, or the one with an id: not what the page calls it
         known = got in shown.now or counted or (state == "absent" and _stands(label, [shown.instruction]))
         return bool(known) and holds == (state == wanted)
-    if holds and named(got) != named(wanted) or not holds and got == wanted:  # whether case counts, the page decides
+    if (
+        holds and named(got) != named(wanted) or not holds and got == wanted
+    ):  # whether case counts, the page decides
         return False
     if got not in shown.now and got not in _NO_NAME:
         return False
@@ -106,21 +122,31 @@ def _right(said: str, wanted: str, holds: bool, shown: _Shown) -> bool:
 
 
 def _parted(said: str, shown: _Shown) -> tuple[str, str]:
-    """What was got, and what stands before it; a name may have a comma in it, so that which is on the page is taken."""
+    """What was got, and what stands before it; a name may have a comma in it, so that which is on the page is
+    taken.
+    """
     places = [0, *(found.end() for found in re.finditer(", ", said))]
     start = next((place for place in places if said[place:] in shown.now), places[-1])
     return said[start:], said[: max(0, start - 2)]
 
 
 def _got(view: View, acted_on: Element | None) -> frozenset[str]:
-    """What fields hold, what is checked, and what the action is about: of all else only the wanted may be said."""
-    found = {part for element in view.elements for part in (element.value, f"{told(element.name)} {checked(element)}")}
+    """What fields hold, what is checked, and what the action is about: of all else only the wanted may be
+    said.
+    """
+    found = {
+        part
+        for element in view.elements
+        for part in (element.value, f"{told(element.name)} {checked(element)}")
+    }
     found |= {told(acted_on.name), acted_on.id} if acted_on else set()
     return frozenset(found - {""})
 
 
 def _stands(words: str, texts: Sequence[str]) -> bool:
-    """True if `words` stand in one of `texts`, one behind the other; of what was worked out (`2 + 3 is 5`, a date) that cannot be asked."""
+    """True if `words` stand in one of `texts`, one behind the other; of what was worked out (`2 + 3 is 5`, a
+    date) that cannot be asked.
+    """
     if words in _NO_NAME or " is " in words or re.fullmatch(r"[\d:./-]+", words):
         return True
     form = re.compile(r"(?<!\w)" + r"\W+".join(map(re.escape, words.split())) + r"(?!\w)", re.IGNORECASE)

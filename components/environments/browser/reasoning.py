@@ -1,25 +1,29 @@
-"""What is thought and said of a step, in words that a small model can learn: everything compared stands side by side.
+"""What is thought and said of a step, in words that a small model can learn: everything compared stands side
+by side.
 
-The comparisons have the form of the backbone's exercise (`language/comparing.py`): `13 14 want 99: no`. The agent's thoughts scan what
-could be meant up to the first that is, and name its id last, where the action begins:
+The comparisons have the form of the backbone's exercise (`language/comparing.py`): `13 14 want 99: no`. The
+agent's thoughts scan what could be meant up to the first that is, and name its id last, where the action
+begins:
 
     13 ONE want TWO: no, 14 TWO want TWO: yes. click 14
     16 Username want Username: yes. blank want kenda: no. fill 16 kenda
     ornare sodales want proin: no. open 20
 
-The programmatic teacher (R* of Eq. 5) says what the action needs up to the first need that does not hold, what it changes, and, where a
-click may be judged by the page, what was got beside what is wanted, up to the first that differs:
+The programmatic teacher (R* of Eq. 5) says what the action needs up to the first need that does not hold,
+what it changes, and, where a click may be judged by the page, what was got beside what is wanted, up to the
+first that differs:
 
     13 14 want 99: no. fails
     16 19 20 want 20: yes, button Login. a button is no field. fails
     13 14 want 14: yes, item Chad. works, new
     16 19 20 want 16: yes, textbox Username. works, now kenda
-    16 19 20 want 20: yes, button Login. works. username " kenda, kenda want kenda: yes, password " x7y, blank want x7y: no. lost
-    13 14 want 14: yes, button TWO. works. button TWO, TWO want TWO: yes. done
+    16 19 20 want 20: yes, button Login. works. username " kenda, kenda want kenda: yes, password " x7y, blank
+    want x7y: no. lost 13 14 want 14: yes, button TWO. works. button TWO, TWO want TWO: yes. done
 
-What is wanted is first said as it stands in the instruction, with the word before it: a model that says what was got first says it again
-as what was wanted, and grants whatever a policy does. And all that is said is said letter for letter: small models copy tokens, and the
-same name has others in other letters (docs/experiments.md).
+What is wanted is first said as it stands in the instruction, with the word before it: a model that says what
+was got first says it again as what was wanted, and grants whatever a policy does. And all that is said is
+said letter for letter: small models copy tokens, and the same name has others in other letters
+(docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -38,14 +42,19 @@ _PLACES = ("", "1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 100))
 
 
 def think(trajectory: Trajectory, action: str) -> str:
-    """What is seen beside what is wanted next, and the command that follows from it; `action` itself where no goal is known."""
+    """What is seen beside what is wanted next, and the command that follows from it; `action` itself where no
+    goal is known.
+    """
     seen = outlook(trajectory)
     wish, command = seen.next_wish, seen.command
     if wish is None or not command:
         return _plain(action)
     element = find(seen.view, wish)
     if element is None:
-        return f"{names(_candidates(seen.view, wish))} want {told(wish.what)}: no. open {_plain(command).split()[-1]}"
+        return (
+            f"{names(_candidates(seen.view, wish))} want {told(wish.what)}: no. open "
+            f"{_plain(command).split()[-1]}"
+        )
     parts = [wish.why, _scan(seen.view, wish), _got(element, wish), _plain(command)]
     return ". ".join(part for part in parts if part)
 
@@ -92,7 +101,9 @@ def reflect(trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], tho
     click [99] would fail. click [13] would end it. fill [16] x would not help. 14 two want two: yes. click 14
     """
     before = trajectory.states[-1]
-    return " ".join([*(f"{action} would {_verdict(before, state)}." for action, state in alternatives), thought])
+    return " ".join(
+        [*(f"{action} would {_verdict(before, state)}." for action, state in alternatives), thought]
+    )
 
 
 def _verdict(before: str, state: str) -> str:
@@ -111,7 +122,9 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     verdict = "done" if reward > 0.5 else "lost" if after.over else "not done"
     check = _check(seen, command, after, trajectory.task.instruction) if command else ""
     effect = "works" if after.over else f"works, {_effect(trajectory, seen.view, command, after)}"
-    return ". ".join(part for part in (said, effect, check, verdict if check or after.over or reward > 0.5 else "") if part)
+    return ". ".join(
+        part for part in (said, effect, check, verdict if check or after.over or reward > 0.5 else "") if part
+    )
 
 
 def _needs(view: View, action: str, command: Command | None, after: View) -> str:
@@ -131,7 +144,9 @@ def _needs(view: View, action: str, command: Command | None, after: View) -> str
     elif reason == "disabled":
         parts.append("disabled")
     elif command.verb == "select":
-        parts.append(f"{' '.join(element.options)} want {command.text}: {'no' if reason == 'option' else 'yes'}")
+        parts.append(
+            f"{' '.join(element.options)} want {command.text}: {'no' if reason == 'option' else 'yes'}"
+        )
     elif after.failure:
         parts.append("no effect")
     return ", ".join(parts)
@@ -147,7 +162,13 @@ def _effect(trajectory: Trajectory, before: View, command: Command | None, after
     """What is different now: the value, whether it is checked, or that the page shows something new."""
     element = after.element(command.id) if command else None
     was = before.element(command.id) if command else None
-    if element and was and command and command.verb in ("fill", "clear", "select", "press") and element.value != was.value:
+    if (
+        element
+        and was
+        and command
+        and command.verb in ("fill", "clear", "select", "press")
+        and element.value != was.value
+    ):
         return f"now {element.value or 'blank'}"
     if element and was and checked(element) != checked(was):
         return f"now {checked(element)}"
@@ -185,27 +206,38 @@ def _check(seen: Outlook, command: Command, after: View, instruction: str) -> st
 
 
 def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: str) -> str:
-    """One wish, and beside it what there is: what a field holds, what was clicked now; "" of a click that was done before."""
+    """One wish, and beside it what there is: what a field holds, what was clicked now; "" of a click that was
+    done before.
+    """
     wish, met = goal.wishes[place], seen.met[place]
     element = find(enabled(seen.view) if wish.lasting else seen.view, wish)
     if wish.lasting:
         if wish.verb in ("check", "uncheck"):
             label = wish.id or str(wish.place or told(wish.name))
             return (
-                f"{label} {checked(element) if element else 'absent'} want {'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
+                f"{label} {checked(element) if element else 'absent'} want "
+                f"{'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
             )
         asked = f"{wish.why}, " if wish.why else _asked(instruction, wish.value)
-        return f"{asked}{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: {_yes(met)}"
+        return (
+            f"{asked}{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: "
+            f"{_yes(met)}"
+        )
     if met:
         return ""
     if wish.id or wish.place:
-        return f"{clicked.id} want {element.id if element else 'another'}: {_yes(element is not None and element.id == clicked.id)}"
+        return (
+            f"{clicked.id} want {element.id if element else 'another'}: "
+            f"{_yes(element is not None and element.id == clicked.id)}"
+        )
     label, wanted = told(clicked.name) or "nameless", told(wish.name)
     return f"{_asked(instruction, wanted)}{label} want {wanted}: {_yes(named(label) == named(wanted))}"
 
 
 def _asked(instruction: str, wanted: str) -> str:
-    """What is wanted as it stands in the instruction, with the word before it; "" if it does not stand there."""
+    """What is wanted as it stands in the instruction, with the word before it; "" if it does not stand
+    there.
+    """
     found = re.search(rf"\w+\W+{re.escape(wanted)}(?!\w)", instruction, re.IGNORECASE) if wanted else None
     return f"{found[0]}, " if found else ""
 
@@ -215,8 +247,12 @@ def _yes(holds: bool) -> str:
 
 
 def judged(trajectory: Trajectory) -> float | None:
-    """What the page says to the last step, if its looks at what is wanted tell; None if they do not, or an earlier click had ended it."""
-    outcomes = [_outcome(trajectory.up_to(step.step), step.action, step.next_state) for step in trajectory.steps]
+    """What the page says to the last step, if its looks at what is wanted tell; None if they do not, or an
+    earlier click had ended it.
+    """
+    outcomes = [
+        _outcome(trajectory.up_to(step.step), step.action, step.next_state) for step in trajectory.steps
+    ]
     return None if 1.0 in outcomes[:-1] or not read_state(trajectory.states[-1]).over else outcomes[-1]
 
 

@@ -1,12 +1,15 @@
 """One episode in one tab of a real Chromium, inside a worker process: load a task, act, look.
 
-BrowserGym gives the tasks with their evaluators, the marks on the page, the accessibility tree and the actions. What is ours makes it
-faster and repeatable (the class `stock.StockSeat` is BrowserGym's own environment, for a comparison of speed):
+BrowserGym gives the tasks with their evaluators, the marks on the page, the accessibility tree and the
+actions. What is ours makes it faster and repeatable (the class `stock.StockSeat` is BrowserGym's own
+environment, for a comparison of speed):
 
-1. One browser serves many seats, and a seat keeps its tab from one MiniWoB episode to the next; BrowserGym starts a browser an episode.
-2. No chat window, no screenshot, no slowed-down actions, and in place of a fixed delay a wait until the page has come to rest: no
-animation, no timer of a second or less, no change of the document for a while.
-3. Dialogs are dismissed and told in the next state; a tab that an action opened is where the episode goes on, as in BrowserGym.
+1. One browser serves many seats, and a seat keeps its tab from one MiniWoB episode to the next; BrowserGym
+   starts a browser an episode.
+2. No chat window, no screenshot, no slowed-down actions, and in place of a fixed delay a wait until the page
+   has come to rest: no animation, no timer of a second or less, no change of the document for a while.
+3. Dialogs are dismissed and told in the next state; a tab that an action opened is where the episode goes on,
+   as in BrowserGym.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from components.environments.browser.web_sites import site_hosts
 LOOKS = 4
 """How often a page that changes under our eyes is looked at before the episode is given up."""
 GONE = ("has been closed", "crashed", "Connection closed", "Browser closed", "Target closed")
-"""Words of Playwright's errors when a page or its browser is no more; they count in the first line alone (`_gone`)."""
+"""Words of Playwright's errors when a page or its browser is no more; they count in the first line alone
+(`_gone`).
+"""
 REST_MILLISECONDS, MOST_MILLISECONDS = 40, 4000
 
 _COUNT_TIMERS = """
@@ -38,7 +43,10 @@ if (location.protocol === 'file:' && !window.dreamgymTimers) {
   const set = window.setTimeout, clear = window.clearTimeout, waiting = new Set();
   window.dreamgymTimers = waiting;
   window.setTimeout = (task, delay = 0, ...rest) => {
-    const id = set(() => { waiting.delete(id); typeof task === 'function' ? task(...rest) : (0, eval)(task); }, delay);
+    const id = set(() => {
+      waiting.delete(id);
+      typeof task === 'function' ? task(...rest) : (0, eval)(task);
+    }, delay);
     if (delay <= 1000) waiting.add(id);
     return id;
   };
@@ -54,8 +62,11 @@ _REST = """async ([rest, most]) => {
   watch.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
   while (performance.now() - began < most) {
     await sleep(10);
-    const moving = document.getAnimations().some(one => one.playState === 'running' && one.effect?.getTiming().iterations !== Infinity)
-      || (window.jQuery && window.jQuery(':animated').length > 0) || (window.dreamgymTimers && window.dreamgymTimers.size > 0);
+    const moving = document.getAnimations().some(
+        one => one.playState === 'running' && one.effect?.getTiming().iterations !== Infinity
+      )
+      || (window.jQuery && window.jQuery(':animated').length > 0)
+      || (window.dreamgymTimers && window.dreamgymTimers.size > 0);
     if (moving) changed = performance.now();
     if (document.readyState === 'complete' && performance.now() - changed >= rest) break;
   }
@@ -88,7 +99,9 @@ _SHOW_AGAIN = """() => {
 
 @dataclass(frozen=True)
 class SeatSettings:
-    """What a worker is told: the browser's wrapper, the most elements of a state, and seconds for a page to load and for an action."""
+    """What a worker is told: the browser's wrapper, the most elements of a state, and seconds for a page to
+    load and for an action.
+    """
 
     wrapper: Path
     elements: int
@@ -100,8 +113,8 @@ class SeatSettings:
 class Seen:
     """What a step shows: the state, the outcome, the task's goal, and the actions that the state allows.
 
-    `reward` is 1 for success, else 0. `raw_reward` is what the page or the evaluator itself gave: for some pages also a part of 1, or
-    below 0.
+    `reward` is 1 for success, else 0. `raw_reward` is what the page or the evaluator itself gave: for some
+    pages also a part of 1, or below 0.
     """
 
     state: str
@@ -193,7 +206,12 @@ class Seat:
         """Why the page did not let the action happen; "" if it did."""
         before = self._pages()
         try:
-            _run(actions.to_browsergym(action, self.view), self._page, self._settings.action_seconds, self._messages)
+            _run(
+                actions.to_browsergym(action, self.view),
+                self._page,
+                self._settings.action_seconds,
+                self._messages,
+            )
         except Exception as error:
             if _gone(error) and self._pages() and self._page in self._pages():
                 raise
@@ -205,7 +223,9 @@ class Seat:
         return ""
 
     def _follow(self, action: str, before: list[Any]) -> None:
-        """The tab that the episode is in now: one that was opened, the one asked for, or the last where the present one was closed."""
+        """The tab that the episode is in now: one that was opened, the one asked for, or the last where the
+        present one was closed.
+        """
         command = actions.read_action(action)
         pages = self._settled_pages()
         opened = [page for page in pages if page not in before]
@@ -217,18 +237,27 @@ class Seat:
             self._page = pages[-1] if pages else self._context.new_page()
 
     def _settled_pages(self) -> list[Any]:
-        """The open tabs once Playwright tells of as many as the browser has: on a busy machine it learns of a new one later than we ask."""
+        """The open tabs once Playwright tells of as many as the browser has: on a busy machine it learns of a
+        new one later than we ask.
+        """
         until = time.monotonic() + self._settings.page_seconds
         while self._tabs_in_browser() != len(self._pages()) and time.monotonic() < until:
             time.sleep(0.01)
         return self._pages()
 
     def _tabs_in_browser(self) -> int:
-        """How many tabs this seat has by the browser's own count, which a popup joins before the click that opens it is over."""
+        """How many tabs this seat has by the browser's own count, which a popup joins before the click that
+        opens it is over.
+        """
         if self._teller is None:
             self._teller = self._browser.new_browser_cdp_session()
         targets = self._teller.send("Target.getTargets")["targetInfos"]
-        return sum(one["type"] == "page" and not one.get("subtype") and one.get("browserContextId") == self._context_id for one in targets)
+        return sum(
+            one["type"] == "page"
+            and not one.get("subtype")
+            and one.get("browserContextId") == self._context_id
+            for one in targets
+        )
 
     def _pages(self) -> list[Any]:
         return [page for page in self._context.pages if not page.is_closed()]
@@ -242,7 +271,9 @@ class Seat:
         return raw_reward(reward, info), bool(done)
 
     def _fresh_page(self) -> Any:
-        """A tab that knows nothing of earlier episodes: for the web with a context of its own, else without a network."""
+        """A tab that knows nothing of earlier episodes: for the web with a context of its own, else without a
+        network.
+        """
         if self._context is not None:
             pages = self._pages()
             if not self._web and not self._of_the_web and pages:
@@ -314,17 +345,26 @@ class Seat:
 
 
 def _gone(error: Exception) -> bool:
-    """True if the page or its browser is no more. Behind the first line come Playwright's notes: the agent's own words, and the page's."""
+    """True if the page or its browser is no more. Behind the first line come Playwright's notes: the agent's
+    own words, and the page's.
+    """
     said = str(error).partition("\n")[0]
     return any(words in said for words in GONE)
 
 
 def capture(page: Any, *, lenient: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """BrowserGym's merged accessibility tree of a page, and its DOM snapshot; the page is marked for it and left as it was.
+    """BrowserGym's merged accessibility tree of a page, and its DOM snapshot; the page is marked for it and
+    left as it was.
 
-    The tree of a page of megabytes takes half a minute to fetch, for what lies out of view and no state shows: it is left out there.
+    The tree of a page of megabytes takes half a minute to fetch, for what lies out of view and no state
+    shows: it is left out there.
     """
-    from browsergym.core.observation import _post_extract, _pre_extract, extract_dom_snapshot, extract_merged_axtree
+    from browsergym.core.observation import (
+        _post_extract,
+        _pre_extract,
+        extract_dom_snapshot,
+        extract_merged_axtree,
+    )
 
     _pre_extract(page, lenient=lenient)
     snapshot = extract_dom_snapshot(page, include_dom_rects=False, include_paint_order=False)
@@ -349,7 +389,9 @@ def _action_set() -> Any:
 
 
 def patient_code(call: str, seconds: float) -> str:
-    """BrowserGym's code for `call`, with more patience than its half a second: a busy machine must not make a click impossible."""
+    """BrowserGym's code for `call`, with more patience than its half a second: a busy machine must not make a
+    click impossible.
+    """
     theirs = str(_action_set().python_includes)
     patient = theirs.replace("timeout=500", f"timeout={int(1000 * seconds)}")
     return patient + str(_action_set().to_python_code(call)).removeprefix(theirs)
@@ -359,7 +401,9 @@ def _run(call: str, page: Any, seconds: float, messages: list[dict[str, Any]]) -
     from browsergym.core.action.base import execute_python_code
 
     code = patient_code(call, seconds)
-    execute_python_code(code, page, lambda text: messages.append({"role": "assistant", "message": text}), lambda reason: None)
+    execute_python_code(
+        code, page, lambda text: messages.append({"role": "assistant", "message": text}), lambda reason: None
+    )
 
 
 def quiet_libraries() -> None:

@@ -1,4 +1,5 @@
-"""The state of a browser episode as text, and back: the page's elements, one a line, below what the last action met with.
+"""The state of a browser episode as text, and back: the page's elements, one a line, below what the last
+action met with.
 
     Failed: no such element.               the action was not carried out; the page below is as it was
     Dialog: Are you sure?                  what a dialog said before it was dismissed
@@ -7,7 +8,8 @@
     [20] button: Login
     3 more                                 elements that there was no room for
 
-`Episode over.` stands alone: the page has judged the episode, and shows nothing any more. `Empty page.` is a page without elements.
+`Episode over.` stands alone: the page has judged the episode, and shows nothing any more. `Empty page.` is a
+page without elements.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ TOUCHING = ("page", "missing")
 
 @dataclass(frozen=True)
 class View:
-    """A state taken apart. `readable` is False if the text does not follow the grammar (a dream may write anything)."""
+    """A state taken apart. `readable` is False if the text does not follow the grammar (a dream may write
+    anything).
+    """
 
     elements: tuple[Element, ...] = ()
     failure: str = ""
@@ -53,7 +57,14 @@ class View:
         head = [f"Failed: {self.failure}."] if self.failure else []
         head += [f"Dialog: {words}" for words in self.dialogs]
         body = [str(element) for element in self.elements] or [EMPTY]
-        return "\n".join([*head, *([f"Tab {self.tab}"] if self.tab else []), *body, *([f"{self.more} more"] if self.more else [])])
+        return "\n".join(
+            [
+                *head,
+                *([f"Tab {self.tab}"] if self.tab else []),
+                *body,
+                *([f"{self.more} more"] if self.more else []),
+            ]
+        )
 
     def element(self, name: str) -> Element | None:
         """The element with the id `name`."""
@@ -65,7 +76,9 @@ class View:
         return [element.id for element in self.elements if element.id]
 
 
-def view_of(found: Sequence[Element], more: int, *, failure: str = "", dialogs: Sequence[str] = (), tab: str = "") -> View:
+def view_of(
+    found: Sequence[Element], more: int, *, failure: str = "", dialogs: Sequence[str] = (), tab: str = ""
+) -> View:
     """The view of a page; `failure` is a key of FAILURES."""
     words = tuple(clean(dialog, 80) or "(empty)" for dialog in dialogs)
     return View(tuple(found), FAILURES[failure] if failure else "", words, clean(tab, 60), more)
@@ -142,7 +155,8 @@ def state_facts(state: str) -> set[Fact]:
 
 
 def contradicts(claim: Fact, truth: set[Fact]) -> bool:
-    """True if `truth`, the facts of a real state, denies `claim`: a state lists what there is, so what it does not list is denied.
+    """True if `truth`, the facts of a real state, denies `claim`: a state lists what there is, so what it
+    does not list is denied.
 
     Where it says that there is more than it lists, an element that it does not name is not denied.
     """

@@ -1,9 +1,10 @@
-"""An episode in BrowserGym's environment as its makers give it: a browser an episode, the chat window in a second one, slowed-down actions,
-half a second of waiting, a screenshot a step. Only the state is ours, and the patience with a click, which is no matter of speed. It is
-there for a comparison of speed (`dreamgym bench dream`), one row at a time.
+"""An episode in BrowserGym's environment as its makers give it: a browser an episode, the chat window in a
+second one, slowed-down actions, half a second of waiting, a screenshot a step. Only the state is ours, and
+the patience with a click, which is no matter of speed. It is there for a comparison of speed (`dreamgym bench
+dream`), one row at a time.
 
-BrowserGym starts its second browser without the executable that the first is given; Playwright's launcher is told of it here, since there
-is no other way to run it on a system's own Chromium.
+BrowserGym starts its second browser without the executable that the first is given; Playwright's launcher is
+told of it here, since there is no other way to run it on a system's own Chromium.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class StockSeat(Seat):
         self._web = of_the_web(spec)
         task = make_task(spec)
         with_executable(self._playwright.chromium, str(self._settings.wrapper))
-        self._env = BrowserEnv(lambda seed: task, action_mapping=lambda call: patient_code(call, self._settings.action_seconds))
+        self._env = BrowserEnv(
+            lambda seed: task, action_mapping=lambda call: patient_code(call, self._settings.action_seconds)
+        )
         seen, _ = self._env.reset(seed=int(spec.get("seed", 0)))
         self.goal = words_of(seen["goal_object"])
         return self._seen(self._stock_view(seen))
@@ -51,7 +54,9 @@ class StockSeat(Seat):
         if done:
             return self._seen(View(over=True), reward=raw_reward(reward, info["task_info"]))
         missing = "Could not find element" in seen["last_action_error"]
-        return self._seen(self._stock_view(seen), "missing" if missing else "page" if seen["last_action_error"] else "")
+        return self._seen(
+            self._stock_view(seen), "missing" if missing else "page" if seen["last_action_error"] else ""
+        )
 
     def close(self) -> None:
         """End both browsers."""
@@ -65,7 +70,9 @@ class StockSeat(Seat):
         return bytes(self._env.page.screenshot())
 
     def _stock_view(self, seen: Mapping[str, Any]) -> View:
-        found, more = elements(seen["axtree_object"]["nodes"], marks(seen["dom_object"]), self.goal, self._settings.elements)
+        found, more = elements(
+            seen["axtree_object"]["nodes"], marks(seen["dom_object"]), self.goal, self._settings.elements
+        )
         titles, tab = seen["open_pages_titles"], ""
         if len(titles) > 1 or seen["url"].startswith("http"):
             here = int(seen["active_page_index"][0])

@@ -1,10 +1,12 @@
-"""What a behaviour policy achieves on MiniWoB's task types, and what a reset and a step cost: the table of docs/browser.md.
+"""What a behaviour policy achieves on MiniWoB's task types, and what a reset and a step cost: the table of
+docs/browser.md.
 
     python -m components.environments.browser.survey --seeds 20 --json survey.json
     python -m components.environments.browser.survey --behaviour random --types all --seeds 3
 
-Each type is played on seeds that no data set uses. Reported of each: episodes won and played, those that infrastructure broke, steps of a
-won episode, different first pages, and whether an episode played a second time showed the same states.
+Each type is played on seeds that no data set uses. Reported of each: episodes won and played, those that
+infrastructure broke, steps of a won episode, different first pages, and whether an episode played a second
+time showed the same states.
 """
 
 from __future__ import annotations
@@ -29,11 +31,15 @@ FIRST_SEED = 10_000_001
 """Above all seeds that tasks are drawn with."""
 
 
-def survey_type(adapter: BrowserAdapter, world: BrowserEnvironment, family: str, behaviour: str, seeds: int, limit: int) -> dict[str, Any]:
+def survey_type(
+    adapter: BrowserAdapter, world: BrowserEnvironment, family: str, behaviour: str, seeds: int, limit: int
+) -> dict[str, Any]:
     """Play `seeds` episodes of one type, the first of them twice."""
     began = time.perf_counter()
     try:
-        tasks = adapter.opened(world.browsers, [page_of(family, FIRST_SEED + number) for number in range(seeds)], TEST)
+        tasks = adapter.opened(
+            world.browsers, [page_of(family, FIRST_SEED + number) for number in range(seeds)], TEST
+        )
     except EnvironmentFailure as failure:
         return {"type": family, "error": str(failure)}
     reset_seconds = time.perf_counter() - began
@@ -52,7 +58,8 @@ def survey_type(adapter: BrowserAdapter, world: BrowserEnvironment, family: str,
         "reset_seconds": round(reset_seconds / seeds, 3),
         "step_seconds": round(seconds / steps, 3) if steps else None,
         "lost": [
-            f"{e.task.instruction} | {e.states[-2] if len(e.states) > 1 else ''} | {[s.action for s in e.steps]}"
+            f"{e.task.instruction} | {e.states[-2] if len(e.states) > 1 else ''} | "
+            f"{[s.action for s in e.steps]}"
             for e in whole
             if not e.success
         ][:3],
@@ -65,10 +72,19 @@ def _play(
     """Episodes, the rows that infrastructure broke, and the seconds and number of all steps."""
     world.reset(tasks)
     actors = [adapter.behaviour(behaviour, task, 0) for task in tasks]
-    played, alive, failed, seconds, steps = [Trajectory(task) for task in tasks], set(range(len(tasks))), set[int](), 0.0, 0
+    played, alive, failed, seconds, steps = (
+        [Trajectory(task) for task in tasks],
+        set(range(len(tasks))),
+        set[int](),
+        0.0,
+        0,
+    )
     admissible: list[Sequence[str]] = list(world.admissible)
     for number in range(limit):
-        actions = [actors[row](played[row], admissible[row])[1] if row in alive else None for row in range(len(tasks))]
+        actions = [
+            actors[row](played[row], admissible[row])[1] if row in alive else None
+            for row in range(len(tasks))
+        ]
         began = time.perf_counter()
         answers = world.step(actions)
         seconds, steps = seconds + time.perf_counter() - began, steps + len(alive)
@@ -76,7 +92,14 @@ def _play(
             if answer is None:
                 continue
             step = Transition(
-                tasks[row].id, "", number, played[row].states[-1], actions[row] or "", answer.state, answer.reward, answer.done
+                tasks[row].id,
+                "",
+                number,
+                played[row].states[-1],
+                actions[row] or "",
+                answer.state,
+                answer.reward,
+                answer.done,
             )
             played[row] = Trajectory(tasks[row], (*played[row].steps, step))
             admissible[row] = answer.info.get("admissible", ())
@@ -90,15 +113,25 @@ def _play(
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--types", default="", help="names with commas, or all; without it those that have an expert")
+    parser.add_argument(
+        "--types", default="", help="names with commas, or all; without it those that have an expert"
+    )
     parser.add_argument("--behaviour", default="expert")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--limit", type=int, default=20, help="steps of an episode")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    names = list(miniwob_tasks()) if asked.types == "all" else asked.types.split(",") if asked.types else [*SOLVED, *SOLVED_TOO]
-    adapter = BrowserAdapter(load_config(None, ["environment.name=browser", f"environment.workers={asked.workers}"]).environment)
+    names = (
+        list(miniwob_tasks())
+        if asked.types == "all"
+        else asked.types.split(",")
+        if asked.types
+        else [*SOLVED, *SOLVED_TOO]
+    )
+    adapter = BrowserAdapter(
+        load_config(None, ["environment.name=browser", f"environment.workers={asked.workers}"]).environment
+    )
     rows = []
     with closing(adapter.open()) as world:
         for name in names:

@@ -1,7 +1,8 @@
-"""Which tasks there are: MiniWoB's types by seed, split by seed and by type; WebArena's tasks, split by template.
+"""Which tasks there are: MiniWoB's types by seed, split by seed and by type; WebArena's tasks, split by
+template.
 
-The types with an expert, measured (docs/browser.md), are the default. Every fourth of the types in use is kept for the test split alone,
-so that there is something that no training task has shown.
+The types with an expert, measured (docs/browser.md), are the default. Every fourth of the types in use is
+kept for the test split alone, so that there is something that no training task has shown.
 """
 
 from __future__ import annotations
@@ -27,14 +28,33 @@ SOLVED = (
     *("click-dialog-2", "form-sequence-2", "odd-or-even", "click-widget"),
     *("text-transform", "click-collapsible-nodelay", "click-dialog", "enter-text-dynamic"),
 )
-"""MiniWoB's types that the expert solves and that have many pages; every fourth, the last of each row, is for the test split alone."""
+"""MiniWoB's types that the expert solves and that have many pages; every fourth, the last of each row, is for
+the test split alone.
+"""
 SOLVED_TOO = (
-    *("click-test", "click-test-2", "click-button-sequence", "click-tab", "focus-text", "focus-text-2", "guess-number"),
-    *("click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard", "click-collapsible", "click-collapsible-2", "click-checkboxes-large"),
+    *(
+        "click-test",
+        "click-test-2",
+        "click-button-sequence",
+        "click-tab",
+        "focus-text",
+        "focus-text-2",
+        "guess-number",
+    ),
+    *(
+        "click-tab-2-easy",
+        "click-tab-2-medium",
+        "click-tab-2-hard",
+        "click-collapsible",
+        "click-collapsible-2",
+        "click-checkboxes-large",
+    ),
 )
 """Solved as well, but with a handful of pages, or variants of another type, or slow ones."""
 _TEMPLATES_HELD_OUT, _PAGES_HELD_OUT = 3, 3
-"""Of WebArena's templates, and of the pages of a MiniWoB type, every third is held out, for validation and test."""
+"""Of WebArena's templates, and of the pages of a MiniWoB type, every third is held out, for validation and
+test.
+"""
 _VALIDATION_SEEDS = 2_000_000
 """The seeds of validation pages begin where those of the other splits end."""
 
@@ -54,16 +74,22 @@ def types_in_use(config: BrowserConfig) -> tuple[str, ...]:
 
 def unseen_type(config: BrowserConfig, family: str) -> bool:
     """True if no training task is of this type."""
-    return family in types_in_use(config)[3::4] if config.benchmark == "miniwob" else family in _held_out(config)
+    return (
+        family in types_in_use(config)[3::4] if config.benchmark == "miniwob" else family in _held_out(config)
+    )
 
 
 def split_of(page: str) -> str:
-    """To which split a page belongs, by what it shows: types with few pages would else show the same one in both."""
+    """To which split a page belongs, by what it shows: types with few pages would else show the same one in
+    both.
+    """
     return TEST if int(hashlib.sha256(page.encode()).hexdigest()[:8], 16) % _PAGES_HELD_OUT == 0 else TRAIN
 
 
 def side_of(task: Task) -> str:
-    """To which split a task belongs, by the page's own words: how they are told may change, and no page may change sides for that."""
+    """To which split a task belongs, by the page's own words: how they are told may change, and no page may
+    change sides for that.
+    """
     return split_of("\n".join((task.family, closed(task.instruction), task.initial_state)))
 
 
@@ -73,7 +99,9 @@ def page_of(family: str, seed: int) -> Candidate:
 
 
 class Slot:
-    """The place of one MiniWoB task in a list, which draws candidates for itself: its type's turn, and seeds that no other split has."""
+    """The place of one MiniWoB task in a list, which draws candidates for itself: its type's turn, and seeds
+    that no other split has.
+    """
 
     def __init__(self, config: BrowserConfig, split: str, name: str, number: int) -> None:
         types = types_in_use(config)
@@ -93,13 +121,21 @@ class Slot:
 def web_candidates(config: BrowserConfig, split: str, rng: random.Random, count: int) -> list[Candidate]:
     """`count` WebArena tasks of a split, drawn by `rng`. Raises EnvironmentFailure where there are fewer."""
     held_out = _held_out(config)
-    chosen = [entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split != TRAIN)]
+    chosen = [
+        entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split != TRAIN)
+    ]
     if len(chosen) < count:
-        raise EnvironmentFailure(f"{config.benchmark} has {len(chosen)} tasks of the split {split}.", f"Expected at least {count}.")
+        raise EnvironmentFailure(
+            f"{config.benchmark} has {len(chosen)} tasks of the split {split}.", f"Expected at least {count}."
+        )
     found = []
     for entry in rng.sample(chosen, count):
-        number = entry.get("old_task_id", entry["task_id"])  # WebArena-Lite's tasks go by the numbers that they had in WebArena
-        found.append(Candidate(str(number), template(entry), {"task": f"{config.benchmark}.{number}", "seed": 0}))
+        number = entry.get(
+            "old_task_id", entry["task_id"]
+        )  # WebArena-Lite's tasks go by the numbers that they had in WebArena
+        found.append(
+            Candidate(str(number), template(entry), {"task": f"{config.benchmark}.{number}", "seed": 0})
+        )
     return found
 
 
@@ -113,13 +149,16 @@ def _held_out(config: BrowserConfig) -> set[str]:
 
 
 def _entries(benchmark: str) -> Sequence[dict[str, Any]]:
-    package, file = {"webarena": ("webarena", "test.raw.json"), "webarenalite": ("browsergym.webarenalite", "test_webarena_lite.raw.json")}[
-        benchmark
-    ]
+    package, file = {
+        "webarena": ("webarena", "test.raw.json"),
+        "webarenalite": ("browsergym.webarenalite", "test_webarena_lite.raw.json"),
+    }[benchmark]
     try:
         text = _file_of(package, file)
     except (ModuleNotFoundError, FileNotFoundError) as error:
-        raise EnvironmentFailure(f"{benchmark}'s tasks are not installed ({error}).", next_step="Type `dreamgym doctor`.") from None
+        raise EnvironmentFailure(
+            f"{benchmark}'s tasks are not installed ({error}).", next_step="Type `dreamgym doctor`."
+        ) from None
     entries: list[dict[str, Any]] = json.loads(text)
     return entries
 

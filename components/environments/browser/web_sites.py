@@ -1,4 +1,5 @@
-"""What WebArena needs beside a browser: packages, the sites that the WA_* variables name, a table of words, a key for its judge.
+"""What WebArena needs beside a browser: packages, the sites that the WA_* variables name, a table of words, a
+key for its judge.
 
 Nothing is imported of it here: its packages fetch data when they are.
 """
@@ -15,13 +16,24 @@ from urllib.parse import urlsplit
 from components.errors import EnvironmentFailure
 
 SITES = ("SHOPPING", "SHOPPING_ADMIN", "REDDIT", "GITLAB", "WIKIPEDIA", "MAP", "HOMEPAGE")
-PACKAGES = ("webarena", "browsergym.webarena", "browsergym.webarenalite", "nltk", "evaluate", "openai", "aiolimiter", "tiktoken")
+PACKAGES = (
+    "webarena",
+    "browsergym.webarena",
+    "browsergym.webarenalite",
+    "nltk",
+    "evaluate",
+    "openai",
+    "aiolimiter",
+    "tiktoken",
+)
 INSTALL = (
     "pip install -c constraints.txt -e '.[browser,webarena]' && "
-    "pip install --no-deps -c constraints.txt libwebarena text-generation browsergym-webarena browsergym-webarenalite"
+    "pip install --no-deps -c constraints.txt libwebarena text-generation browsergym-webarena "
+    "browsergym-webarenalite"
 )
-"""In two steps, the second without dependencies: libwebarena asks for beartype 0.12 and text-generation for huggingface_hub below 1, which
-the other packages cannot have."""
+"""In two steps, the second without dependencies: libwebarena asks for beartype 0.12 and text-generation for
+huggingface_hub below 1, which the other packages cannot have.
+"""
 LEFT_OUT = "todo"
 """BrowserGym's word for the address of a site that is left out."""
 _TABLE = "tokenizers/punkt_tab"
@@ -37,7 +49,9 @@ class Want(NamedTuple):
 
 
 def lacking(*, ask: bool = True) -> list[Want]:
-    """All that is missing, what stops everything first. `ask` also knocks at each site, which may take some seconds."""
+    """All that is missing, what stops everything first. `ask` also knocks at each site, which may take some
+    seconds.
+    """
     absent = [name for name in (*PACKAGES, "text_generation") if not _installed(name)]
     if absent:
         return [Want(f"not installed: {', '.join(absent)}", INSTALL)]
@@ -45,11 +59,28 @@ def lacking(*, ask: bool = True) -> list[Want]:
     if unset:
         exports = " ".join(f"{name}=http://HOST:PORT" for name in unset)
         return [Want(f"not set: {', '.join(unset)}", f"export {exports}")]
-    strange = [f"WA_{site}" for site in SITES if os.environ[f"WA_{site}"] != LEFT_OUT and not _host(os.environ[f"WA_{site}"])]
+    strange = [
+        f"WA_{site}"
+        for site in SITES
+        if os.environ[f"WA_{site}"] != LEFT_OUT and not _host(os.environ[f"WA_{site}"])
+    ]
     if strange:
-        return [Want(f"no address of a site: {', '.join(strange)}", f"export {strange[0]}=http://HOST:PORT, or {LEFT_OUT} to leave it out")]
-    silent = [f"WA_{site} ({os.environ[f'WA_{site}']})" for site in SITES if ask and not _answers(os.environ[f"WA_{site}"])]
-    found = [Want(f"no answer from {', '.join(silent)}", "start those sites, or mend their addresses")] if silent else []
+        return [
+            Want(
+                f"no address of a site: {', '.join(strange)}",
+                f"export {strange[0]}=http://HOST:PORT, or {LEFT_OUT} to leave it out",
+            )
+        ]
+    silent = [
+        f"WA_{site} ({os.environ[f'WA_{site}']})"
+        for site in SITES
+        if ask and not _answers(os.environ[f"WA_{site}"])
+    ]
+    found = (
+        [Want(f"no answer from {', '.join(silent)}", "start those sites, or mend their addresses")]
+        if silent
+        else []
+    )
     return found + _for_evaluators()
 
 
@@ -58,10 +89,16 @@ def _for_evaluators() -> list[Want]:
     found = []
     if not any((Path(folder) / _TABLE).is_dir() for folder in _word_folders()):
         cure = "python -m nltk.downloader punkt_tab"
-        found.append(Want("NLTK has no table punkt_tab, by which evaluators split answers into words", cure, stops=False))
+        found.append(
+            Want(
+                "NLTK has no table punkt_tab, by which evaluators split answers into words", cure, stops=False
+            )
+        )
     if not os.environ.get("OPENAI_API_KEY"):
         cure = "export OPENAI_API_KEY=... if those tasks are played"
-        found.append(Want("no OPENAI_API_KEY, with which `fuzzy_match` tasks ask a language model", cure, stops=False))
+        found.append(
+            Want("no OPENAI_API_KEY, with which `fuzzy_match` tasks ask a language model", cure, stops=False)
+        )
     return found
 
 
@@ -72,10 +109,14 @@ def _word_folders() -> list[str]:
 
 
 def require_for_web(benchmark: str) -> None:
-    """Raise EnvironmentFailure if the packages or variables without which no task can be opened are missing."""
+    """Raise EnvironmentFailure if the packages or variables without which no task can be opened are
+    missing.
+    """
     stopping = [want for want in lacking(ask=False) if want.stops]
     if stopping:
-        raise EnvironmentFailure(f"{benchmark} cannot be played: {stopping[0].found}.", next_step=f"Type: {stopping[0].next_step}")
+        raise EnvironmentFailure(
+            f"{benchmark} cannot be played: {stopping[0].found}.", next_step=f"Type: {stopping[0].next_step}"
+        )
 
 
 def site_hosts() -> tuple[str, ...]:
@@ -99,7 +140,9 @@ def _answers(address: str) -> bool:
         return True
     parts = urlsplit(address)
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)), timeout=_SECONDS):
+        with socket.create_connection(
+            (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)), timeout=_SECONDS
+        ):
             return True
     except (OSError, ValueError):
         return False

@@ -1,10 +1,12 @@
-"""A world with Gymnasium's `reset(seed=...)` and `step(action)` as a real environment; its observations and actions are text.
+"""A world with Gymnasium's `reset(seed=...)` and `step(action)` as a real environment; its observations and
+actions are text.
 
     dreamgym collect environment.name=gymnasium environment.gymnasium.factory=my_worlds:make_shop
 
-A task is a seed of `reset`: even ones train, odd ones are held out. What is to be done is `info["instruction"]` of `reset`, else
-`environment.gymnasium.instruction`; possible actions are `info["admissible"]`, where the world tells them. The package gymnasium itself
-is not needed. Each row is a world of its own in this process: one that crashes the process or never answers takes the run with it.
+A task is a seed of `reset`: even ones train, odd ones are held out. What is to be done is
+`info["instruction"]` of `reset`, else `environment.gymnasium.instruction`; possible actions are
+`info["admissible"]`, where the world tells them. The package gymnasium itself is not needed. Each row is a
+world of its own in this process: one that crashes the process or never answers takes the run with it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class GymnasiumAdapter(PlainAdapter):
         self._solutions = read_demonstrations(self.settings.demonstrations)
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different seeds, each begun once to see its first state; training tasks with a recorded solution come first.
+        """`count` different seeds, each begun once to see its first state; training tasks with a recorded
+        solution come first.
 
         Raises:
             EnvironmentFailure: there is no such split, or the world does not say what is to be done.
@@ -52,7 +55,9 @@ class GymnasiumAdapter(PlainAdapter):
         finally:
             world.close()
 
-    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> Environment:
         """A world for each row, stepped one after the other."""
         return RowsEnvironment(self._make, budget)
 
@@ -96,7 +101,10 @@ class GymnasiumWorld:
         answer = self._made.step(action)
         if not isinstance(answer, tuple) or len(answer) != 5:
             found = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
-            raise EnvironmentFailure(f"The world's step gave {found}.", "Expected observation, reward, terminated, truncated, info.")
+            raise EnvironmentFailure(
+                f"The world's step gave {found}.",
+                "Expected observation, reward, terminated, truncated, info.",
+            )
         state, reward, terminated, truncated, info = answer
         self._note(info)
         done = _truth("terminated", terminated) | _truth("truncated", truncated)
@@ -112,7 +120,9 @@ class GymnasiumWorld:
         with users_call(f"The world's reset(seed={number})"):
             answer = self._made.reset(seed=number)
         if not isinstance(answer, tuple) or len(answer) != 2 or not is_text(answer[0]):
-            raise EnvironmentFailure(f"The world's reset gave {answer!r:.200}.", "Expected a text and a dict.")
+            raise EnvironmentFailure(
+                f"The world's reset gave {answer!r:.200}.", "Expected a text and a dict."
+            )
         self._outcome = Outcome(self._success)
         self._note(answer[1])
         return answer[0], answer[1] if isinstance(answer[1], dict) else {}
@@ -120,12 +130,16 @@ class GymnasiumWorld:
     def _note(self, info: object) -> None:
         told = (info.get("admissible") or ()) if isinstance(info, dict) else ()
         if not isinstance(told, (list, tuple)):
-            raise EnvironmentFailure(f"The world's info['admissible'] is {told!r:.200}.", "Expected a list of actions.")
+            raise EnvironmentFailure(
+                f"The world's info['admissible'] is {told!r:.200}.", "Expected a list of actions."
+            )
         self.admissible = tuple(action for action in told if isinstance(action, str))
 
 
 def _truth(name: str, value: object) -> bool:
-    """What a world's step says of its end. Raises EnvironmentFailure if that is no truth value; None is false."""
+    """What a world's step says of its end. Raises EnvironmentFailure if that is no truth value; None is
+    false.
+    """
     plain = plain_value(value)
     if plain is not None and (not isinstance(plain, (bool, int)) or plain not in (0, 1)):
         raise EnvironmentFailure(f"The world's step gave {name}={value!r:.200}.", "Expected true or false.")

@@ -1,9 +1,11 @@
 """A world behind an OpenEnv server as a real environment; its observations and actions are text.
 
-    dreamgym collect environment.name=openenv environment.openenv.url=http://localhost:8000 environment.openenv.state_field=text
+    dreamgym collect environment.name=openenv environment.openenv.url=http://localhost:8000
+    environment.openenv.state_field=text
 
-A task is one that the server lists, begun by its split and index, or a seed of its `reset`. Each row is a session of its own, at most
-`environment.openenv.sessions` of them; `environment.workers` of them are asked at the same time.
+A task is one that the server lists, begun by its split and index, or a seed of its `reset`. Each row is a
+session of its own, at most `environment.openenv.sessions` of them; `environment.workers` of them are asked at
+the same time.
 """
 
 from __future__ import annotations
@@ -42,14 +44,20 @@ class OpenEnvAdapter(PlainAdapter):
         self._headers = _authorization(self.settings.token_variable)
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different tasks, each begun once to see its first state; training tasks with a recorded solution come first.
+        """`count` different tasks, each begun once to see its first state; training tasks with a recorded
+        solution come first.
 
         Raises:
-            EnvironmentFailure: there is no such split, the server lists fewer, cannot be asked, or does not say what is to be done.
+            EnvironmentFailure: there is no such split, the server lists fewer, cannot be asked, or does not
+                say what is to be done.
         """
         require_split(split, self.splits)
         rng = random.Random(f"{split}/{self.config.seed}/{seed}")
-        chosen = self._listed(split, count, rng) if self.settings.tasks == "api" else self._seeded(split, count, rng)
+        chosen = (
+            self._listed(split, count, rng)
+            if self.settings.tasks == "api"
+            else self._seeded(split, count, rng)
+        )
         session = self._session()
         try:
             return [self._described(session, split, name, wishes, told) for name, wishes, told in chosen]
@@ -69,33 +77,50 @@ class OpenEnvAdapter(PlainAdapter):
         names = {place: f"{theirs}/{_id_of(told[place], place)}" for place in places}
         if len(set(names.values())) < len(names):
             twice = next(name for name, times in Counter(names.values()).items() if times > 1)
-            raise EnvironmentFailure(f"{self.settings.url} lists two tasks of the id {twice}.", "Expected an id for each, or none at all.")
+            raise EnvironmentFailure(
+                f"{self.settings.url} lists two tasks of the id {twice}.",
+                "Expected an id for each, or none at all.",
+            )
         solved = [place for place in places if f"{self.name}/{names[place]}" in self._solutions]
         others = [place for place in places if place not in set(solved)]
         drawn = rng.sample(solved, len(solved)) + rng.sample(others, len(others))
-        return [(names[place], {"split": theirs, "index": place, "seed": _seed_of(names[place])}, told[place]) for place in drawn[:count]]
+        return [
+            (names[place], {"split": theirs, "index": place, "seed": _seed_of(names[place])}, told[place])
+            for place in drawn[:count]
+        ]
 
     def _seeded(self, split: str, count: int, rng: random.Random) -> list[_Chosen]:
         chosen = draw_seeds(split, count, rng, self._solutions, f"{self.name}/seed/")
         return [(f"seed/{number}", {"seed": number}, {}) for number in chosen]
 
-    def _described(self, session: OpenEnvSession, split: str, name: str, wishes: dict[str, Any], told: dict[str, Any]) -> Task:
+    def _described(
+        self, session: OpenEnvSession, split: str, name: str, wishes: dict[str, Any], told: dict[str, Any]
+    ) -> Task:
         """The task, begun once."""
         data = session.reset(wishes)
         field = self.settings.instruction_field
-        instruction = (data["observation"].get(field) or told.get(field) if field else "") or self.settings.instruction
+        instruction = (
+            data["observation"].get(field) or told.get(field) if field else ""
+        ) or self.settings.instruction
         if not isinstance(instruction, str) or not instruction:
             raise EnvironmentFailure(
-                f"{self.settings.url} does not say what is to be done: its first observation has {', '.join(data['observation'])}.",
+                f"{self.settings.url} does not say what is to be done: its first observation has "
+                f"{', '.join(data['observation'])}.",
                 "Expected the field that environment.openenv.instruction_field names.",
                 "Name another field, or set environment.openenv.instruction if it is always the same.",
             )
-        return task_of(self.name, name, split, instruction, state_in(data, self.settings.state_field), reset=wishes)
+        return task_of(
+            self.name, name, split, instruction, state_in(data, self.settings.state_field), reset=wishes
+        )
 
-    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> Environment:
         """A session for each row; `workers` of them are asked at the same time."""
         parallel, most = workers or self.config.workers, self.settings.sessions
-        return RowsEnvironment(lambda: OpenEnvWorld(self._session(), self.settings), budget, parallel=parallel, most_rows=most)
+        return RowsEnvironment(
+            lambda: OpenEnvWorld(self._session(), self.settings), budget, parallel=parallel, most_rows=most
+        )
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `replayed.make_behaviour`."""
@@ -125,8 +150,12 @@ class OpenEnvWorld:
         data = self._session.step({self._settings.action_field: action})
         self._note(data)
         if failed := _metadata(data).get("failed"):
-            raise EnvironmentFailure(f"{self._settings.url} says that the episode has failed: {failed!s:.500}.")
-        return self._outcome.step(state_in(data, self._settings.state_field), data.get("reward"), data.get("done", False))
+            raise EnvironmentFailure(
+                f"{self._settings.url} says that the episode has failed: {failed!s:.500}."
+            )
+        return self._outcome.step(
+            state_in(data, self._settings.state_field), data.get("reward"), data.get("done", False)
+        )
 
     def close(self) -> None:
         """End the session."""
@@ -134,15 +163,20 @@ class OpenEnvWorld:
 
     def _note(self, data: dict[str, Any]) -> None:
         told = _metadata(data).get("admissible", ())
-        self.admissible = tuple(action for action in told if isinstance(action, str)) if isinstance(told, list) else ()
+        self.admissible = (
+            tuple(action for action in told if isinstance(action, str)) if isinstance(told, list) else ()
+        )
 
 
 def state_in(data: dict[str, Any], field: str) -> str:
-    """The text that the agent sees. Raises EnvironmentFailure if the observation has no such field, or no words in it."""
+    """The text that the agent sees. Raises EnvironmentFailure if the observation has no such field, or no
+    words in it.
+    """
     found = data["observation"].get(field)
     if not is_text(found):
         raise EnvironmentFailure(
-            f"The observation's {field!r} is {found!r:.200}; its fields are {', '.join(data['observation']) or 'none'}.",
+            f"The observation's {field!r} is {found!r:.200}; its fields are "
+            f"{', '.join(data['observation']) or 'none'}.",
             "Expected words.",
             "Set environment.openenv.state_field to the field with the text.",
         )
@@ -170,7 +204,9 @@ def _authorization(variable: str) -> dict[str, str]:
     token = os.environ.get(variable, "").strip()
     if not token:
         found = f"The environment variable {variable} is not set."
-        raise EnvironmentFailure(found, "environment.openenv.token_variable names it.", f"export {variable}=...")
+        raise EnvironmentFailure(
+            found, "environment.openenv.token_variable names it.", f"export {variable}=..."
+        )
     if not (token.isascii() and token.isprintable()):
         found = f"The environment variable {variable} holds no token: it has signs that no header can carry."
         raise EnvironmentFailure(found, "Expected printable ASCII.", f"export {variable}=...")

@@ -1,9 +1,10 @@
 """OpenEnv's protocol as a client: one WebSocket a session, and the server's list of tasks.
 
-OpenEnv's own client connects anew by itself when the connection is gone, and its next step then lands in a session that no one has reset.
-An agent would be judged by the answers of another world, so here a session that breaks stays broken: this client is written
-on websockets, and needs nothing of OpenEnv's package. One that does not answer in time is closed, since what it answers later would be
-taken for the answer to the next question.
+OpenEnv's own client connects anew by itself when the connection is gone, and its next step then lands in a
+session that no one has reset. An agent would be judged by the answers of another world, so here a session
+that breaks stays broken: this client is written on websockets, and needs nothing of OpenEnv's package. One
+that does not answer in time is closed, since what it answers later would be taken for the answer to the next
+question.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class OpenEnvSession:
-    """One session of the server at `url`. What it raises is EnvironmentFailure, and the session is closed then."""
+    """One session of the server at `url`. What it raises is EnvironmentFailure, and the session is closed
+    then.
+    """
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_seconds: float) -> None:
         self._url, self._headers, self._timeout = url, dict(headers), timeout_seconds
@@ -56,7 +59,9 @@ class OpenEnvSession:
             raise EnvironmentFailure(self._broken, next_step=_RUNNING)
         try:
             connection = self._connection = self._connection or self._connect()
-            with suppress(ConnectionClosed):  # why it was closed may have been said before, and is what `recv` gives then
+            with suppress(
+                ConnectionClosed
+            ):  # why it was closed may have been said before, and is what `recv` gives then
                 connection.send(json.dumps(message))
             answer = json.loads(connection.recv(timeout=self._timeout))
         except TimeoutError:
@@ -72,19 +77,27 @@ class OpenEnvSession:
         options: dict[str, Any] = {"proxy": None} if address.hostname in _LOOPBACK else {}
         return connect(
             f"{'wss' if address.scheme == 'https' else 'ws'}://{address.netloc}{address.path.rstrip('/')}/ws",
-            additional_headers=self._headers, open_timeout=self._timeout, close_timeout=2, max_size=MOST_BYTES,
-            ping_interval=None,  # the time limit is the one of an answer: a server that computes for long answers no ping
+            additional_headers=self._headers,
+            open_timeout=self._timeout,
+            close_timeout=2,
+            max_size=MOST_BYTES,
+            # No pings: a server that computes for long answers none. The time limit of an answer holds.
+            ping_interval=None,
             **options,
-        )  # fmt: skip
+        )
 
     def _read(self, answer: object) -> dict[str, Any]:
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(answer, dict) or not isinstance(data, dict):
             raise self._fail(f"{self._url} answered {answer!r:.200}, which is no message of OpenEnv's.")
         if answer.get("type") == "error":
-            raise self._fail(f"{self._url} refuses: {data.get('message', '')!s:.500} ({data.get('code', 'no code')}).", "")
+            raise self._fail(
+                f"{self._url} refuses: {data.get('message', '')!s:.500} ({data.get('code', 'no code')}).", ""
+            )
         if answer.get("type") != "observation" or not isinstance(data.get("observation"), dict):
-            raise self._fail(f"{self._url} answered a message of type {answer.get('type')!r:.50} without an observation.")
+            raise self._fail(
+                f"{self._url} answered a message of type {answer.get('type')!r:.50} without an observation."
+            )
         return data
 
     def _fail(self, found: str, cure: str = _RUNNING) -> EnvironmentFailure:
@@ -93,18 +106,28 @@ class OpenEnvSession:
         return EnvironmentFailure(found, next_step=cure)
 
 
-def list_tasks(url: str, headers: Mapping[str, str], split: str, timeout_seconds: float) -> list[dict[str, Any]]:
-    """The tasks of `split` as the server describes them. Raises EnvironmentFailure if it lists none, or cannot be asked."""
+def list_tasks(
+    url: str, headers: Mapping[str, str], split: str, timeout_seconds: float
+) -> list[dict[str, Any]]:
+    """The tasks of `split` as the server describes them. Raises EnvironmentFailure if it lists none, or
+    cannot be asked.
+    """
     names = _fetch(f"{url}/list_environments", headers, timeout_seconds)
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
-        raise EnvironmentFailure(f"{url}/list_environments answered {names!r:.200}.", "Expected a list of names.", _SEEDS)
+        raise EnvironmentFailure(
+            f"{url}/list_environments answered {names!r:.200}.", "Expected a list of names.", _SEEDS
+        )
     splits = _fetch(f"{url}/{quote(names[0])}/splits", headers, timeout_seconds)
-    known = [entry.get("name") for entry in splits if isinstance(entry, dict)] if isinstance(splits, list) else []
+    known = (
+        [entry.get("name") for entry in splits if isinstance(entry, dict)] if isinstance(splits, list) else []
+    )
     if split not in known:
         raise EnvironmentFailure(
-            f"{url} has no split {split!r}.", f"It lists {', '.join(map(str, known)) or 'none'}.",
-            "Set environment.openenv.train_split and .test_split; the same for both holds out every second task.",
-        )  # fmt: skip
+            f"{url} has no split {split!r}.",
+            f"It lists {', '.join(map(str, known)) or 'none'}.",
+            "Set environment.openenv.train_split and .test_split; the same for both holds out every second "
+            "task.",
+        )
     answer = _fetch(f"{url}/{quote(names[0])}/tasks", headers, timeout_seconds, {"split": split})
     tasks = answer.get("tasks") if isinstance(answer, dict) else None
     if not isinstance(tasks, list) or not tasks:
@@ -127,7 +150,9 @@ class _StayHere(urllib.request.HTTPRedirectHandler):
 _SEEDS = "Set environment.openenv.tasks=seeds if the server has no list of tasks."
 
 
-def _fetch(address: str, headers: Mapping[str, str], timeout_seconds: float, body: Mapping[str, Any] | None = None) -> Any:
+def _fetch(
+    address: str, headers: Mapping[str, str], timeout_seconds: float, body: Mapping[str, Any] | None = None
+) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json", **headers})
     handlers: list[Any] = [_StayHere()]
@@ -137,15 +162,22 @@ def _fetch(address: str, headers: Mapping[str, str], timeout_seconds: float, bod
             read = answer.read(MOST_BYTES + 1)
             if len(read) > MOST_BYTES:
                 found = f"{address} answered more than {MOST_BYTES:,} bytes."
-                raise EnvironmentFailure(found, "Expected a list that can be read.", f"{_SEEDS[:-1]}, or one that is too long.")
+                raise EnvironmentFailure(
+                    found, "Expected a list that can be read.", f"{_SEEDS[:-1]}, or one that is too long."
+                )
             return json.loads(read)
     except urllib.error.HTTPError as error:
         cure = "Set environment.openenv.token_variable." if error.code in (401, 403) else _SEEDS
         if error.code in _REDIRECTIONS:
-            cure = f"It sends to {error.headers.get('Location', 'another host')!r:.200}, which is not sent the token: name that as the url."
+            cure = (
+                f"It sends to {error.headers.get('Location', 'another host')!r:.200}, which is not sent "
+                "the token: name that as the url."
+            )
         raise EnvironmentFailure(f"{address} answered {error.code} {error.reason}.", next_step=cure) from None
     except (OSError, ValueError, RecursionError, HTTPException) as error:
-        raise EnvironmentFailure(f"{address} cannot be asked for its tasks: {_told(error)}.", next_step=_RUNNING) from None
+        raise EnvironmentFailure(
+            f"{address} cannot be asked for its tasks: {_told(error)}.", next_step=_RUNNING
+        ) from None
 
 
 def _told(error: Exception) -> str:

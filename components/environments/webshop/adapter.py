@@ -11,7 +11,16 @@ from typing import Any
 from components.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Fact
 from components.environments.validation_split import require_split
-from components.environments.webshop import behaviours, coherence, feasibility, premise, progress, quotes, reasoning, thoughts
+from components.environments.webshop import (
+    behaviours,
+    coherence,
+    feasibility,
+    premise,
+    progress,
+    quotes,
+    reasoning,
+    thoughts,
+)
 from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
 from components.environments.webshop.environment import WebshopEnvironment
@@ -28,17 +37,27 @@ from components.webshop_config import VARIABLE
 
 
 class WebshopAdapter:
-    """The adapter of design's environment contract (`components/environments/protocol.py`) for WebShop in text mode."""
+    """The adapter of design's environment contract (`components/environments/protocol.py`) for WebShop in
+    text mode.
+    """
 
     name, splits = "webshop", (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
-        """Raises EnvironmentFailure if the official files are asked for and cannot be read, or their goals where there are none."""
+        """Raises EnvironmentFailure if the official files are asked for and cannot be read, or their goals
+        where there are none.
+        """
         self.config = config
         self.source = config.webshop.source
         if self.source == GENERATED and config.webshop.goals != "human":
-            found = f"environment.webshop.goals={config.webshop.goals}, but the products are generated: their goals are made with them."
-            raise EnvironmentFailure(found, next_step="Leave it out, or name the folder of the official files: export WEBSHOP_DATA=...")
+            found = (
+                f"environment.webshop.goals={config.webshop.goals}, but the products are generated: "
+                "their goals are made with them."
+            )
+            raise EnvironmentFailure(
+                found,
+                next_step="Leave it out, or name the folder of the official files: export WEBSHOP_DATA=...",
+            )
         self.catalogue: Catalogue = catalogue_of(config)
 
     @property
@@ -49,13 +68,15 @@ class WebshopAdapter:
         unpriced = self.catalogue.unpriced
         left_out = f" Left out: {unpriced} products without a price in dollars." if unpriced else ""
         return (
-            "WebShop's own products and goals, but another search engine and noun tagger: scores are near the benchmark's, not equal. "
-            "Fewer than its 500 test goals (evaluation.tasks) are no fair sample of them: categories come in turn, and new kinds first."
-            + left_out
+            "WebShop's own products and goals, but another search engine and noun tagger: scores are near "
+            "the benchmark's, not equal. "
+            "Fewer than its 500 test goals (evaluation.tasks) are no fair sample of them: categories come "
+            "in turn, and new kinds first." + left_out
         )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different goals, families in turn; beside training every other one asks for a kind of product that training never does.
+        """`count` different goals, families in turn; beside training every other one asks for a kind of
+        product that training never does.
 
         Raises:
             EnvironmentFailure: an unknown split, or fewer goals than asked for.
@@ -66,11 +87,17 @@ class WebshopAdapter:
             raise EnvironmentFailure(
                 f"The {self.source} catalogue has {len(goals)} goals of the split {split}.",
                 f"Expected at least {count}.",
-                "Raise environment.webshop.products." if self.source == GENERATED else "Use the larger product files, or ask for fewer.",
+                "Raise environment.webshop.products."
+                if self.source == GENERATED
+                else "Use the larger product files, or ask for fewer.",
             )
         drawn = random.Random(f"{split}/{seed}").sample(goals, len(goals))
-        known = _in_turn((goal for goal in drawn if goal.query in self.catalogue.trained), lambda goal: goal.category)
-        strange = _in_turn((goal for goal in drawn if goal.query not in self.catalogue.trained), lambda goal: goal.category)
+        known = _in_turn(
+            (goal for goal in drawn if goal.query in self.catalogue.trained), lambda goal: goal.category
+        )
+        strange = _in_turn(
+            (goal for goal in drawn if goal.query not in self.catalogue.trained), lambda goal: goal.category
+        )
         mixed = _in_turn([*known, *strange], lambda goal: goal.query in self.catalogue.trained)
         return [self._task(goal, split) for goal in mixed[:count]]
 
@@ -82,11 +109,19 @@ class WebshopAdapter:
     @property
     def _shop(self) -> dict[str, Any]:
         """What names the catalogue in a task's spec."""
-        sizes = {"products": self.config.webshop.products, "seed": self.config.seed} if self.source == GENERATED else {}
+        sizes = (
+            {"products": self.config.webshop.products, "seed": self.config.seed}
+            if self.source == GENERATED
+            else {}
+        )
         return {"catalogue": self.source, **sizes}
 
-    def open(self, budget: int | None = None, *, workers: int | None = None, stock: bool = False) -> Environment:
-        """The shop, in this process whatever `workers` says: it is fast. There is nothing that `stock` would leave out."""
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> Environment:
+        """The shop, in this process whatever `workers` says: it is fast. There is nothing that `stock` would
+        leave out.
+        """
         return WebshopEnvironment(self._session, budget)
 
     def _session(self, task: Task) -> Session:
@@ -99,8 +134,10 @@ class WebshopAdapter:
         if told != self._shop or goal is None or goal.instruction != task.instruction:
             raise EnvironmentFailure(
                 f"The task {task.id} is goal {spec.get('goal')} of a catalogue with {told}.",
-                f"This config opens one with {self._shop}" + (", where that goal says the same." if told == self._shop else "."),
-                f"Record the data anew (dreamgym collect), or give the config that it was recorded with; with webshop.catalogue=auto "
+                f"This config opens one with {self._shop}"
+                + (", where that goal says the same." if told == self._shop else "."),
+                "Record the data anew (dreamgym collect), or give the config that it was recorded with; "
+                "with webshop.catalogue=auto "
                 f"also ${VARIABLE} decides, which is {'' if folder() else 'not '}set here.",
             )
         return Session(self.catalogue, goal)
@@ -110,7 +147,9 @@ class WebshopAdapter:
         return behaviours.make_behaviour(name, task, seed)
 
     def think(self, trajectory: Trajectory, action: str) -> str:
-        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see `thoughts.think`."""
+        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see
+        `thoughts.think`.
+        """
         return thoughts.think(read_wants(trajectory.task.instruction), learn(trajectory))
 
     def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
@@ -181,7 +220,9 @@ class WebshopAdapter:
     def feasible(self, task: Task) -> str:
         """See `feasibility.feasible`; a training task may not ask for a kind of product that is held out."""
         barred = UNSEEN if self.source == GENERATED and task.split == TRAIN else frozenset[str]()
-        return feasibility.feasible(task.instruction, self.catalogue, free=self.source != GENERATED, barred=barred)
+        return feasibility.feasible(
+            task.instruction, self.catalogue, free=self.source != GENERATED, barred=barred
+        )
 
 
 def _dashed(query: str) -> str:

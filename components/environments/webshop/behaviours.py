@@ -1,10 +1,12 @@
-"""Behaviour policies for offline data: an expert that shops with care, one that errs, near misses, and random.
+"""Behaviour policies for offline data: an expert that shops with care, one that errs, near misses, and
+random.
 
-None of them sees the shop's hidden side: they act on what the trajectory has told (`knowledge.py`), on the instruction and on what can be
-clicked. The expert searches with the words of the instruction, opens results that nothing speaks against, reads the features where the
-title does not tell all, chooses the wanted options and buys. The near-miss policy does on purpose what an eager shopper does by mistake:
-another option or none, a product of the right kind that lacks an attribute or costs too much, one whose features were never read, another
-kind. What comes of it the shop tells, so the experience model learns from it when to say no.
+None of them sees the shop's hidden side: they act on what the trajectory has told (`knowledge.py`), on the
+instruction and on what can be clicked. The expert searches with the words of the instruction, opens results
+that nothing speaks against, reads the features where the title does not tell all, chooses the wanted options
+and buys. The near-miss policy does on purpose what an eager shopper does by mistake: another option or none,
+a product of the right kind that lacks an attribute or costs too much, one whose features were never read,
+another kind. What comes of it the shop tells, so the experience model learns from it when to say no.
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from components.environments.protocol import NO_ACTION, Behaviour
-from components.environments.webshop.knowledge import NO, UNSEEN, YES, Item, Knowledge, learn, missing, page_of, picks, verdict
+from components.environments.webshop.knowledge import (
+    NO,
+    UNSEEN,
+    YES,
+    Item,
+    Knowledge,
+    learn,
+    missing,
+    page_of,
+    picks,
+    verdict,
+)
 from components.environments.webshop.session import SUB_PAGES
 from components.environments.webshop.stock import COLOURS, KINDS, SIZES
 from components.environments.webshop.thoughts import promise, think
@@ -31,26 +44,52 @@ _READS = {"unread": 0.0, "other product": 0.7}
 HASTE = 0.75
 """How likely one who forgets options buys at once, rather than choosing one of them first."""
 _MALFORMED = (
-    *("buy", "click", "search", "click[]", "search[]", "click item 3", "[buy now]", "search red shoes", "<success>", "click(buy now)"),
-    *("buy[item 1]", "open[item 2]", "Click[features]", "click features", "done", "choose[large]", "press[buy now]", "add to cart"),
+    *(
+        "buy",
+        "click",
+        "search",
+        "click[]",
+        "search[]",
+        "click item 3",
+        "[buy now]",
+        "search red shoes",
+        "<success>",
+        "click(buy now)",
+    ),
+    *(
+        "buy[item 1]",
+        "open[item 2]",
+        "Click[features]",
+        "click features",
+        "done",
+        "choose[large]",
+        "press[buy now]",
+        "add to cart",
+    ),
     *(NO_ACTION, NO_ACTION, NO_ACTION),
 )
 
 
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
-    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible actions) -> (thought, action).
+    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible actions) -> (thought,
+    action).
 
     Raises:
         EnvironmentFailure: the name is unknown.
     """
     if name not in NAMES:
-        raise EnvironmentFailure(f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}.")
+        raise EnvironmentFailure(
+            f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}."
+        )
     rng = random.Random(f"{name}/{task.id}/{seed}")
     wants = read_wants(task.instruction)
     expert = _Expert(wants, rng)
     makers: dict[str, Callable[[_Expert], _Expert | _Noisy | _NearMiss | _Random]] = {
-        "expert": lambda expert: expert, "noisy": _Noisy, "near_miss": _NearMiss, "random": _Random,
-    }  # fmt: skip
+        "expert": lambda expert: expert,
+        "noisy": _Noisy,
+        "near_miss": _NearMiss,
+        "random": _Random,
+    }
     actor = makers[name](expert)
 
     def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
@@ -86,7 +125,9 @@ class _Expert:
         return f"search[{known.query}]"
 
     def choose(self, known: Knowledge) -> str:
-        """On the results: the best one that nothing speaks against; else another page, another search, the least bad one."""
+        """On the results: the best one that nothing speaks against; else another page, another search, the
+        least bad one.
+        """
         found = self.others(known)
         if not found and (elsewhere := self.elsewhere(known)):
             return elsewhere
@@ -95,7 +136,10 @@ class _Expert:
 
     def elsewhere(self, known: Knowledge) -> str:
         """Where else to look: the next page, or a plainer search; "" if that was done."""
-        if known.number < min(known.pages, _DEEPEST) and (known.query, known.number + 1) not in known.listings:
+        if (
+            known.number < min(known.pages, _DEEPEST)
+            and (known.query, known.number + 1) not in known.listings
+        ):
             return "click[next >]"
         return "" if (self.plainest, 1) in known.listings else f"search[{self.plainest}]"
 
@@ -116,12 +160,16 @@ class _Expert:
     @property
     def plainest(self) -> str:
         """A search with fewer words, for when the first one found nothing."""
-        return short_query(" ".join([self.wants.kind, *self.wants.attributes] if self.wants.exact else self.wants.words[:4]))
+        return short_query(
+            " ".join([self.wants.kind, *self.wants.attributes] if self.wants.exact else self.wants.words[:4])
+        )
 
 
 @dataclass
 class _Noisy:
-    """The expert, but one step in four is any other: half of these are admissible (a purchase seldom), half most likely refused."""
+    """The expert, but one step in four is any other: half of these are admissible (a purchase seldom), half
+    most likely refused.
+    """
 
     expert: _Expert
     error: float = 0.25
@@ -153,7 +201,8 @@ class _Random:
 
 @dataclass
 class _NearMiss:
-    """The expert up to one mistake, drawn for the episode, with impossible actions between; one episode in ten makes none.
+    """The expert up to one mistake, drawn for the episode, with impossible actions between; one episode in
+    ten makes none.
 
     What a hasty agent does is done most often: it buys before the options are chosen, or what costs too much.
     """
@@ -189,7 +238,11 @@ class _NearMiss:
             return [item for item in known.listed if not set(wants.kind.split()) <= set(item.title.split())]
         if self.mistake not in ("other product", "unread"):
             return []
-        lacking = [item for item in known.listed if any(item.attribute(wanted, wants.kind) != YES for wanted in wants.attributes)]
+        lacking = [
+            item
+            for item in known.listed
+            if any(item.attribute(wanted, wants.kind) != YES for wanted in wants.attributes)
+        ]
         looked_for = NO if self.mistake == "other product" else UNSEEN
         return [item for item in lacking if verdict(item, wants) == looked_for] or lacking
 
@@ -222,11 +275,15 @@ class _NearMiss:
 
 def _unsold(admissible: list[str], rng: random.Random, keep: float) -> list[str]:
     """`admissible` without the purchase, which is kept with probability `keep`."""
-    return admissible if rng.random() < keep else [action for action in admissible if action != "click[buy now]"]
+    return (
+        admissible if rng.random() < keep else [action for action in admissible if action != "click[buy now]"]
+    )
 
 
 def impossible(known: Knowledge, wants: Wants, rng: random.Random) -> str:
-    """A well-formed action that the shop will most likely refuse: not on this page, not among these options, no such result."""
+    """A well-formed action that the shop will most likely refuse: not on this page, not among these options,
+    no such result.
+    """
     values = known.item.values if known.item else []
     tempting = [*wants.options, *wants.attributes, *values] or ["large"]
     listed = [item.rank for item in known.listed]
@@ -238,7 +295,9 @@ def impossible(known: Knowledge, wants: Wants, rng: random.Random) -> str:
         f"click[item {rng.randint(1, 10)}]" if known.rank else "click[buy now]",
         "click[buy now]" if not known.on_item else f"click[{wants.kind or 'product'}]",
         f"click[{rng.choice(SUB_PAGES)}]" if not known.on_item else "click[next >]",
-        rng.choice(("click[next >]", "click[< prev]", "click[back to search]", "click[search]")) if not known.rank else "click[next >]",
+        rng.choice(("click[next >]", "click[< prev]", "click[back to search]", "click[search]"))
+        if not known.rank
+        else "click[next >]",
         f"click[{rng.choice(('nothing', 'cart', 'price', 'yes', 'none', 'item'))}]",
     )
     return rng.choice(choices)
@@ -248,5 +307,12 @@ def some_query(wants: Wants, rng: random.Random) -> str:
     """Words to search for that are more or less to the point."""
     kind = wants.kind or " ".join(wants.words[:3])
     other = rng.choice(KINDS).name
-    some = (wants.query, kind, f"{' '.join(wants.attributes[:1])} {kind}", " ".join(wants.options), other, f"{kind} {other}")
+    some = (
+        wants.query,
+        kind,
+        f"{' '.join(wants.attributes[:1])} {kind}",
+        " ".join(wants.options),
+        other,
+        f"{kind} {other}",
+    )
     return short_query(rng.choice(some)) or "product"

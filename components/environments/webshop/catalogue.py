@@ -1,9 +1,11 @@
-"""A shop: its products, its search engine, and the goals of each split. One is kept for each setting, since several worlds share it.
+"""A shop: its products, its search engine, and the goals of each split. One is kept for each setting, since
+several worlds share it.
 
-The official goals are shuffled with seed 233 and cut as the benchmark cuts them: the first 500 are the test split, from number 1500 on they
-are the training split, and the 1000 between, the benchmark's evaluation split, are the validation split. Of a generated catalogue test and
-validation split have the goals of the kinds that no training goal asks for, and of every eighth product; which of these are recorded as
-test goals decides between the two (`components/environments/validation_split.py`).
+The official goals are shuffled with seed 233 and cut as the benchmark cuts them: the first 500 are the test
+split, from number 1500 on they are the training split, and the 1000 between, the benchmark's evaluation
+split, are the validation split. Of a generated catalogue test and validation split have the goals of the
+kinds that no training goal asks for, and of every eighth product; which of these are recorded as test goals
+decides between the two (`components/environments/validation_split.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _HELD_OUT = 8
 
 
 class Catalogue:
-    """Products and goals. `splits` maps a split to its goals in the benchmark's order; `unpriced` products were left out."""
+    """Products and goals. `splits` maps a split to its goals in the benchmark's order; `unpriced` products
+    were left out.
+    """
 
     def __init__(self, products: Sequence[Product], splits: dict[str, list[Goal]], unpriced: int = 0) -> None:
         self.products = list(products)
@@ -63,7 +67,11 @@ def catalogue_of(config: EnvironmentConfig) -> Catalogue:
 def _generated(products: int, seed: int) -> Catalogue:
     sold, attributes, written = generated.records(products, seed)
     stock = [read_product(record, attributes, "the generated catalogue") for record in sold]
-    goals = [goal for product in stock for goal in human_goals(product, written[product.asin], "the generated catalogue")]
+    goals = [
+        goal
+        for product in stock
+        for goal in human_goals(product, written[product.asin], "the generated catalogue")
+    ]
     random.Random(_SHUFFLE_SEED).shuffle(goals)
     held = {True: list[Goal](), False: list[Goal]()}
     for goal in goals:

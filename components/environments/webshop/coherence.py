@@ -1,6 +1,7 @@
-"""What a state contradicts in the states before it: results that changed by themselves, a title or price that is another than was listed,
-options that nobody chose, features that were forgotten. Nothing hidden is asked, and no rule of the shop: whether an action should have
-worked is not judged here."""
+"""What a state contradicts in the states before it: results that changed by themselves, a title or price that
+is another than was listed, options that nobody chose, features that were forgotten. Nothing hidden is asked,
+and no rule of the shop: whether an action should have worked is not judged here.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +27,34 @@ def contradiction(trajectory: Trajectory, next_state: str) -> str:
         return _of_results(known, seen) or broken(trajectory, known, seen)
     if seen.event == "failed":
         same = seen.place == known.place and seen.chosen == known.chosen
-        return "" if same else f"the page was {known.place} and what is chosen {', '.join(known.chosen) or 'nothing'}"
+        return (
+            ""
+            if same
+            else f"the page was {known.place} and what is chosen {', '.join(known.chosen) or 'nothing'}"
+        )
     if seen.event == "bought":
-        return "" if known.on_item and (seen.rank, seen.chosen) == (known.rank, known.chosen) else "that is not what was looked at"
+        return (
+            ""
+            if known.on_item and (seen.rank, seen.chosen) == (known.rank, known.chosen)
+            else "that is not what was looked at"
+        )
     return _of_item(known, seen) or broken(trajectory, known, seen)
 
 
 def _of_results(known: Knowledge, seen: Seen) -> str:
     ranks = [rank for rank, _, _ in seen.items]
-    if ranks != list(range((seen.number - 1) * PAGE + 1, (seen.number - 1) * PAGE + 1 + len(ranks))) or len(ranks) > PAGE:
+    if (
+        ranks != list(range((seen.number - 1) * PAGE + 1, (seen.number - 1) * PAGE + 1 + len(ranks)))
+        or len(ranks) > PAGE
+    ):
         return "its results are numbered wrongly"
     if seen.pages > FOUND // PAGE:
         return f"a search finds at most {FOUND} products"
-    if seen.number > seen.pages or (seen.number < seen.pages and len(ranks) < PAGE) or (not ranks and seen.pages > 1):
+    if (
+        seen.number > seen.pages
+        or (seen.number < seen.pages and len(ranks) < PAGE)
+        or (not ranks and seen.pages > 1)
+    ):
         return "it has another number of results than of pages"
     if seen.number > 1 and (seen.query, seen.number - 1) not in known.listings:
         return "no page came before it"
@@ -74,7 +90,9 @@ def _of_details(known: Knowledge, seen: Seen, item: Item) -> str:
 
 
 def _of_choice(known: Knowledge, seen: Seen) -> str:
-    """What is chosen are options, of one group more or another at a time, and none on arrival or on a sub-page."""
+    """What is chosen are options, of one group more or another at a time, and none on arrival or on a
+    sub-page.
+    """
     if not _whole(seen):
         return ""
     before, after = (_by_group(seen, chosen) for chosen in (known.chosen if known.rank else (), seen.chosen))
@@ -90,7 +108,11 @@ def _by_group(seen: Seen, chosen: Sequence[str]) -> dict[str, str]:
     """Group -> chosen value; of a value that several groups have, the last one that has none yet."""
     found: dict[str, str] = {}
     for value in reversed(chosen):
-        found[next((name for name, values in reversed(seen.groups) if value in values and name not in found), "")] = value
+        found[
+            next(
+                (name for name, values in reversed(seen.groups) if value in values and name not in found), ""
+            )
+        ] = value
     return found
 
 

@@ -1,11 +1,13 @@
 """From a dream to the real shop that it described: searches that find what the dream showed.
 
-A dream may rightly invent what no one has seen yet. So a dreamed episode is judged in a shop in which everything that it revealed is true
-from the start: each of its searches finds the results that it listed, with the prices, options and features that it gave them. Replaying
-the dreamed actions there tells whether the dream drew the right conclusions. Of a result that the dream describes in two ways the first one
-counts; what it said later is then a state that the shop does not confirm. What decides a purchase and was never looked at (features that
-were not read) is granted to a success and denied to a failure. Of official products a state shows less than the reward compares; there a
-success is granted what it does not show, the kind of the product included.
+A dream may rightly invent what no one has seen yet. So a dreamed episode is judged in a shop in which
+everything that it revealed is true from the start: each of its searches finds the results that it listed,
+with the prices, options and features that it gave them. Replaying the dreamed actions there tells whether the
+dream drew the right conclusions. Of a result that the dream describes in two ways the first one counts; what
+it said later is then a state that the shop does not confirm. What decides a purchase and was never looked at
+(features that were not read) is granted to a success and denied to a failure. Of official products a state
+shows less than the reward compares; there a success is granted what it does not show, the kind of the product
+included.
 """
 
 from __future__ import annotations
@@ -42,21 +44,31 @@ class DescribedShop:
 
     def to_spec(self) -> str:
         """The spec of a task in this shop."""
-        results = {query: [None if product is _UNTOLD else asdict(product) for product in found] for query, found in self.results.items()}
+        results = {
+            query: [None if product is _UNTOLD else asdict(product) for product in found]
+            for query, found in self.results.items()
+        }
         return json.dumps({"catalogue": DESCRIBED, "goal": asdict(self.goal), "results": results})
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> DescribedShop:
         """The shop of a spec that `to_spec` wrote."""
-        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["goal"].items()}
-        return cls(Goal(**values), {query: [_product(values) for values in found] for query, found in spec["results"].items()})
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in spec["goal"].items()
+        }
+        return cls(
+            Goal(**values),
+            {query: [_product(values) for values in found] for query, found in spec["results"].items()},
+        )
 
 
 def _product(values: dict[str, Any] | None) -> Product:
     if values is None:
         return _UNTOLD
     lists = {name: tuple(values[name]) for name in ("bullets", "attributes", "prices")}
-    return Product(**{**values, **lists, "options": {name: tuple(listed) for name, listed in values["options"].items()}})
+    return Product(
+        **{**values, **lists, "options": {name: tuple(listed) for name, listed in values["options"].items()}}
+    )
 
 
 def embody(dreamed: Trajectory, goals: Mapping[str, Goal]) -> Task:
@@ -89,7 +101,9 @@ def read_spec(task: Task) -> dict[str, Any]:
     except ValueError:
         spec = None
     if not isinstance(spec, dict) or "catalogue" not in spec:
-        raise EnvironmentFailure(f"The task {task.id} has the spec {task.spec[:80]!r}.", "Expected one of WebShop's.")
+        raise EnvironmentFailure(
+            f"The task {task.id} has the spec {task.spec[:80]!r}.", "Expected one of WebShop's."
+        )
     return spec
 
 
@@ -107,12 +121,22 @@ def goal_of(task: Task, goals: Mapping[str, Goal]) -> Goal:
         return known
     wants = read_wants(task.instruction)
     if not wants.exact:
-        raise EnvironmentFailure(f"The dreamed task {task.instruction!r} follows no wording of the generated goals.")
+        raise EnvironmentFailure(
+            f"The dreamed task {task.instruction!r} follows no wording of the generated goals."
+        )
     kind = BY_NAME[wants.kind]
     return Goal(
-        "", "", kind.department, kind.name, kind.name, _category(kind.name), task.instruction, wants.attributes, wants.options,
+        "",
+        "",
+        kind.department,
+        kind.name,
+        kind.name,
+        _category(kind.name),
+        task.instruction,
+        wants.attributes,
+        wants.options,
         float(wants.limit or NO_LIMIT),
-    )  # fmt: skip
+    )
 
 
 def _category(name: str) -> str:
@@ -136,7 +160,9 @@ class _FirstTold(Knowledge):
         after = self.items[key]
         groups = after.groups if before.groups is None else before.groups
         features = after.features if before.features is None else before.features
-        self.items[key] = replace(after, groups=groups, features=features, description=before.description or after.description)
+        self.items[key] = replace(
+            after, groups=groups, features=features, description=before.description or after.description
+        )
 
 
 def _first_told(dreamed: Trajectory) -> Knowledge:
@@ -158,20 +184,31 @@ def _bought(dreamed: Trajectory) -> tuple[str, int]:
 
 
 def _length(known: Knowledge, query: str, pages: int) -> int:
-    """How many results the search has: as many as its last page shows, or whole pages where that was not seen."""
+    """How many results the search has: as many as its last page shows, or whole pages where that was not
+    seen.
+    """
     last = known.listings.get((query, pages))
     return pages * PAGE if last is None else (pages - 1) * PAGE + min(PAGE, len(last))
 
 
 def _described(item: Item, goal: Goal, won: bool, exact: bool) -> Product:
-    """The product that a result must be. `won`: it was bought with success; `exact`: its states show all that the reward compares."""
+    """The product that a result must be. `won`: it was bought with success; `exact`: its states show all that
+    the reward compares.
+    """
     same_kind = set(goal.query.split()) <= set(item.title.split()) or (won and not exact)
     prices = tuple(float(dollars) for dollars in item.price.split(" to "))
     features = item.features or ()
     hidden = goal.attributes if won and (item.features is None or not exact) else ()
     return Product(
-        asin="", name=f"{item.title}, {goal.name}" if won and not exact else item.title, category=goal.category if same_kind else "",
-        query=goal.query if same_kind else "", product_category=goal.product_category if same_kind else "", description=item.description,
-        bullets=features, options=dict(item.groups or ()), attributes=(*features, *hidden), prices=prices,
+        asin="",
+        name=f"{item.title}, {goal.name}" if won and not exact else item.title,
+        category=goal.category if same_kind else "",
+        query=goal.query if same_kind else "",
+        product_category=goal.product_category if same_kind else "",
+        description=item.description,
+        bullets=features,
+        options=dict(item.groups or ()),
+        attributes=(*features, *hidden),
+        prices=prices,
         price=min(prices),
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""The real shop for a batch of tasks: counts its interactions and refuses to exceed its budget. It needs no processes of its own."""
+"""The real shop for a batch of tasks: counts its interactions and refuses to exceed its budget. It needs no
+processes of its own.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ class WebshopEnvironment:
         """Open a session for each task.
 
         Raises:
-            EnvironmentFailure: a task was made up and has no world of its own, or its products or goal are not in the catalogue.
+            EnvironmentFailure: a task was made up and has no world of its own, or its products or goal are
+                not in the catalogue.
         """
         for task in tasks:
             if task.generated:
                 raise EnvironmentFailure(
-                    f"The task {task.id} was generated: it has no real world.", next_step="Embody a dreamed episode of it."
+                    f"The task {task.id} was generated: it has no real world.",
+                    next_step="Embody a dreamed episode of it.",
                 )
         self._sessions = [self._open(task) for task in tasks]
         self.admissible = [admissible(session) for session in self._sessions]
@@ -48,17 +52,23 @@ class WebshopEnvironment:
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
-        self.interactions = spend(self.interactions, sum(action is not None for action in actions), self.budget)
+        self.interactions = spend(
+            self.interactions, sum(action is not None for action in actions), self.budget
+        )
         return [None if action is None else self._answer(row, action) for row, action in enumerate(actions)]
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
-        """What each of a row's actions would lead to, tried in a copy of its session; the rows stay where they are.
+        """What each of a row's actions would lead to, tried in a copy of its session; the rows stay where
+        they are.
 
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
         self.interactions = spend(self.interactions, sum(map(len, actions)), self.budget)
-        return [[_played(self._sessions[row].fork(), action) for action in tried] for row, tried in enumerate(actions)]
+        return [
+            [_played(self._sessions[row].fork(), action) for action in tried]
+            for row, tried in enumerate(actions)
+        ]
 
     def _answer(self, row: int, action: str) -> Step:
         answer = _played(self._sessions[row], action)
@@ -71,7 +81,9 @@ class WebshopEnvironment:
 
 
 def _played(session: Session, action: str) -> Step:
-    """`info` holds beside `observation` and `admissible`, after a purchase, `score`: the graded reward and its terms."""
+    """`info` holds beside `observation` and `admissible`, after a purchase, `score`: the graded reward and
+    its terms.
+    """
     state = describe(session) if session.act(action) else failed(session)
     info = {"observation": observation(session), "admissible": admissible(session)}
     if session.score is None:

@@ -14,13 +14,19 @@ _LEAST_WORDS = 3
 def feasible(instruction: str, catalogue: Catalogue, *, free: bool, barred: Collection[str] = ()) -> str:
     """Why the task is malformed or hopeless; "" if it is neither.
 
-    `free` lets free text pass, as official goals are. In it one can only look for words: some product must be called by three of them.
-    `barred` are the kinds that may not be asked for.
+    `free` lets free text pass, as official goals are. In it one can only look for words: some product must be
+    called by three of them. `barred` are the kinds that may not be asked for.
     """
     wants = read_wants(instruction)
     if wants.exact:
         return "kind held out" if wants.kind in barred else _flaw(wants)
-    if free and wants.limit and not wants.limit % 10 and len(wants.words) >= _LEAST_WORDS and _known_words(wants, catalogue):
+    if (
+        free
+        and wants.limit
+        and not wants.limit % 10
+        and len(wants.words) >= _LEAST_WORDS
+        and _known_words(wants, catalogue)
+    ):
         return ""
     return "follows no wording"
 
@@ -31,7 +37,9 @@ def _known_words(wants: Wants, catalogue: Catalogue) -> bool:
 
 
 def _flaw(wants: Wants) -> str:
-    """Attributes and options were found to belong to the kind when the instruction was read; what is left is the price."""
+    """Attributes and options were found to belong to the kind when the instruction was read; what is left is
+    the price.
+    """
     cheapest = BY_NAME[wants.kind].prices[0]
     if wants.limit % 10 or not wants.limit:
         return "no such price"

@@ -1,8 +1,9 @@
 """A made-up catalogue in the form of WebShop's product files, for those who do not have them.
 
-Scores on it are not WebShop benchmark scores. It has what makes the benchmark a task: dozens of products of each kind, titles that name
-some of the attributes and features that name the rest, options that not every product has, prices on both sides of what the shopper would
-pay, and near-duplicates: the same brand and kind with one attribute changed.
+Scores on it are not WebShop benchmark scores. It has what makes the benchmark a task: dozens of products of
+each kind, titles that name some of the attributes and features that name the rest, options that not every
+product has, prices on both sides of what the shopper would pay, and near-duplicates: the same brand and kind
+with one attribute changed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class _Draft:
 
 
 def records(products: int, seed: int) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
-    """The contents of items_shuffle.json, items_ins_v2.json and items_human_ins.json; the same for the same arguments."""
+    """The contents of items_shuffle.json, items_ins_v2.json and items_human_ins.json; the same for the same
+    arguments.
+    """
     rng = random.Random(f"webshop/{seed}")
     brands = _brands(rng)
     last: dict[str, _Draft] = {}
@@ -47,7 +50,9 @@ def records(products: int, seed: int) -> tuple[list[dict[str, Any]], dict[str, A
     for number in range(products):
         kind = KINDS[number % len(KINDS)]
         before = last.get(kind.name)
-        draft = _twin(rng, before) if before and rng.random() < _TWIN else _draft(rng, kind, brands[kind.name])
+        draft = (
+            _twin(rng, before) if before and rng.random() < _TWIN else _draft(rng, kind, brands[kind.name])
+        )
         last[kind.name] = draft
         asin = f"B{number:04d}{''.join(rng.choices(_ASIN, k=5))}"
         sold.append(_record(asin, draft))
@@ -70,7 +75,14 @@ def _draft(rng: random.Random, kind: Kind, brands: list[str]) -> _Draft:
     titled = tuple(sorted(rng.sample(range(len(attributes)), 2)))
     options = {name: _some(rng, values) for name, values in kind.options}
     low, high = kind.prices
-    return _Draft(kind, rng.choice(brands), attributes, titled, options, rng.randint(low, high) - rng.choice((0.01, 0.05, 0.51, 0.0)))
+    return _Draft(
+        kind,
+        rng.choice(brands),
+        attributes,
+        titled,
+        options,
+        rng.randint(low, high) - rng.choice((0.01, 0.05, 0.51, 0.0)),
+    )
 
 
 def _some(rng: random.Random, values: tuple[str, ...]) -> list[str]:
@@ -83,10 +95,14 @@ def _twin(rng: random.Random, before: _Draft) -> _Draft:
     """The same but for one attribute, and maybe for its price and one group of options."""
     place = rng.randrange(len(before.attributes))
     others = [value for value in before.kind.groups[place] if value != before.attributes[place]]
-    changed = tuple(rng.choice(others) if number == place else value for number, value in enumerate(before.attributes))
+    changed = tuple(
+        rng.choice(others) if number == place else value for number, value in enumerate(before.attributes)
+    )
     name, values = rng.choice(before.kind.options)
     price = before.price if rng.random() < 0.3 else max(1.99, before.price + rng.randint(-6, 6))
-    return replace(before, attributes=changed, options=before.options | {name: _some(rng, values)}, price=price)
+    return replace(
+        before, attributes=changed, options=before.options | {name: _some(rng, values)}, price=price
+    )
 
 
 def _record(asin: str, draft: _Draft) -> dict[str, Any]:
@@ -101,7 +117,8 @@ def _record(asin: str, draft: _Draft) -> dict[str, Any]:
         "small_description": list(draft.attributes),
         "pricing": f"${draft.price:.2f}",
         "customization_options": {
-            name: [{"value": value, "image": None, "url": None} for value in values] for name, values in draft.options.items()
+            name: [{"value": value, "image": None, "url": None} for value in values]
+            for name, values in draft.options.items()
         },
         "images": [""],
     }
@@ -109,7 +126,10 @@ def _record(asin: str, draft: _Draft) -> dict[str, Any]:
 
 def _goal(rng: random.Random, draft: _Draft) -> dict[str, Any]:
     """One or two attributes, and one option of some groups, in one of two wordings."""
-    attributes = [draft.attributes[place] for place in sorted(rng.sample(range(len(draft.attributes)), rng.choice((1, 2, 2))))]
+    attributes = [
+        draft.attributes[place]
+        for place in sorted(rng.sample(range(len(draft.attributes)), rng.choice((1, 2, 2))))
+    ]
     names = sorted(rng.sample(list(draft.options), rng.choice((0, 1, 2, 2))))
     options = [rng.choice(draft.options[name]) for name in names]
     words = rng.choice((_adjectives, _relative))(draft.kind.name, attributes, options)
@@ -119,10 +139,14 @@ def _goal(rng: random.Random, draft: _Draft) -> dict[str, Any]:
 def _adjectives(kind: str, attributes: list[str], options: list[str]) -> str:
     """`i want a cotton slim oxford shirt in navy, large`."""
     head = " ".join([*attributes, kind])
-    return f"i want {'an' if head[0] in 'aeiou' else 'a'} {head}" + (f" in {', '.join(options)}" if options else "")
+    return f"i want {'an' if head[0] in 'aeiou' else 'a'} {head}" + (
+        f" in {', '.join(options)}" if options else ""
+    )
 
 
 def _relative(kind: str, attributes: list[str], options: list[str]) -> str:
     """`find me a oxford shirt that is cotton and slim, with navy and large`."""
     article = "an" if kind[0] in "aeiou" else "a"
-    return f"find me {article} {kind} that is {' and '.join(attributes)}" + (f", with {' and '.join(options)}" if options else "")
+    return f"find me {article} {kind} that is {' and '.join(attributes)}" + (
+        f", with {' and '.join(options)}" if options else ""
+    )

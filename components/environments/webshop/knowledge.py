@@ -1,7 +1,7 @@
 """What a shopper can know from the own trajectory: nothing hidden, only what the states said.
 
-Experts shop with it, the programmatic teacher reasons with it, and `embody` reads the shop that a dream described from it. Works on real
-and dreamed trajectories alike; a state that cannot be read changes nothing.
+Experts shop with it, the programmatic teacher reasons with it, and `embody` reads the shop that a dream
+described from it. Works on real and dreamed trajectories alike; a state that cannot be read changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ YES, NO, UNSEEN = "yes", "no", "unseen"
 
 @dataclass(frozen=True)
 class Item:
-    """What is known of one result. `groups` is None until its page was open, `features` until they were read."""
+    """What is known of one result. `groups` is None until its page was open, `features` until they were
+    read.
+    """
 
     rank: int
     title: str
@@ -43,11 +45,17 @@ class Item:
         return int(self.price.split(" ")[0])
 
     def attribute(self, wanted: str, kind: str = "") -> str:
-        """Whether it has an attribute: `yes`; `no` where its features were read, or its title names another of that group; else
-        `unseen`."""
+        """Whether it has an attribute: `yes`; `no` where its features were read, or its title names another
+        of that group; else `unseen`.
+        """
         if has_attribute(wanted, self.features or (), (self.title, self.description)):
             return YES
-        return NO if self.features is not None or any(f" {other} " in f" {self.title} " for other in rivals(kind, wanted)) else UNSEEN
+        return (
+            NO
+            if self.features is not None
+            or any(f" {other} " in f" {self.title} " for other in rivals(kind, wanted))
+            else UNSEEN
+        )
 
     def option(self, wanted: str) -> str:
         """The value that counts as the wanted one; "" if there is none."""
@@ -77,7 +85,9 @@ class Check(NamedTuple):
 
 @dataclass
 class Knowledge:
-    """What the states of a trajectory have told so far. Results are known by (query, rank), their pages by (query, number)."""
+    """What the states of a trajectory have told so far. Results are known by (query, rank), their pages by
+    (query, number).
+    """
 
     place: str = ""
     query: str = ""
@@ -152,18 +162,36 @@ def learn(trajectory: Trajectory) -> Knowledge:
 
 
 def judge(item: Item, wants: Wants) -> list[Check]:
-    """What is wanted of the product itself, beside what is known of it: kind, price, options that it must have, attributes."""
-    checks = [Check(item.title, wants.kind, YES if set(wants.kind.split()) <= set(item.title.split()) else NO)] if wants.kind else []
+    """What is wanted of the product itself, beside what is known of it: kind, price, options that it must
+    have, attributes.
+    """
+    checks = (
+        [Check(item.title, wants.kind, YES if set(wants.kind.split()) <= set(item.title.split()) else NO)]
+        if wants.kind
+        else []
+    )
     if wants.limit:
-        checks.append(Check(f"for {item.price}", f"lower than {wants.limit}", YES if item.dollars <= wants.limit else NO))
+        checks.append(
+            Check(
+                f"for {item.price}", f"lower than {wants.limit}", YES if item.dollars <= wants.limit else NO
+            )
+        )
     if item.groups is not None:
-        checks += [Check(" ".join(item.values), wanted, YES if item.option(wanted) else NO) for wanted in wants.options]
+        checks += [
+            Check(" ".join(item.values), wanted, YES if item.option(wanted) else NO)
+            for wanted in wants.options
+        ]
     got = [item.title if item.features is None else " ".join(item.features)] * len(wants.attributes)
-    return checks + [Check(text, wanted, item.attribute(wanted, wants.kind)) for text, wanted in zip(got, wants.attributes, strict=True)]
+    return checks + [
+        Check(text, wanted, item.attribute(wanted, wants.kind))
+        for text, wanted in zip(got, wants.attributes, strict=True)
+    ]
 
 
 def verdict(item: Item, wants: Wants) -> str:
-    """`no` if something is wrong with the product, `unseen` if something has yet to be looked at, else `yes`."""
+    """`no` if something is wrong with the product, `unseen` if something has yet to be looked at, else
+    `yes`.
+    """
     answers = [check.answer for check in judge(item, wants)]
     if NO in answers:
         return NO
@@ -171,7 +199,9 @@ def verdict(item: Item, wants: Wants) -> str:
 
 
 def picks(item: Item, wants: Wants) -> list[str]:
-    """The option values to choose, as the item's page names them; of free text those of each group whose words all stand in it."""
+    """The option values to choose, as the item's page names them; of free text those of each group whose
+    words all stand in it.
+    """
     if wants.exact:
         return [value for wanted in wants.options if (value := item.option(wanted))]
     said = set(wants.words)
@@ -181,7 +211,9 @@ def picks(item: Item, wants: Wants) -> list[str]:
 
 def missing(item: Item, wants: Wants, chosen: tuple[str, ...]) -> str:
     """The first option that is still to be chosen, as its page names it; "" if none is left."""
-    return next((value for value in picks(item, wants) if not any(same_option(value, have) for have in chosen)), "")
+    return next(
+        (value for value in picks(item, wants) if not any(same_option(value, have) for have in chosen)), ""
+    )
 
 
 def page_of(rank: int) -> int:

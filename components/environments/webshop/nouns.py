@@ -1,10 +1,13 @@
-"""The nouns of a product's name, for the title score of the reward: by rules, where the original asks a tagger of spaCy's.
+"""The nouns of a product's name, for the title score of the reward: by rules, where the original asks a
+tagger of spaCy's.
 
-The original counts what `en_core_web_sm` tags as noun or proper noun; that model is a download of its own. Product names are no
-sentences: nearly all of their words are capitalised, and the tagger takes nearly all of them for proper nouns. So here every word with a
-letter is a noun that is none of these: a function word, a unit or a word with a digit, an adjective, participle or adverb by its ending
-or by a short list. Where this deviates: adjectives outside the list count as nouns ("cozy" in a lower-case name), nouns that end like
-participles ("building") do not, and a number never does.
+The original counts what `en_core_web_sm` tags as noun or proper noun; that model is a download of its own.
+Product names are no
+sentences: nearly all of their words are capitalised, and the tagger takes nearly all of them for proper
+nouns. So here every word with a letter is a noun that is none of these: a function word, a unit or a word
+with a digit, an adjective, participle or adverb by its ending or by a short list. Where this deviates:
+adjectives outside the list count as nouns ("cozy" in a lower-case name), nouns that end like participles
+("building") do not, and a number never does.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from functools import lru_cache
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _TOKEN = re.compile(r"[\w'’]+")
 _FUNCTION_TEXT = """
-a an the and or but nor for of in on at to from by with without into onto over under per via as than then that this these those your you
-our we us my me his her hers their its it is are be been was were do does not no yes so such all any both each every other more most
-very too also only just up down out off when while where which who how if can will may
+a an the and or but nor for of in on at to from by with without into onto over under per via as than then that
+this these those your you our we us my me his her hers their its it is are be been was were do does not no yes
+so such all any both each every other more most very too also only just up down out off when while where which
+who how if can will may
 """
 _FUNCTION = frozenset(_FUNCTION_TEXT.split())
 _UNITS_TEXT = """
@@ -25,12 +29,13 @@ oz ounce ounces lb lbs inch inches ft feet foot mm cm ml l kg g mg w v hz ghz gb
 """
 _UNITS = frozenset(_UNITS_TEXT.split())
 _ADJECTIVES_TEXT = """
-long short slim wide narrow tall small large medium big mini great good best new soft hard light heavy warm cool cold hot dry wet fresh
-clean clear natural organic vegan raw pure real full half double single dual multi high low fast quick easy safe smart strong thick thin
-sweet plain simple elegant modern classic vintage casual formal cute sexy comfy cozy plush loose relaxed fitted regular firm gentle mild
-matte glossy bright dark black white red green blue yellow pink purple grey gray brown orange digital electric manual solid whole deep
-wireless portable sturdy silent quiet unisex adult sensitive normal oily free proof ready slip thermal outdoor indoor solar spicy
-lightweight compact non everyday daily mens womens
+long short slim wide narrow tall small large medium big mini great good best new soft hard light heavy warm
+cool cold hot dry wet fresh clean clear natural organic vegan raw pure real full half double single dual multi
+high low fast quick easy safe smart strong thick thin sweet plain simple elegant modern classic vintage casual
+formal cute sexy comfy cozy plush loose relaxed fitted regular firm gentle mild matte glossy bright dark black
+white red green blue yellow pink purple grey gray brown orange digital electric manual solid whole deep
+wireless portable sturdy silent quiet unisex adult sensitive normal oily free proof ready slip thermal outdoor
+indoor solar spicy lightweight compact non everyday daily mens womens
 """
 _ADJECTIVES = frozenset(_ADJECTIVES_TEXT.split())
 _ENDINGS = re.compile(r".{2,}(?:able|ible|ful|less|ous|ive|ish|ed|ing|ly|ic|al|proof|resistant|free)$")
@@ -39,8 +44,18 @@ _ENDINGS = re.compile(r".{2,}(?:able|ible|ful|less|ous|ive|ish|ed|ing|ly|ic|al|p
 @lru_cache(maxsize=200_000)
 def nouns(name: str) -> frozenset[str]:
     """The different nouns of `name`, in lower case."""
-    return frozenset(word for token in _TOKEN.findall(name.lower()) if (found := _WORD.fullmatch(token)) and _is_noun(word := found[0]))
+    return frozenset(
+        word
+        for token in _TOKEN.findall(name.lower())
+        if (found := _WORD.fullmatch(token)) and _is_noun(word := found[0])
+    )
 
 
 def _is_noun(word: str) -> bool:
-    return len(word) > 1 and word not in _FUNCTION and word not in _UNITS and word not in _ADJECTIVES and not _ENDINGS.fullmatch(word)
+    return (
+        len(word) > 1
+        and word not in _FUNCTION
+        and word not in _UNITS
+        and word not in _ADJECTIVES
+        and not _ENDINGS.fullmatch(word)
+    )

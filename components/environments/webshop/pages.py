@@ -37,7 +37,16 @@ def _results(session: Session) -> list[str]:
 def _item(session: Session) -> list[str]:
     product = session.product
     options = [text for name, values in product.options.items() for text in (name, *values)]
-    return [*options, product.name, f"Price: {product.price_tag}", "Rating: N.A.", "Description", "Features", "Reviews", "Buy Now"]
+    return [
+        *options,
+        product.name,
+        f"Price: {product.price_tag}",
+        "Rating: N.A.",
+        "Description",
+        "Features",
+        "Reviews",
+        "Buy Now",
+    ]
 
 
 def _sub_page(session: Session) -> list[str]:

@@ -1,15 +1,26 @@
 """What of the hidden shop decides a task: which result of the first fitting search is the one to buy.
 
-A premise is the rank of a result, such as `item 3`: the first search that names the wanted kind shows there a product with everything that
-is wanted. Of a real episode it is read afterwards, from what the states have shown; a dream decides it before its first step and keeps to
-it, in place of imagining ten results by themselves, of which the likeliest never fits.
+A premise is the rank of a result, such as `item 3`: the first search that names the wanted kind shows there a
+product with everything that is wanted. Of a real episode it is read afterwards, from what the states have
+shown; a dream decides it before its first step and keeps to it, in place of imagining ten results by
+themselves, of which the likeliest never fits.
 """
 
 from __future__ import annotations
 
 import re
 
-from components.environments.webshop.knowledge import NO, YES, Check, Item, Knowledge, judge, learn, page_of, verdict
+from components.environments.webshop.knowledge import (
+    NO,
+    YES,
+    Check,
+    Item,
+    Knowledge,
+    judge,
+    learn,
+    page_of,
+    verdict,
+)
 from components.environments.webshop.states import Seen, read_state
 from components.environments.webshop.wants import Wants, read_wants
 from components.records import Task, Trajectory
@@ -18,7 +29,9 @@ _PREMISE = re.compile(r"^item (\d{1,2})$")
 
 
 def premise(trajectory: Trajectory) -> str:
-    """The rank of the first result on the first page of the first fitting search that turned out to fit; "" where none did."""
+    """The rank of the first result on the first page of the first fitting search that turned out to fit; ""
+    where none did.
+    """
     wants, query = read_wants(trajectory.task.instruction), first_query(trajectory)
     if not query:
         return ""
@@ -48,7 +61,9 @@ def first_query(trajectory: Trajectory) -> str:
     if not wants.exact:
         return ""
     seen = (read_state(state) for state in trajectory.states)
-    return next((page.query for page in seen if page.event == "results" and names_kind(page.query, wants)), "")
+    return next(
+        (page.query for page in seen if page.event == "results" and names_kind(page.query, wants)), ""
+    )
 
 
 def names_kind(query: str, wants: Wants) -> bool:
@@ -57,7 +72,9 @@ def names_kind(query: str, wants: Wants) -> bool:
 
 
 def promised(trajectory: Trajectory, query: str) -> int:
-    """The rank that the trajectory's premise promises among the results of `query`, which may be the search at hand; 0 if none."""
+    """The rank that the trajectory's premise promises among the results of `query`, which may be the search
+    at hand; 0 if none.
+    """
     rank = rank_of(trajectory.premise)
     if not rank:
         return 0
@@ -67,7 +84,9 @@ def promised(trajectory: Trajectory, query: str) -> int:
 
 
 def decided(trajectory: Trajectory, query: str, seen: Seen) -> str:
-    """What the dream has decided about the page that comes, for the reasoning: which result fits, and what it therefore has."""
+    """What the dream has decided about the page that comes, for the reasoning: which result fits, and what it
+    therefore has.
+    """
     rank = promised(trajectory, query)
     if not rank or (seen.event == "results" and seen.number > 1):
         return ""

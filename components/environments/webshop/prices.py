@@ -1,7 +1,8 @@
-"""Prices of product records: `$12.99`, a range such as `$5.00 - $95.00`, or nothing that is an amount of dollars.
+"""Prices of product records: `$12.99`, a range such as `$5.00 - $95.00`, or nothing that is an amount of
+dollars.
 
-A product with a range costs the least of it, in the reward as in what a state tells first. The original draws its price from the range anew
-in every process, so no shopper can know whether it is below a limit.
+A product with a range costs the least of it, in the reward as in what a state tells first. The original draws
+its price from the range anew in every process, so no shopper can know whether it is below a limit.
 """
 
 from __future__ import annotations
@@ -24,26 +25,40 @@ _MORE_DIGITS = re.compile(r"'\d{3}\b|\s\d{2,3}(?:[.,]\d+)?\s*(?:$|[-–—])")
 """What follows the first digits of an amount in a notation that is not read: `1 299`, `1'299`, `12 99`."""
 _THOUSANDS = re.compile(r"[kKmM]\b")
 _CODES = (
-    "AED ARS AUD BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF IDR ILS INR JPY KRW MXN MYR NOK NZD PHP PLN RMB RUB SAR SEK SGD THB TWD VND ZAR"
+    "AED ARS AUD BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF IDR ILS INR JPY KRW MXN MYR NOK NZD PHP PLN "
+    "RMB RUB SAR SEK SGD THB TWD VND ZAR"
 )
 _OTHER_DOLLARS = "A AR AU B BR BZ C CA CDN CL CO COL HK J MEX MX MXN NT NZ R RD S SG TT TW Z"
 _OTHER_MONEY = re.compile(
-    rf"(?i:\b(?:{_CODES.replace(' ', '|')}|Rs|kr|euros?|rupees?|yen)\b|zł|Kč)|\b(?:{_OTHER_DOLLARS.replace(' ', '|')})\s?\$"
+    rf"(?i:\b(?:{_CODES.replace(' ', '|')}|Rs|kr|euros?|rupees?|yen)\b|zł|Kč)"
+    rf"|\b(?:{_OTHER_DOLLARS.replace(' ', '|')})\s?\$"
 )
 
 
 def read_prices(value: Any) -> tuple[float, ...]:
     """One price, or the lower and the higher end of a range, in dollars; () where `value` tells none.
 
-    A text's leading number is the price: `$12.99 (2.5 oz.)` is 12.99. A second number makes a range only where it is an amount too. Of more
-    than two the first two count, as in the original. Of a list the first two prices of its entries do.
+    A text's leading number is the price: `$12.99 (2.5 oz.)` is 12.99. A second number makes a range only
+    where it is an amount too. Of more than two the first two count, as in the original. Of a list the first
+    two prices of its entries do.
     """
-    found = _of_list(value) if isinstance(value, list | tuple) else _of_number(value) if _is_number(value) else _of_text(value)
+    found = (
+        _of_list(value)
+        if isinstance(value, list | tuple)
+        else _of_number(value)
+        if _is_number(value)
+        else _of_text(value)
+    )
     return tuple(sorted(set(found[:2])))
 
 
 def _of_list(values: Any) -> list[float]:
-    return [price for value in values if not isinstance(value, list | tuple | dict) for price in read_prices(value)]
+    return [
+        price
+        for value in values
+        if not isinstance(value, list | tuple | dict)
+        for price in read_prices(value)
+    ]
 
 
 def _is_number(value: Any) -> bool:
@@ -68,14 +83,18 @@ def _of_text(value: Any) -> list[float]:
 
 
 def _plain_text(text: str) -> str:
-    """`text` with the signs that HTML and Unicode spell in several ways in one of them, and a dollar sign before its number."""
+    """`text` with the signs that HTML and Unicode spell in several ways in one of them, and a dollar sign
+    before its number.
+    """
     kept = "".join(sign for sign in html.unescape(text) if unicodedata.category(sign) != "Cf")
     one_way = unicodedata.normalize("NFKC", kept).translate({ord("−"): "-", ord("‐"): "-", ord("’"): "'"})
     return one_way if re.search(r"\$\s*-?\.?\d", one_way) else _DOLLAR_BEHIND.sub(r"$\1", one_way)
 
 
 def _is_other_money(text: str) -> bool:
-    return any(unicodedata.category(sign) == "Sc" and sign != "$" for sign in text) or bool(_OTHER_MONEY.search(text))
+    return any(unicodedata.category(sign) == "Sc" and sign != "$" for sign in text) or bool(
+        _OTHER_MONEY.search(text)
+    )
 
 
 def _from(text: str) -> list[float]:
@@ -90,7 +109,9 @@ def _from(text: str) -> list[float]:
 
 
 def _is_range(first: re.Match[str], second: re.Match[str]) -> bool:
-    """True if both numbers are amounts of money: with dollar signs, or the second behind `-` or `to` with no word after it."""
+    """True if both numbers are amounts of money: with dollar signs, or the second behind `-` or `to` with no
+    word after it.
+    """
     both = first["dollar"] and second["dollar"]
     return bool(both or (second["to"] and (second["dollar"] or not re.search(r"\w", second["rest"]))))
 

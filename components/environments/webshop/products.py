@@ -1,8 +1,10 @@
-"""What the shop sells and what a shopper wants: products and goals, read from records of the official files' form.
+"""What the shop sells and what a shopper wants: products and goals, read from records of the official files'
+form.
 
-`official.py` reads such records from disk, `generated.py` makes them up; both become the same two classes here, so that whatever is true
-of one catalogue is true of the other. The maximum price of a goal that people wrote is drawn by the original anew in every process; here
-the draw hangs on the goal alone, so that a task is the same everywhere.
+`official.py` reads such records from disk, `generated.py` makes them up; both become the same two classes
+here, so that whatever is true of one catalogue is true of the other. The maximum price of a goal that people
+wrote is drawn by the original anew in every process; here the draw hangs on the goal alone, so that a task is
+the same everywhere.
 """
 
 from __future__ import annotations
@@ -18,13 +20,23 @@ from components.errors import EnvironmentFailure
 
 NO_LIMIT = 1_000_000.0
 """The maximum price of a goal that names none."""
-_NEEDED = ("asin", "name", "category", "query", "product_category", "full_description", "small_description", "customization_options")
+_NEEDED = (
+    "asin",
+    "name",
+    "category",
+    "query",
+    "product_category",
+    "full_description",
+    "small_description",
+    "customization_options",
+)
 _UNKNOWN_ATTRIBUTES = ("DUMMY_ATTR",)
 
 
 @dataclass(frozen=True)
 class Product:
-    """One product. `prices` are one or two dollar amounts as the shop shows them, `price` is what it costs: the lower of the two.
+    """One product. `prices` are one or two dollar amounts as the shop shows them, `price` is what it costs:
+    the lower of the two.
 
     `options` maps a lower-case name (`color`) to lower-case values; `attributes` are hidden from the shopper.
     """
@@ -55,7 +67,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Goal:
-    """What one shopper wants. `key` names it within its catalogue; the fields are those that the reward compares."""
+    """What one shopper wants. `key` names it within its catalogue; the fields are those that the reward
+    compares.
+    """
 
     key: str
     asin: str
@@ -73,7 +87,8 @@ def read_product(record: Any, attributes: Mapping[str, Any], source: str) -> Pro
     """The product of one record of items_shuffle*.json, with its entry of items_ins_v2*.json.
 
     Raises:
-        EnvironmentFailure: a field is missing or of another kind; the message names `source`, the product and the field.
+        EnvironmentFailure: a field is missing or of another kind; the message names `source`, the product and
+            the field.
     """
     asin = str(record.get("asin", "without asin")) if isinstance(record, dict) else "that is no mapping"
     lacking = [field for field in _NEEDED if not isinstance(record, dict) or field not in record]
@@ -84,14 +99,23 @@ def read_product(record: Any, attributes: Mapping[str, Any], source: str) -> Pro
             raise _unreadable(source, asin, field, f"is {record[field]!r}, not a text")
     bullets, prices = record["small_description"], read_prices(record.get("pricing"))
     if not prices:
-        raise _unreadable(source, asin, "pricing", f"is {record.get('pricing')!r}, which tells no price in dollars")
+        raise _unreadable(
+            source, asin, "pricing", f"is {record.get('pricing')!r}, which tells no price in dollars"
+        )
     known = _entry(attributes.get(asin), asin, source)
     return Product(
-        asin, record["name"], record["category"], record["query"].lower().strip(), record["product_category"],
-        str(record["full_description"] or ""), tuple(map(str, bullets)) if isinstance(bullets, list) else (str(bullets or ""),),
-        _options(record["customization_options"], asin, source), tuple(known.get("attributes") or _UNKNOWN_ATTRIBUTES), prices,
+        asin,
+        record["name"],
+        record["category"],
+        record["query"].lower().strip(),
+        record["product_category"],
+        str(record["full_description"] or ""),
+        tuple(map(str, bullets)) if isinstance(bullets, list) else (str(bullets or ""),),
+        _options(record["customization_options"], asin, source),
+        tuple(known.get("attributes") or _UNKNOWN_ATTRIBUTES),
+        prices,
         prices[0],
-    )  # fmt: skip
+    )
 
 
 def _entry(entry: Any, asin: str, source: str) -> dict[str, Any]:
@@ -123,7 +147,8 @@ def _options(groups: Any, asin: str, source: str) -> dict[str, tuple[str, ...]]:
 
 
 def human_goals(product: Product, entries: Any, source: str) -> list[Goal]:
-    """The goals of items_human_ins.json for one product; those without attributes are left out, as in the original.
+    """The goals of items_human_ins.json for one product; those without attributes are left out, as in the
+    original.
 
     Raises:
         EnvironmentFailure: a field is missing; the message names `source`, the product and the field.
@@ -138,7 +163,9 @@ def human_goals(product: Product, entries: Any, source: str) -> list[Goal]:
             raise _unreadable(source, product.asin, lacking[0], f"is missing in goal {number}")
         words, attributes, options = (entry[field] for field in fields)
         if not isinstance(words, str):
-            raise _unreadable(source, product.asin, "instruction", f"is {words!r} in goal {number}, not a text")
+            raise _unreadable(
+                source, product.asin, "instruction", f"is {words!r} in goal {number}, not a text"
+            )
         if attributes:
             goals.append(_goal(product, number, words.strip("."), attributes, options))
     return goals
@@ -167,17 +194,28 @@ def synthetic_goals(product: Product, entry: Any, source: str) -> list[Goal]:
     return goals
 
 
-def _goal(product: Product, number: int, words: str, attributes: Sequence[str], options: Sequence[str]) -> Goal:
+def _goal(
+    product: Product, number: int, words: str, attributes: Sequence[str], options: Sequence[str]
+) -> Goal:
     limit = price_limit(product.price, f"{product.asin}/{number}")
     named = f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
     return Goal(
-        f"{product.asin}/{number}", product.asin, product.category, product.query, product.name, product.product_category,
-        words + named, tuple(attributes), tuple(options), limit,
-    )  # fmt: skip
+        f"{product.asin}/{number}",
+        product.asin,
+        product.category,
+        product.query,
+        product.name,
+        product.product_category,
+        words + named,
+        tuple(attributes),
+        tuple(options),
+        limit,
+    )
 
 
 def price_limit(price: float, key: str) -> float:
-    """The larger of two different draws from the next four multiples of $10 above `price`; NO_LIMIT from $980 on.
+    """The larger of two different draws from the next four multiples of $10 above `price`; NO_LIMIT from $980
+    on.
 
     `key` decides the draw.
     """

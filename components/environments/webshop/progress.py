@@ -1,7 +1,8 @@
 """How far an episode has come towards its goal, by what its states show.
 
-The steps are those that every solution takes: search for the kind, open a result that nothing speaks against, know of each wanted attribute
-that it has it, choose each wanted option. They are counted of the result that is looked at, or of the best one that was.
+The steps are those that every solution takes: search for the kind, open a result that nothing speaks against,
+know of each wanted attribute that it has it, choose each wanted option. They are counted of the result that
+is looked at, or of the best one that was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from components.records import Trajectory
 
 
 def progress(trajectory: Trajectory) -> float:
-    """Between 0.0 and 1.0; 1.0 of a success, below 1.0 of all else; 0.0 where the instruction is free text."""
+    """Between 0.0 and 1.0; 1.0 of a success, below 1.0 of all else; 0.0 where the instruction is free
+    text.
+    """
     wants = read_wants(trajectory.task.instruction)
     if trajectory.success or not wants.exact:
         return float(trajectory.success)
@@ -23,7 +26,9 @@ def progress(trajectory: Trajectory) -> float:
         known.see(state)
         best = max(best, _reached(known, wants))
     steps = 2 + len(wants.attributes) + len(wants.options)
-    return (bool(first_query(trajectory)) + best) / (steps + 1)  # all steps done and no success: still not the whole way
+    return (bool(first_query(trajectory)) + best) / (
+        steps + 1
+    )  # all steps done and no success: still not the whole way
 
 
 def _reached(known: Knowledge, wants: Wants) -> int:

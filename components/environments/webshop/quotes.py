@@ -1,9 +1,9 @@
 """How far the reasoning of a dreamed step quotes rightly: the page, the instruction, and its own comparisons.
 
-A small model slips where it compares (`for 67 want lower than 60: yes`) and grants a purchase for it. Here its reasoning is read by the
-form that the teacher's has (`reasoning.reason`) and held against the texts that it was shown, and nothing else: a purchase is not granted
-before all that the instruction names was compared. What was never looked at the model decides. Of free text (official goals) nothing can be
-said.
+A small model slips where it compares (`for 67 want lower than 60: yes`) and grants a purchase for it. Here
+its reasoning is read by the form that the teacher's has (`reasoning.reason`) and held against the texts that
+it was shown, and nothing else: a purchase is not granted before all that the instruction names was compared.
+What was never looked at the model decides. Of free text (official goals) nothing can be said.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _VERDICT = re.compile(r"\. (?P<not>not )?done")
 
 
 def grounded(task: Task, states: Sequence[str], action: str, reasoning: str) -> int:
-    """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote rightly.
+    """How many characters of `reasoning` about `action` in the last of `states`, from its beginning on, quote
+    rightly.
 
     Reasoning about a search quotes nothing but the page.
     """
@@ -61,7 +62,9 @@ def _common(expected: str, reasoning: str, place: int) -> int:
 
 
 def _need(known: Knowledge, name: str) -> str:
-    """What a click on a result or an option is compared with, and what follows from that; "" where it is compared with nothing."""
+    """What a click on a result or an option is compared with, and what follows from that; "" where it is
+    compared with nothing.
+    """
     if known.place.startswith("results") and name not in (NEXT, PREV, BACK_TO_SEARCH):
         there = [f"item {item.rank}" for item in known.listed]
     elif known.on_item and name not in (PREV, BACK_TO_SEARCH, *SUB_PAGES):
@@ -73,7 +76,9 @@ def _need(known: Knowledge, name: str) -> str:
 
 
 def _behind(reasoning: str, place: int, known: Knowledge, name: str) -> int:
-    """Title and price of a result that is opened, and whether it is the one that the dream has decided to fit."""
+    """Title and price of a result that is opened, and whether it is the one that the dream has decided to
+    fit.
+    """
     start = place - len(_WORKS)
     opened = _OPENED.match(reasoning, start) if known.place.startswith("results") else None
     item = next((item for item in known.listed if f"item {item.rank}" == name), None)
@@ -88,7 +93,9 @@ def _behind(reasoning: str, place: int, known: Knowledge, name: str) -> int:
 
 
 def _bought(reasoning: str, place: int, known: Knowledge, wants: Wants) -> int:
-    """Each comparison is one of what was got with what is wanted, and done is what had all of them and no `no`."""
+    """Each comparison is one of what was got with what is wanted, and done is what had all of them and no
+    `no`.
+    """
     if not known.item or not reasoning.startswith("works. ", place):
         return len(reasoning)
     place += len("works. ")

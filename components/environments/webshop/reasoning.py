@@ -1,8 +1,8 @@
 """The programmatic teacher: why an action leads where it led (R* of Eq. 5), from what the shopper could know.
 
-First the page; then what the action needs, and the verdict; then whether what comes is new or known; and at a purchase what was got beside
-what is wanted, up to the first that differs, and the conclusion. All comparisons have one form, that of the backbone's exercise
-(`language/comparing.py`). Examples:
+First the page; then what the action needs, and the verdict; then whether what comes is new or known; and at a
+purchase what was got beside what is wanted, up to the first that differs, and the conclusion. All comparisons
+have one form, that of the backbone's exercise (`language/comparing.py`). Examples:
 
     on search page. works, new
     on results 1. item 1 item 2 item 3 want item 2: yes. works, new merrow oxford shirt for 31
@@ -12,10 +12,12 @@ what is wanted, up to the first that differs, and the conclusion. All comparison
     on features of item 2. no choice here. fails
     on item 2. works, new
     on features of item 2. works, back to item 2 with navy
-    on item 2. works. merrow oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want navy: yes, cotton slim want
+    on item 2. works. merrow oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want
+    navy: yes, cotton slim want
     slim: yes.
         done
-    on item 2. works. merrow oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want red: no. not done
+    on item 2. works. merrow oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want
+    red: no. not done
 """
 
 from __future__ import annotations
@@ -33,7 +35,13 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
     """The reasoning for one transition; its conclusion is always the shop's own outcome."""
     known, seen = learn(trajectory), read_state(next_state)
     verb, argument = parse(action)
-    need = "no such action" if not verb else "" if verb == "search" else _need(known, _taken(known, seen, argument))
+    need = (
+        "no such action"
+        if not verb
+        else ""
+        if verb == "search"
+        else _need(known, _taken(known, seen, argument))
+    )
     head = f"on {known.place or 'search page'}. "
     if seen.event == "failed":
         return f"{head}{need or 'no effect'}. fails"
@@ -44,7 +52,9 @@ def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) 
 
 
 def _taken(known: Knowledge, seen: Seen, name: str) -> str:
-    """What a click took, as the states name it: `item 3` for its asin, `3 4 inch` for an option's own words."""
+    """What a click took, as the states name it: `item 3` for its asin, `3 4 inch` for an option's own
+    words.
+    """
     if seen.event != "item":
         return name
     if known.place.startswith("results"):
@@ -54,7 +64,9 @@ def _taken(known: Knowledge, seen: Seen, name: str) -> str:
 
 
 def _need(known: Knowledge, name: str) -> str:
-    """What a click asks of the page, compared with what it has; "" where the page's kind alone decides and allows it."""
+    """What a click asks of the page, compared with what it has; "" where the page's kind alone decides and
+    allows it.
+    """
     if known.place.startswith("results"):
         return _need_of_results(known, name)
     if name == BACK_TO_SEARCH:
@@ -79,7 +91,9 @@ def _need_of_results(known: Knowledge, name: str) -> str:
 
 
 def _outcome(trajectory: Trajectory, known: Knowledge, seen: Seen) -> str:
-    """What comes: something new, with what the dream has decided of it, or what is known already and what of it changed."""
+    """What comes: something new, with what the dream has decided of it, or what is known already and what of
+    it changed.
+    """
     query = seen.query if seen.event == "results" else known.query
     if seen.event == "search":
         return "back to search page"
@@ -103,7 +117,9 @@ def _reread(item: Item | None, seen: Seen) -> str:
 
 
 def purchase(trajectory: Trajectory, known: Knowledge, reward: float) -> str:
-    """What was got beside what is wanted, up to the first that differs or was never looked at, and the conclusion."""
+    """What was got beside what is wanted, up to the first that differs or was never looked at, and the
+    conclusion.
+    """
     wants, end = read_wants(trajectory.task.instruction), "done" if reward > 0.5 else "not done"
     if not known.item:
         return end
@@ -119,7 +135,10 @@ def bought_checks(item: Item, wants: Wants, chosen: tuple[str, ...]) -> list[Che
     """What is wanted of a purchase: that of the product, and each option among those chosen."""
     product = [check for check in judge(item, wants) if check.wanted not in wants.options]
     have = " ".join(chosen) or "nothing"
-    options = [Check(have, wanted, YES if any(same_option(wanted, value) for value in chosen) else NO) for wanted in wants.options]
+    options = [
+        Check(have, wanted, YES if any(same_option(wanted, value) for value in chosen) else NO)
+        for wanted in wants.options
+    ]
     kind = sum(check.wanted not in wants.attributes for check in product)
     return [*product[:kind], *options, *product[kind:]]
 
@@ -134,7 +153,9 @@ def is_new(known: Knowledge, seen: Seen) -> bool:
 
 
 def revealing(trajectory: Trajectory, next_state: str) -> bool:
-    """True if `next_state` shows a page for the first time, or what came of a purchase that hung on something never looked at."""
+    """True if `next_state` shows a page for the first time, or what came of a purchase that hung on something
+    never looked at.
+    """
     known, seen = learn(trajectory), read_state(next_state)
     if seen.event == "bought" and known.item and not known.done:
         wants = read_wants(trajectory.task.instruction)

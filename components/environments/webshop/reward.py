@@ -2,8 +2,9 @@
 
     r = r_type * (n_attr + n_opt + [price <= price_upper]) / (|attributes| + |options| + 1)
 
-The similarity of two texts is fuzzywuzzy's token_set_ratio, which rapidfuzz computes; as there, letters outside ASCII are dropped, case and
-punctuation do not count, and the ratio is rounded to whole percents before it is compared. Nouns come from `nouns.py`.
+The similarity of two texts is fuzzywuzzy's token_set_ratio, which rapidfuzz computes; as there, letters
+outside ASCII are dropped, case and punctuation do not count, and the ratio is rounded to whole percents
+before it is compared. Nouns come from `nouns.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from components.environments.webshop.products import Goal, Product
 SIMILAR = 85
 """Percents above which two texts are the same."""
 _COLOURS_TEXT = """
-alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo caramel champagne
-charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso
-fuchsia gold granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta
-maroon mauve merlot midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow
-red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet
-walnut wheat white wine yellow
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel
+camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry
+cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey
+heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight
+mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow
+red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal
+tiger turquoise violet walnut wheat white wine yellow
 """
 COLOURS = tuple(_COLOURS_TEXT.split())
 """The known colour words, in the order in which an option is searched for them."""

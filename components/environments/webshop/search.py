@@ -1,7 +1,9 @@
-"""The shop's search engine: BM25 as Lucene computes it, over text cut and stemmed as Lucene's English analyser does.
+"""The shop's search engine: BM25 as Lucene computes it, over text cut and stemmed as Lucene's English
+analyser does.
 
-By bm25s: of the libraries on PyPI it is maintained (rank-bm25 is not, since 2022) and needs only numpy (tantivy stores its index on disk in
-a schema of its own). The original asks Lucene through Pyserini, whose k1 and b are these.
+By bm25s: of the libraries on PyPI it is maintained (rank-bm25 is not, since 2022) and needs only numpy
+(tantivy stores its index on disk in a schema of its own). The original asks Lucene through Pyserini, whose k1
+and b are these.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ FOUND = 50
 """Most products that a search finds."""
 _WORD = re.compile(r"\w+")
 _STOP_TEXT = """
-a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was will with
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they
+this to was will with
 """
 _STOP = frozenset(_STOP_TEXT.split())
 
 
 class SearchEngine:
-    """Ranks texts by BM25; equal scores in the order of the texts. Answers are kept, so that asking again costs nothing."""
+    """Ranks texts by BM25; equal scores in the order of the texts. Answers are kept, so that asking again
+    costs nothing.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._stem = snowballstemmer.stemmer("porter").stemWord
@@ -36,7 +41,9 @@ class SearchEngine:
         self._index.index([self.terms(text) for text in texts], show_progress=False)
 
     def terms(self, text: str) -> list[str]:
-        """What of `text` is compared: the stems of its words, without stop words. Up to two letters stay as they are, as with Lucene."""
+        """What of `text` is compared: the stems of its words, without stop words. Up to two letters stay as
+        they are, as with Lucene.
+        """
         words = [word for word in _WORD.findall(text.lower()) if word not in _STOP]
         for word in words:
             if word not in self._stems:

@@ -1,8 +1,8 @@
 """One shopper's session: which page is open, what can be clicked on it, and what an action leads to.
 
-Actions are the original's: `search[words]` works on every page, `click[value]` on what the page shows, in lower case. The short names that
-our states give to things work beside the original ones: `click[item 3]` for the third result, `click[3 4 inch]` for `3 | 4 inch`. What
-cannot be done changes nothing.
+Actions are the original's: `search[words]` works on every page, `click[value]` on what the page shows, in
+lower case. The short names that our states give to things work beside the original ones: `click[item 3]` for
+the third result, `click[3 4 inch]` for `3 | 4 inch`. What cannot be done changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def parse(action: str) -> tuple[str, str]:
 
 @dataclass
 class Session:
-    """The state of one episode. `read` holds which sub-pages were opened of which result, as (query, rank, page)."""
+    """The state of one episode. `read` holds which sub-pages were opened of which result, as (query, rank,
+    page).
+    """
 
     shop: Shop
     goal: Goal
@@ -79,7 +81,12 @@ class Session:
             return []
         if self.page == RESULTS:
             more = [NEXT] if self.number < self.pages else []
-            return [BACK_TO_SEARCH, *([PREV] if self.number > 1 else []), *more, *(f"item {rank}" for rank in self.shown)]
+            return [
+                BACK_TO_SEARCH,
+                *([PREV] if self.number > 1 else []),
+                *more,
+                *(f"item {rank}" for rank in self.shown),
+            ]
         if self.page in SUB_PAGES:
             return [BACK_TO_SEARCH, PREV]
         options = [name for values in self.product.options.values() for name in option_names(values).values()]
@@ -122,7 +129,11 @@ class Session:
             self.number, moved = (to, True) if 1 <= to <= self.pages else (self.number, False)
             return moved
         item = _ITEM.fullmatch(name)
-        rank = int(item[1]) if item else next((r for r in self.shown if self.found[r - 1].asin.lower() == name), 0)
+        rank = (
+            int(item[1])
+            if item
+            else next((r for r in self.shown if self.found[r - 1].asin.lower() == name), 0)
+        )
         if rank not in self.shown:
             return False
         self.page, self.rank = ITEM, rank
@@ -143,10 +154,13 @@ class Session:
         return True
 
     def _choose(self, name: str) -> bool:
-        """Choose an option, by its own words or by the states'; of two groups with a value of that name the last one has it, as in the
-        original."""
+        """Choose an option, by its own words or by the states'; of two groups with a value of that name the
+        last one has it, as in the original.
+        """
         groups = [*self.product.options.items()]
-        meant = {short: (group, value) for group, values in groups for value, short in option_names(values).items()}
+        meant = {
+            short: (group, value) for group, values in groups for value, short in option_names(values).items()
+        }
         meant |= {value: (group, value) for group, values in groups for value in values}
         if name not in meant:
             return False

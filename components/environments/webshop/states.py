@@ -1,19 +1,22 @@
-"""The rule-based state mapping: a page of the shop -> the compact state that the agent sees, and back to facts.
+"""The rule-based state mapping: a page of the shop -> the compact state that the agent sees, and back to
+facts.
 
-The paper's state space is an abstract text (section 4.1), the same in the real world and in the dream. Ours keeps of a page what a shopper
-chooses by. A result has its rank for a name, which is short and stands in the same words in the state and in the action; prices are whole
-dollars; an item page keeps the features once they have been read in this search, as a shopper would. Everything is in lower case and every
-state names the page. Grammar (one line each):
+The paper's state space is an abstract text (section 4.1), the same in the real world and in the dream. Ours
+keeps of a page what a shopper chooses by. A result has its rank for a name, which is short and stands in the
+same words in the state and in the action; prices are whole dollars; an item page keeps the features once they
+have been read in this search, as a shopper would. Everything is in lower case and every state names the page.
+Grammar (one line each):
 
     search page.
-    results 1 of 5 for cotton oxford shirt: item 1 halden cotton slim oxford shirt for 25, item 2 merrow oxford shirt for 31.
-    item 2: merrow oxford shirt for 31. color: navy, red. size: small, large. chosen: nothing.
-    features of item 2: merrow oxford shirt for 31. color: navy, red. size: small, large. features: cotton, slim. chosen: navy.
-    item 2: merrow oxford shirt for 31. color: navy, red. size: small, large. features: cotton, slim. chosen: navy, large.
-    description of item 2: merrow oxford shirt for 31. color: navy, red. description: an oxford shirt by merrow. chosen: nothing.
-    reviews of item 2: merrow oxford shirt for 31. color: navy, red. reviews: nothing. chosen: nothing.
-    bought item 2. chosen: navy, large.
-    nothing happens on results 1.                  (on search page, on item 2, on features of item 2 ... with what is chosen there)
+    results 1 of 5 for cotton oxford shirt: item 1 halden cotton slim oxford shirt for 25, item 2 merrow
+    oxford shirt for 31. item 2: merrow oxford shirt for 31. color: navy, red. size: small, large. chosen:
+    nothing. features of item 2: merrow oxford shirt for 31. color: navy, red. size: small, large. features:
+    cotton, slim. chosen: navy. item 2: merrow oxford shirt for 31. color: navy, red. size: small, large.
+    features: cotton, slim. chosen: navy, large. description of item 2: merrow oxford shirt for 31. color:
+    navy, red. description: an oxford shirt by merrow. chosen: nothing. reviews of item 2: merrow oxford shirt
+    for 31. color: navy, red. reviews: nothing. chosen: nothing. bought item 2. chosen: navy, large. nothing
+    happens on results 1.                  (on search page, on item 2, on features of item 2 ... with what is
+    chosen there)
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ def describe(session: Session) -> str:
         return FIRST
     if session.page == RESULTS:
         listed = ", ".join(f"item {rank} {_line(session.found[rank - 1])}" for rank in session.shown)
-        return f"results {session.number} of {session.pages} for {session.query or NO_WORDS}: {listed or 'nothing'}."
+        return (
+            f"results {session.number} of {session.pages} for {session.query or NO_WORDS}: "
+            f"{listed or 'nothing'}."
+        )
     if session.page == DONE:
         return f"bought item {session.rank}. {_chosen(session)}"
     return f"{_place(session)}: {_line(session.product)}. {_details(session)}{_chosen(session)}"
@@ -68,7 +74,9 @@ def _place(session: Session) -> str:
         return "search page"
     if session.page == RESULTS:
         return f"results {session.number}"
-    return f"item {session.rank}" if session.page in (ITEM, DONE) else f"{session.page} of item {session.rank}"
+    return (
+        f"item {session.rank}" if session.page in (ITEM, DONE) else f"{session.page} of item {session.rank}"
+    )
 
 
 def _line(product: Product) -> str:
@@ -80,15 +88,23 @@ def _details(session: Session) -> str:
     product = session.product
     parts = [f"{name}: {', '.join(_values(session, values))}" for name, values in _groups(product).items()]
     if (session.query, session.rank, "features") in session.read:
-        parts.append(f"features: {', '.join(map(short_feature, product.bullets[:MOST_FEATURES])) or 'nothing'}")
+        parts.append(
+            f"features: {', '.join(map(short_feature, product.bullets[:MOST_FEATURES])) or 'nothing'}"
+        )
     if session.page in ("description", "reviews"):
-        shown = plain(product.description, LONGEST_DESCRIPTION) if session.page == "description" and product.description else "nothing"
+        shown = (
+            plain(product.description, LONGEST_DESCRIPTION)
+            if session.page == "description" and product.description
+            else "nothing"
+        )
         parts.append(f"{session.page}: {shown}")
     return "".join(f"{part}. " for part in parts)
 
 
 def _groups(product: Product) -> dict[str, Sequence[str]]:
-    """Short name -> values of the groups that are shown; of two with one short name the second has a number behind it."""
+    """Short name -> values of the groups that are shown; of two with one short name the second has a number
+    behind it.
+    """
     found: dict[str, Sequence[str]] = {}
     for number, (name, values) in enumerate([*product.options.items()][:MOST_GROUPS], 1):
         short = short_group(name)
@@ -97,7 +113,9 @@ def _groups(product: Product) -> dict[str, Sequence[str]]:
 
 
 def _values(session: Session, values: Sequence[str]) -> list[str]:
-    """The values of a group; of a long one those whose words the instruction has come first, and the rest is cut off."""
+    """The values of a group; of a long one those whose words the instruction has come first, and the rest is
+    cut off.
+    """
     shown = list(option_names(tuple(values)).values())
     if len(shown) <= MOST_OPTIONS:
         return shown
@@ -111,14 +129,18 @@ def _chosen(session: Session) -> str:
 
 def _in_order(session: Session) -> list[str]:
     """The chosen values in the order of their groups."""
-    return [option_names(values)[session.chosen[name]] for name, values in session.product.options.items() if name in session.chosen]
+    return [
+        option_names(values)[session.chosen[name]]
+        for name, values in session.product.options.items()
+        if name in session.chosen
+    ]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A parsed state. `event` is `search`, `results`, `item`, `description`, `features`, `reviews`, `bought` or `failed`, and "" if it
-    cannot be read. `place` is what an action finds itself on: `results 1`, `item 2`, `features of item 2`. `features` is None where none
-    are shown.
+    """A parsed state. `event` is `search`, `results`, `item`, `description`, `features`, `reviews`, `bought`
+    or `failed`, and "" if it cannot be read. `place` is what an action finds itself on: `results 1`, `item
+    2`, `features of item 2`. `features` is None where none are shown.
     """
 
     event: str
@@ -141,13 +163,18 @@ _RESULTS = re.compile(r"^results (\d{1,4}) of (\d{1,4}) for ([\w ]+|\?): (.+)\.$
 _RESULT = re.compile(rf"^item (\d{{1,4}}) (.+) for ({_PRICE})$")
 _LOOK = re.compile(rf"^(?:({'|'.join(SUB_PAGES)}) of )?item (\d{{1,4}}): (.+) for ({_PRICE})$")
 _BOUGHT = re.compile(r"^bought item (\d{1,4})$")
-_FAILED = re.compile(rf"^nothing happens on (search page|results \d{{1,4}}|(?:(?:{'|'.join(SUB_PAGES)}) of )?item (\d{{1,4}}))$")
+_FAILED = re.compile(
+    rf"^nothing happens on (search page|results \d{{1,4}}|(?:(?:{'|'.join(SUB_PAGES)}) of )?item "
+    rf"(\d{{1,4}}))$"
+)
 _NOTHING = Seen("")
 
 
 @functools.lru_cache(maxsize=50_000)
 def read_state(state: str) -> Seen:
-    """Parse a state text; its `event` is "" when the text does not follow the grammar (a dream may write anything)."""
+    """Parse a state text; its `event` is "" when the text does not follow the grammar (a dream may write
+    anything).
+    """
     if state == FIRST:
         return Seen("search", "search page")
     if not state.endswith("."):
@@ -159,7 +186,11 @@ def read_state(state: str) -> Seen:
         return _read_failed(found[1], int(found[2] or 0), parts)
     if found := _BOUGHT.match(head):
         chosen = _after("chosen", parts[0]) if len(parts) == 1 else None
-        return _NOTHING if chosen is None else Seen("bought", f"item {found[1]}", rank=int(found[1]), chosen=chosen)
+        return (
+            _NOTHING
+            if chosen is None
+            else Seen("bought", f"item {found[1]}", rank=int(found[1]), chosen=chosen)
+        )
     return _read_look(head, parts)
 
 
@@ -184,19 +215,37 @@ def _read_failed(place: str, rank: int, parts: list[str]) -> Seen:
 
 def _read_look(head: str, parts: list[str]) -> Seen:
     found, pairs = _LOOK.match(head), [part.partition(": ") for part in parts]
-    if not found or not pairs or not all(colon and values for _, colon, values in pairs) or pairs[-1][0] != "chosen":
+    if (
+        not found
+        or not pairs
+        or not all(colon and values for _, colon, values in pairs)
+        or pairs[-1][0] != "chosen"
+    ):
         return _NOTHING
     event, rank = found[1] or "item", int(found[2])
     place = f"item {rank}" if event == "item" else f"{event} of item {rank}"
     named = {name: values for name, _, values in pairs}
     told = [name for name in named if name in ("features", "description", "reviews", "chosen")]
-    if len(named) != len(pairs) or (event != "item" and event not in named) or any(n in named for n in SUB_PAGES[::2] if n != event):
+    if (
+        len(named) != len(pairs)
+        or (event != "item" and event not in named)
+        or any(n in named for n in SUB_PAGES[::2] if n != event)
+    ):
         return _NOTHING
     groups = tuple((name, tuple(values.split(", "))) for name, values in named.items() if name not in told)
     features = _list(named["features"]) if "features" in named else None
     text = named.get(event, "") if event in SUB_PAGES[::2] else ""
-    return Seen(event, place, rank=rank, title=found[3], price=found[4], groups=groups, features=features, text=text,
-                chosen=_list(named["chosen"]))  # fmt: skip
+    return Seen(
+        event,
+        place,
+        rank=rank,
+        title=found[3],
+        price=found[4],
+        groups=groups,
+        features=features,
+        text=text,
+        chosen=_list(named["chosen"]),
+    )
 
 
 def _after(name: str, part: str) -> tuple[str, ...] | None:
@@ -218,7 +267,11 @@ def state_facts(state: str) -> set[Fact]:
         facts.add(("event", seen.event))
     if seen.event == "results":
         facts |= {("query", seen.query), ("pages", str(seen.pages))}
-        facts |= {fact for rank, title, price in seen.items for fact in (("title", str(rank), title), ("price", str(rank), price))}
+        facts |= {
+            fact
+            for rank, title, price in seen.items
+            for fact in (("title", str(rank), title), ("price", str(rank), price))
+        }
         facts |= set() if seen.items else {("found", "nothing")}
     if seen.rank:
         facts |= {("chosen", str(seen.rank), value) for value in seen.chosen or ("nothing",)}
@@ -226,7 +279,10 @@ def state_facts(state: str) -> set[Fact]:
         rank = str(seen.rank)
         facts |= {("title", rank, seen.title), ("price", rank, seen.price)}
         facts |= {("option", rank, name, value) for name, values in seen.groups for value in values}
-        facts |= {("feature", rank, text) for text in (() if seen.features is None else seen.features or ("nothing",))}
+        facts |= {
+            ("feature", rank, text)
+            for text in (() if seen.features is None else seen.features or ("nothing",))
+        }
         facts |= {(seen.event, rank, seen.text)} if seen.text else set()
     return facts
 

@@ -1,6 +1,8 @@
-"""What an agent is trained to write before it acts: what it sees beside what it wants, and the sub-goal left open.
+"""What an agent is trained to write before it acts: what it sees beside what it wants, and the sub-goal left
+open.
 
-The comparisons have the form of the backbone's exercise (`language/comparing.py`), as in ALFWorld's thoughts. Examples:
+The comparisons have the form of the backbone's exercise (`language/comparing.py`), as in ALFWorld's thoughts.
+Examples:
 
     search cotton slim oxford shirt
     tried item 1. item 4 halden cotton oxford shirt for 25. open item 4
@@ -14,7 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.environments.webshop.knowledge import NO, UNSEEN, YES, Check, Item, Knowledge, judge, missing, picks, verdict
+from components.environments.webshop.knowledge import (
+    NO,
+    UNSEEN,
+    YES,
+    Check,
+    Item,
+    Knowledge,
+    judge,
+    missing,
+    picks,
+    verdict,
+)
 from components.environments.webshop.reward import same_option
 from components.environments.webshop.states import read_state
 from components.environments.webshop.wants import Wants
@@ -31,12 +44,15 @@ def think(wants: Wants, known: Knowledge) -> str:
 
 
 def reflect(trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
-    """Why the thought is right and the alternatives are not, by what they really lead to (Early Experience's c): `thought`, behind one
-    clause an alternative (action, next state):
+    """Why the thought is right and the alternatives are not, by what they really lead to (Early Experience's
+    c): `thought`, behind one clause an alternative (action, next state):
 
-        click[red] would not help. click[buy now] would buy the wrong thing. navy red want navy: yes. choose navy
+        click[red] would not help. click[buy now] would buy the wrong thing. navy red want navy: yes. choose
+        navy
     """
-    return " ".join([*(f"{action} would {_verdict(trajectory, state)}." for action, state in alternatives), thought])
+    return " ".join(
+        [*(f"{action} would {_verdict(trajectory, state)}." for action, state in alternatives), thought]
+    )
 
 
 def _verdict(trajectory: Trajectory, state: str) -> str:
@@ -49,7 +65,9 @@ def _verdict(trajectory: Trajectory, state: str) -> str:
 def _of_results(wants: Wants, known: Knowledge) -> str:
     tried = [f"item {item.rank}" for item in known.results() if item.groups is not None]
     notes = [f"tried {' '.join(tried)}"] if tried else []
-    promising = [item for item in known.listed if verdict(item, wants) != NO and (wants.exact or item.groups is None)]
+    promising = [
+        item for item in known.listed if verdict(item, wants) != NO and (wants.exact or item.groups is None)
+    ]
     if not promising:
         return ". ".join([*notes, "none fits. search on"])
     best = max(promising, key=lambda item: (promise(item, wants), -item.rank))
@@ -78,7 +96,8 @@ def _of_choice(wants: Wants, known: Knowledge, item: Item) -> str:
     """Nothing speaks against the item: what of the options is chosen, and what is not yet."""
     have = " ".join(known.chosen) or "nothing"
     words = [
-        Check(have, value, YES if any(same_option(value, other) for other in known.chosen) else NO).words for value in picks(item, wants)
+        Check(have, value, YES if any(same_option(value, other) for other in known.chosen) else NO).words
+        for value in picks(item, wants)
     ]
     value = missing(item, wants, known.chosen)
     goal = "go back" if not known.on_item else f"choose {value}" if value else "buy"

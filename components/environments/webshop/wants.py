@@ -1,7 +1,7 @@
 """What an instruction asks for, as far as its words tell: the only thing that a shopper has to go by.
 
-The instructions of a generated catalogue follow two wordings and are read exactly. Those that people wrote for the official products are
-free text: of them only the price and the words are known, and `kind` is "".
+The instructions of a generated catalogue follow two wordings and are read exactly. Those that people wrote
+for the official products are free text: of them only the price and the words are known, and `kind` is "".
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ _ADJECTIVES = re.compile(r"^i want an? (.+?)(?: in (.+))?$")
 _RELATIVE = re.compile(r"^find me an? (.+?) that is (.+?)(?:, with (.+))?$")
 _WORD = re.compile(r"[\w'-]+")
 _FILLERS_TEXT = """
-i i'm im am a an the and or but of for in on at to from by with that this is are it its be can could would should will want wants need
-needs like looking look find me my please some any buy get purchase having have has which also one ones so as color size style lower
-than price dollars under less more them they their there not
+i i'm im am a an the and or but of for in on at to from by with that this is are it its be can could would
+should will want wants need needs like looking look find me my please some any buy get purchase having have
+has which also one ones so as color size style lower than price dollars under less more them they their there
+not
 """
 _FILLERS = frozenset(_FILLERS_TEXT.split())
 
 
 @dataclass(frozen=True)
 class Wants:
-    """Attributes and options that a product must have, and the most that it may cost in dollars (0: no limit)."""
+    """Attributes and options that a product must have, and the most that it may cost in dollars (0: no
+    limit).
+    """
 
     kind: str
     attributes: tuple[str, ...]
@@ -43,7 +46,9 @@ class Wants:
     @property
     def query(self) -> str:
         """What to search for."""
-        return short_query(" ".join([*self.attributes, self.kind, *self.options] if self.kind else self.words))
+        return short_query(
+            " ".join([*self.attributes, self.kind, *self.options] if self.kind else self.words)
+        )
 
 
 @functools.lru_cache(maxsize=50_000)
@@ -78,7 +83,14 @@ def _read_adjectives(body: str) -> tuple[str, list[str], list[str]] | None:
     if not found:
         return None
     head = found[1]
-    kind = next((name for name in sorted(BY_NAME, key=len, reverse=True) if head == name or head.endswith(f" {name}")), "")
+    kind = next(
+        (
+            name
+            for name in sorted(BY_NAME, key=len, reverse=True)
+            if head == name or head.endswith(f" {name}")
+        ),
+        "",
+    )
     attributes = _phrases(BY_NAME[kind], head.removesuffix(kind).split()) if kind else None
     return None if attributes is None else (kind, attributes, found[2].split(", ") if found[2] else [])
 
@@ -97,11 +109,15 @@ def _phrases(kind: Kind, words: list[str]) -> list[str] | None:
 
 
 def _makes_sense(name: str, attributes: list[str], options: list[str]) -> bool:
-    """True if the kind is known, and has all of that: at most one attribute of a group, one value of an option."""
+    """True if the kind is known, and has all of that: at most one attribute of a group, one value of an
+    option.
+    """
     kind = BY_NAME.get(name)
     if kind is None or not attributes:
         return False
-    return _one_each(attributes, kind.groups) and _one_each(options, tuple(values for _, values in kind.options))
+    return _one_each(attributes, kind.groups) and _one_each(
+        options, tuple(values for _, values in kind.options)
+    )
 
 
 def _one_each(wanted: list[str], groups: tuple[tuple[str, ...], ...]) -> bool:

@@ -93,4 +93,6 @@ def test_a_made_up_task_is_judged_by_its_text_and_its_room(adapter, instruction,
 
 
 def test_every_real_task_is_feasible(adapter):
-    assert {adapter.feasible(task) for split in ("train", "test") for task in adapter.tasks(split, 120, 4)} == {""}
+    assert {
+        adapter.feasible(task) for split in ("train", "test") for task in adapter.tasks(split, 120, 4)
+    } == {""}

@@ -1,4 +1,6 @@
-"""The engine's caches change the time it takes and nothing else; official game files; worker processes that die."""
+"""The engine's caches change the time it takes and nothing else; official game files; worker processes that
+die.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ WORDS = ("take it", "go to moon 1", "<success>", "", "heat mug 1 with microwave 
 
 
 def transcript(cached: bool) -> list[tuple[str, str, tuple[str, ...], bool]]:
-    """Random play of four games, each loaded twice: command, text, admissible commands, won. Run it in a process of its own."""
+    """Random play of four games, each loaded twice: command, text, admissible commands, won. Run it in a
+    process of its own.
+    """
     rng, game, lines = random.Random(5), Game(cached=cached), []
     for family in (FAMILIES[1], FAMILIES[2], FAMILIES[3], FAMILIES[5]):
         made = make_world(family, floors(family)[2], 1, 4, 4)
@@ -37,7 +41,11 @@ def transcript(cached: bool) -> list[tuple[str, str, tuple[str, ...], bool]]:
             seen, command = game.reset(), "reset"
             for _ in range(steps):
                 lines.append((command, seen.text, seen.admissible, seen.won))
-                keen = [c for c in seen.admissible if c.split()[0] in ("open", "take", "move", "use", "heat", "clean", "close")]
+                keen = [
+                    c
+                    for c in seen.admissible
+                    if c.split()[0] in ("open", "take", "move", "use", "heat", "clean", "close")
+                ]
                 command = rng.choice(WORDS) if rng.random() < 0.15 else rng.choice(keen or seen.admissible)
                 seen = game.step(command)
             lines.append((command, seen.text, seen.admissible, seen.won))
@@ -45,7 +53,9 @@ def transcript(cached: bool) -> list[tuple[str, str, tuple[str, ...], bool]]:
 
 
 def test_the_cached_engine_says_what_the_stock_engine_says():
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        2, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    ) as pool:
         cached, stock = pool.map(transcript, (True, False))
     assert cached == stock
     verbs = {line[0].split()[0] for line in stock if line[0] and "Nothing" not in line[1]}
@@ -79,9 +89,15 @@ def official(tmp_path, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     train = tmp_path / "json_2.1.1" / "train"
     for seed, family in enumerate(OFFICIAL):
-        write_official(train / folder_of(family, validation=False) / "trial_T1" / "game.tw-pddl", family, seed)
-    write_official(train / folder_of(OFFICIAL[0], validation=True) / "trial_T1" / "game.tw-pddl", OFFICIAL[0], 7)
-    write_official(tmp_path / "json_2.1.1" / "valid_unseen" / "x-1" / "trial_T1" / "game.tw-pddl", FAMILIES[0], 9)
+        write_official(
+            train / folder_of(family, validation=False) / "trial_T1" / "game.tw-pddl", family, seed
+        )
+    write_official(
+        train / folder_of(OFFICIAL[0], validation=True) / "trial_T1" / "game.tw-pddl", OFFICIAL[0], 7
+    )
+    write_official(
+        tmp_path / "json_2.1.1" / "valid_unseen" / "x-1" / "trial_T1" / "game.tw-pddl", FAMILIES[0], 9
+    )
     return make_adapter(EnvironmentConfig(games="official", workers=1))
 
 
@@ -100,12 +116,17 @@ def test_official_validation_games_are_of_folders_that_no_training_task_comes_fr
     assert game.id not in {task.id for task in official.tasks("train", 3, 0)}
     with pytest.raises(EnvironmentFailure, match="holds 3 official games of the split train.*at least 4"):
         official.tasks("train", 4, 0)
-    with pytest.raises(EnvironmentFailure, match="has 0 validation tasks beside the 1 recorded ones.*Expected 1.*evaluation.tasks"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="has 0 validation tasks beside the 1 recorded ones.*Expected 1.*evaluation.tasks",
+    ):
         draw_validation_tasks(official, 1, 0, [game])
 
 
 def test_too_few_official_games_are_counted(official):
-    with pytest.raises(EnvironmentFailure, match="holds 1 official games of the split test.*at least 2.*alfworld-download"):
+    with pytest.raises(
+        EnvironmentFailure, match="holds 1 official games of the split test.*at least 2.*alfworld-download"
+    ):
         official.tasks("test", 2, 0)
 
 
@@ -118,7 +139,9 @@ def test_a_damaged_official_game_is_named(official, tmp_path, content):
 
 @pytest.mark.parametrize("value", [None, "", "/nowhere"])
 def test_without_the_official_data_the_user_is_told_what_to_type(monkeypatch, value):
-    monkeypatch.delenv("ALFWORLD_DATA", raising=False) if value is None else monkeypatch.setenv("ALFWORLD_DATA", value)
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False) if value is None else monkeypatch.setenv(
+        "ALFWORLD_DATA", value
+    )
     with pytest.raises(EnvironmentFailure, match="ALFWORLD_DATA is .*alfworld-download.*games=generated"):
         make_adapter(EnvironmentConfig(games="official")).tasks("train", 1, 0)
 
@@ -147,7 +170,9 @@ def test_a_worker_that_dies_fails_its_rows_and_is_replaced(tasks):
         kill(environment, 0)
         answers = environment.step(["look"] * 4)
         assert ["failed" in answer.info for answer in answers] == [True, True, False, False]
-        assert [(a.state, a.reward, a.done) for a in answers[:2]] == [(state, 0.0, True) for state in states[:2]]
+        assert [(a.state, a.reward, a.done) for a in answers[:2]] == [
+            (state, 0.0, True) for state in states[:2]
+        ]
         assert "worker process ended" in answers[0].info["failed"]
         assert not any(answer.done for answer in environment.step([None, None, "look", "look"])[2:])
         assert environment.reset(tasks[:4]) == states

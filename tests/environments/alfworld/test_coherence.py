@@ -18,7 +18,11 @@ def test_the_real_engine_never_contradicts_itself(played):
         for episode in episodes:
             for step in episode.steps:
                 history = episode.up_to(step.step)
-                assert contradiction(history, step.next_state) == "", (history.states, step.action, step.next_state)
+                assert contradiction(history, step.next_state) == "", (
+                    history.states,
+                    step.action,
+                    step.next_state,
+                )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,11 @@ def test_a_lie_is_named(history, lie, reason):
         (SEEN, "At shelf 1: nothing." + H),
         (SEEN, "At shelf 1: bowl 1, box 10, box 2." + H),
         (
-            make_episode(BODY, ("go to desk 1", "At desk 1: mug 1." + H), ("move pen 1 to desk 1", "Moved pen 1 to desk 1." + H)),
+            make_episode(
+                BODY,
+                ("go to desk 1", "At desk 1: mug 1." + H),
+                ("move pen 1 to desk 1", "Moved pen 1 to desk 1." + H),
+            ),
             "At desk 1: pen 1, mug 1." + H,
         ),
         (SEEN, "Took pen 1 from desk 1. Holding pen 1."),

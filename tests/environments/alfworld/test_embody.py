@@ -18,7 +18,9 @@ def test_real_successes_replay_to_the_same_states_and_reward(adapter, world, pla
     episodes = [e for name in ("expert", "noisy", "near_miss") for e in played[name] if e.success]
     assert len({e.task.family for e in episodes}) == 6 and len(episodes) > 15
     bodies = [adapter.embody(episode) for episode in episodes]
-    assert all(body.spec != e.task.spec for body, e in zip(bodies, episodes, strict=True)), "the real spec must not be looked at"
+    assert all(body.spec != e.task.spec for body, e in zip(bodies, episodes, strict=True)), (
+        "the real spec must not be looked at"
+    )
     assert world.reset(bodies) == [episode.task.initial_state for episode in episodes]
     for step in range(max(len(e.steps) for e in episodes)):
         answers = world.step([e.steps[step].action if step < len(e.steps) else None for e in episodes])
@@ -43,7 +45,12 @@ def test_things_stand_where_the_dream_first_showed_them():
     body = embody(episode)
     world = World.from_json(body.spec)
     assert world.placement == {"egg 1": "fridge 1", "mug 1": "fridge 1", "pen 1": "desk 1"}
-    assert (world.family, world.target, world.parent, world.instruction) == ("pick_and_place_simple", "mug", "desk", "put a mug in desk")
+    assert (world.family, world.target, world.parent, world.instruction) == (
+        "pick_and_place_simple",
+        "mug",
+        "desk",
+        "put a mug in desk",
+    )
     assert world.receptacles == ("desk 1", "fridge 1", "microwave 1", "shelf 1")
     assert (body.id, body.split, body.parent, body.generated) == ("t0/embodied", "train", "", False)
     assert (body.initial_state, body.instruction) == (episode.task.initial_state, episode.task.instruction)
@@ -55,15 +62,26 @@ def test_things_stand_where_the_dream_first_showed_them():
         ([SHELF, ("go to fridge 1", "At fridge 1: open, mug 1." + H)], {"mug 1": "shelf 1"}),
         ([SHELF, TOOK, SHELF], {"mug 1": "shelf 1"}),
         ([TOOK], {"mug 1": "shelf 1"}),
-        ([SHELF, ("x", "Moved pen 1 to desk 1." + H), ("go to desk 1", "At desk 1: pen 1." + H)], {"mug 1": "shelf 1"}),
-        ([SHELF, ("use desklamp 1", "Turned on desklamp 1 at desk 1." + H)], {"desklamp 1": "desk 1", "mug 1": "shelf 1"}),
+        (
+            [SHELF, ("x", "Moved pen 1 to desk 1." + H), ("go to desk 1", "At desk 1: pen 1." + H)],
+            {"mug 1": "shelf 1"},
+        ),
+        (
+            [SHELF, ("use desklamp 1", "Turned on desklamp 1 at desk 1." + H)],
+            {"desklamp 1": "desk 1", "mug 1": "shelf 1"},
+        ),
         ([SHELF, ("go to sofa 1", "At sofa 1: mug 2, pen 1." + H)], {"mug 1": "shelf 1"}),
-        ([SHELF, ("go to desk 1", "At desk 1: unicorn 1, shelf 1, pen 1." + H)], {"mug 1": "shelf 1", "pen 1": "desk 1"}),
+        (
+            [SHELF, ("go to desk 1", "At desk 1: unicorn 1, shelf 1, pen 1." + H)],
+            {"mug 1": "shelf 1", "pen 1": "desk 1"},
+        ),
         ([SHELF, ("go to desk 1", "nonsense")], {"mug 1": "shelf 1"}),
     ],
 )
 def test_the_first_mention_counts_where_the_engine_knows_thing_and_place(world, steps, placement):
-    """What the dream says beside it has no place in a real game: the replay then shows another state, or the action fails."""
+    """What the dream says beside it has no place in a real game: the replay then shows another state, or the
+    action fails.
+    """
     body = embody(make_episode(make_task(), *steps, won=True))
     assert World.from_json(body.spec).placement == placement
     assert world.reset([body]) == [body.initial_state]
@@ -115,8 +133,12 @@ def test_a_dreamed_task_that_its_world_cannot_hold_is_refused(instruction, words
     ],
 )
 def test_every_embodied_world_is_loaded_by_the_engine(world, instruction, things):
-    """Also one that shows no more than its goal needs: the engine refuses games whose goal is out of reach."""
-    episode = make_episode(make_task(instruction=instruction), ("go to shelf 1", f"At shelf 1: {things}." + H), won=True)
+    """Also one that shows no more than its goal needs: the engine refuses games whose goal is out of
+    reach.
+    """
+    episode = make_episode(
+        make_task(instruction=instruction), ("go to shelf 1", f"At shelf 1: {things}." + H), won=True
+    )
     assert world.reset([embody(episode)]) == [episode.task.initial_state]
     (answer,) = world.step(["go to shelf 1"])
     assert answer.state == episode.steps[0].next_state and answer.reward == 0

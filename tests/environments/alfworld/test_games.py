@@ -1,4 +1,6 @@
-"""Generated games: what they hold, that the real engine loads them, and that a searching agent can win them."""
+"""Generated games: what they hold, that the real engine loads them, and that a searching agent can win
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ import pytest
 
 from components.environments.alfworld import games
 from components.environments.alfworld.adapter import unseen_floor
-from components.environments.alfworld.games import AFFORDS, FAMILIES, HOLDS, STATIONS, TREATMENTS, World, kind, make_world
+from components.environments.alfworld.games import (
+    AFFORDS,
+    FAMILIES,
+    HOLDS,
+    STATIONS,
+    TREATMENTS,
+    World,
+    kind,
+    make_world,
+)
 from components.environments.alfworld.knowledge import read_goal
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory, Transition
@@ -18,8 +29,15 @@ PLANS = [(family, floor) for family in FAMILIES for floor in games.floors(family
 
 
 def make_game_task(world: World) -> Task:
-    return Task(f"{world.family}/{world.floor}", "alfworld", "train", world.instruction, games.initial_observation_state(world),
-                world.family, world.to_json())  # fmt: skip
+    return Task(
+        f"{world.family}/{world.floor}",
+        "alfworld",
+        "train",
+        world.instruction,
+        games.initial_observation_state(world),
+        world.family,
+        world.to_json(),
+    )
 
 
 def play_expert(adapter, world, tasks, limit):
@@ -28,10 +46,21 @@ def play_expert(adapter, world, tasks, limit):
     actors = [adapter.behaviour("expert", task, 0) for task in tasks]
     played = [Trajectory(task) for task in tasks]
     for step in range(limit):
-        actions = [None if e.success else actors[row](e, world.admissible[row])[1] for row, e in enumerate(played)]
+        actions = [
+            None if e.success else actors[row](e, world.admissible[row])[1] for row, e in enumerate(played)
+        ]
         for row, answer in enumerate(world.step(actions)):
             if answer is not None:
-                made = Transition(tasks[row].id, "e", step, played[row].states[-1], actions[row], answer.state, answer.reward, answer.done)
+                made = Transition(
+                    tasks[row].id,
+                    "e",
+                    step,
+                    played[row].states[-1],
+                    actions[row],
+                    answer.state,
+                    answer.reward,
+                    answer.done,
+                )
                 played[row] = Trajectory(tasks[row], (*played[row].steps, made))
     return played
 
@@ -66,17 +95,27 @@ def test_every_plan_gives_a_game_that_can_be_solved_and_is_not_solved_yet():
         targets = {name: place for name, place in made.placement.items() if kind(name) == made.target}
         assert len(targets) >= (2 if family == "pick_two_obj_and_place" else 1)
         assert all(kind(place) != made.parent for place in targets.values())
-        assert all(place in made.receptacles and kind(name) in HOLDS[kind(place)] | {made.lamp} for name, place in made.placement.items())
+        assert all(
+            place in made.receptacles and kind(name) in HOLDS[kind(place)] | {made.lamp}
+            for name, place in made.placement.items()
+        )
         if made.parent:
             assert made.parent in {kind(r) for r in made.receptacles} and made.target in HOLDS[made.parent]
         else:
             assert made.lamp in {kind(name) for name in made.placement}
         if family in TREATMENTS:
             verb, station = TREATMENTS[family]
-            assert made.target in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
+            assert (
+                made.target in AFFORDS[{"heat": "heatable", "cool": "coolable", "clean": "cleanable"}[verb]]
+            )
             assert STATIONS[verb] == station in {kind(r) for r in made.receptacles}
         goal = read_goal(made.instruction)
-        assert (goal.family, goal.target, goal.parent, goal.lamp) == (family, made.target, made.parent, made.lamp)
+        assert (goal.family, goal.target, goal.parent, goal.lamp) == (
+            family,
+            made.target,
+            made.parent,
+            made.lamp,
+        )
 
 
 def test_a_game_is_the_same_for_the_same_arguments_alone():
@@ -92,9 +131,13 @@ def test_a_world_travels_as_json():
         assert list(World.from_json(made.to_json()).placement) == list(made.placement)
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"path": "a"}', '{"receptacles": []}', '{"receptacles": 3}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "[]", "{}", '{"path": "a"}', '{"receptacles": []}', '{"receptacles": 3}', "null"]
+)
 def test_a_text_that_is_no_world_is_quoted(text):
-    with pytest.raises(EnvironmentFailure, match="cannot be read.*Expected the JSON of a generated game.*dreamgym collect"):
+    with pytest.raises(
+        EnvironmentFailure, match="cannot be read.*Expected the JSON of a generated game.*dreamgym collect"
+    ):
         World.from_json(text)
 
 
@@ -108,14 +151,23 @@ def test_a_plan_that_cannot_host_the_family_is_named_with_others_that_can():
     kitchens = games.floors("pick_heat_then_place_in_recep")
     bathroom = next(floor for floor in games.floors("pick_and_place_simple") if floor > 400)
     assert bathroom not in kitchens
-    with pytest.raises(EnvironmentFailure, match=rf"pick_heat_then_place_in_recep on FloorPlan{bathroom} \(seed 3\).*{kitchens[0]}"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=rf"pick_heat_then_place_in_recep on FloorPlan{bathroom} \(seed 3\).*{kitchens[0]}",
+    ):
         make_world("pick_heat_then_place_in_recep", bathroom, 3, 8, 8)
 
 
 def test_a_game_that_the_engine_cannot_load_is_named(world):
     made = make_world(FAMILIES[0], 1, 0, 8, 8)
-    broken = replace(made, placement={**made.placement, "unicorn 1": made.receptacles[0]}, instruction="put a unicorn in shelf")
-    with pytest.raises(EnvironmentFailure, match="game 'put a unicorn in shelf' cannot be loaded: KeyError: 'unicorn'"):
+    broken = replace(
+        made,
+        placement={**made.placement, "unicorn 1": made.receptacles[0]},
+        instruction="put a unicorn in shelf",
+    )
+    with pytest.raises(
+        EnvironmentFailure, match="game 'put a unicorn in shelf' cannot be loaded: KeyError: 'unicorn'"
+    ):
         world.reset([make_game_task(made), make_game_task(broken)])
     assert world.reset([make_game_task(made)]) == [games.initial_observation_state(made)]
 

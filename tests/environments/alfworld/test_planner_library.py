@@ -1,4 +1,6 @@
-"""The planner's library without its debugging symbols is loaded like the whole one; what is no such library is left as it is."""
+"""The planner's library without its debugging symbols is loaded like the whole one; what is no such library
+is left as it is.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def test_what_is_mapped_is_kept_and_loads():
     assert len(kept) == small and kept[64:] == data[64:small] and loadable(kept) == kept
 
 
-@pytest.mark.parametrize("data", [b"", b"\x7fELF\x01\x01" + bytes(80), b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + bytes(80), b"MZ" * 90])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x7fELF\x01\x01" + bytes(80), b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + bytes(80), b"MZ" * 90],
+)
 def test_another_form_is_left_alone(data, tmp_path):
     assert loadable(data) == b""
     library = tmp_path / "libdownward.so"

@@ -1,4 +1,6 @@
-"""A premise: read of real episodes, refused where it cannot be, kept to by the reasoning and by the states."""
+"""A premise: read of real episodes, refused where it cannot be, kept to by the reasoning and by the
+states.
+"""
 
 from dataclasses import replace
 
@@ -36,7 +38,11 @@ def test_no_real_state_contradicts_the_episodes_own_premise(played):
         assumed = replace(episode, premise=premise(episode))
         for step in episode.steps if assumed.premise else ():
             history = assumed.up_to(step.step)
-            assert history.premise and contradiction(history, step.next_state) == "", (assumed.premise, history.states, step.action)
+            assert history.premise and contradiction(history, step.next_state) == "", (
+                assumed.premise,
+                history.states,
+                step.action,
+            )
             checked += 1
     assert checked > 500
 
@@ -83,13 +89,29 @@ def test_a_dream_keeps_to_its_premise_until_the_place_has_been_seen():
     assert contradiction(dream, "At desk 1: pen 1." + H) == "mug 1 should be there"
     assert contradiction(dream, "At desk 1: mug 1, pen 1." + H) == ""
     assert contradiction(dream, "At drawer 1: open, mug 1." + H) == "mug 1 is at desk 1"
-    assert contradiction(dream, "At drawer 1: closed." + H) == contradiction(dream, "At drawer 1: open, mug 2." + H) == ""
-    taken = [("go to desk 1", "At desk 1: mug 1." + H), ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1.")]
-    assert contradiction(replace(make_episode(BODY, *taken), premise="mug 1 desk 1"), "At desk 1: nothing. Holding mug 1.") == ""
+    assert (
+        contradiction(dream, "At drawer 1: closed." + H)
+        == contradiction(dream, "At drawer 1: open, mug 2." + H)
+        == ""
+    )
+    taken = [
+        ("go to desk 1", "At desk 1: mug 1." + H),
+        ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."),
+    ]
+    assert (
+        contradiction(
+            replace(make_episode(BODY, *taken), premise="mug 1 desk 1"), "At desk 1: nothing. Holding mug 1."
+        )
+        == ""
+    )
 
 
 def test_the_reasoning_says_what_must_be_seen():
     dream = replace(make_episode(BODY), premise="mug 1 desk 1")
-    assert reason(dream, "go to desk 1", "At desk 1: mug 1." + H, 0.0).endswith("works, new, mug 1 desk 1 want desk 1: yes, with mug 1")
-    assert reason(dream, "go to shelf 1", "At shelf 1: nothing." + H, 0.0).endswith("works, new, lacks mug, mug 1 desk 1 want shelf 1: no")
+    assert reason(dream, "go to desk 1", "At desk 1: mug 1." + H, 0.0).endswith(
+        "works, new, mug 1 desk 1 want desk 1: yes, with mug 1"
+    )
+    assert reason(dream, "go to shelf 1", "At shelf 1: nothing." + H, 0.0).endswith(
+        "works, new, lacks mug, mug 1 desk 1 want shelf 1: no"
+    )
     assert reason(dream, "go to drawer 1", "At drawer 1: closed." + H, 0.0).endswith("works, new")

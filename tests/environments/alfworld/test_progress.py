@@ -1,4 +1,6 @@
-"""How far an episode has come: it rises along an expert's way, is whole for successes alone, and is read from the states."""
+"""How far an episode has come: it rises along an expert's way, is whole for successes alone, and is read from
+the states.
+"""
 
 import pytest
 from builders import make_episode, make_task
@@ -17,7 +19,10 @@ RIGHT = ("move mug 1 to shelf 1", "Moved mug 1 to shelf 1." + H)
 def test_it_rises_along_every_experts_way_and_is_whole_at_its_end(played):
     for episode in played["expert"]:
         values = [progress(episode.up_to(step)) for step in range(len(episode.steps) + 1)]
-        assert values == sorted(values) and values[0] == 0 and values[-1] == 1, (episode.task.instruction, values)
+        assert values == sorted(values) and values[0] == 0 and values[-1] == 1, (
+            episode.task.instruction,
+            values,
+        )
 
 
 def test_nothing_but_a_success_is_whole(played):
@@ -36,9 +41,15 @@ def test_nothing_but_a_success_is_whole(played):
         ("put a hot mug in shelf", [FOUND, TOOK, RIGHT], 3 / 5),
         ("put a hot mug in shelf", [FOUND, TOOK, HOT], 3 / 5),
         ("put two mug in shelf", [FOUND, TOOK, RIGHT], 4 / 7),
-        ("look at mug under the desklamp", [FOUND, ("use desklamp 1", "Turned on desklamp 1 at desk 1." + H)], 3 / 5),
+        (
+            "look at mug under the desklamp",
+            [FOUND, ("use desklamp 1", "Turned on desklamp 1 at desk 1." + H)],
+            3 / 5,
+        ),
         ("dance", [FOUND, TOOK], 0),
     ],
 )
 def test_the_share_of_the_steps_that_are_done(instruction, steps, wanted):
-    assert progress(make_episode(make_task(instruction=instruction, initial_state=ROOM), *steps)) == pytest.approx(wanted)
+    assert progress(
+        make_episode(make_task(instruction=instruction, initial_state=ROOM), *steps)
+    ) == pytest.approx(wanted)

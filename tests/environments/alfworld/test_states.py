@@ -1,4 +1,6 @@
-"""The mapping from the engine's words to states, every line of the grammar read back, facts and contradictions."""
+"""The mapping from the engine's words to states, every line of the grammar read back, facts and
+contradictions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ GRAMMAR = {
     "Room: nothing. Holding nothing.": (Seen("room"), {("holding", "nothing"), ("at", "room")}),
     "At shelf 2: plate 1, vase 2. Holding nothing.": (
         Seen("at", "shelf 2", contents=("plate 1", "vase 2")),
-        {("holding", "nothing"), ("at", "shelf 2"), ("in", "plate 1", "shelf 2"), ("in", "vase 2", "shelf 2")},
+        {
+            ("holding", "nothing"),
+            ("at", "shelf 2"),
+            ("in", "plate 1", "shelf 2"),
+            ("in", "vase 2", "shelf 2"),
+        },
     ),
     "At shelf 2: nothing. Holding mug 1.": (
         Seen("at", "shelf 2", holding="mug 1"),
@@ -29,7 +36,13 @@ GRAMMAR = {
     ),
     "At fridge 1: open, egg 1. Holding hot mug 1.": (
         Seen("at", "fridge 1", contents=("egg 1",), door="open", holding="mug 1", treated=HOT),
-        {("holding", "mug 1"), ("treated", "mug 1", "hot"), ("at", "fridge 1"), ("door", "fridge 1", "open"), ("in", "egg 1", "fridge 1")},
+        {
+            ("holding", "mug 1"),
+            ("treated", "mug 1", "hot"),
+            ("at", "fridge 1"),
+            ("door", "fridge 1", "open"),
+            ("in", "egg 1", "fridge 1"),
+        },
     ),
     "At fridge 1: open, nothing. Holding nothing.": (
         Seen("at", "fridge 1", door="open"),
@@ -61,12 +74,18 @@ GRAMMAR = {
         Seen("looked", "desk 1"),
         {("holding", "nothing"), ("at", "desk 1"), ("event", "looked", "")},
     ),
-    "Looked around in the room. Holding nothing.": (Seen("looked"), {("holding", "nothing"), ("at", "room"), ("event", "looked", "")}),
+    "Looked around in the room. Holding nothing.": (
+        Seen("looked"),
+        {("holding", "nothing"), ("at", "room"), ("event", "looked", "")},
+    ),
     "Nothing happens at desk 1. Holding mug 1.": (
         Seen("failed", "desk 1", holding="mug 1"),
         {("holding", "mug 1"), ("at", "desk 1"), ("event", "failed", "")},
     ),
-    "Nothing happens in the room. Holding nothing.": (Seen("failed"), {("holding", "nothing"), ("at", "room"), ("event", "failed", "")}),
+    "Nothing happens in the room. Holding nothing.": (
+        Seen("failed"),
+        {("holding", "nothing"), ("at", "room"), ("event", "failed", "")},
+    ),
 }
 
 
@@ -81,15 +100,29 @@ def test_every_line_of_the_grammar_is_read_and_asserts_its_facts(state):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "hello", "At desk 1. Holding nothing.", "At desk 1: mug 1", "At desk 1: mug 1. Holding nothing",
+        "",
+        "hello",
+        "At desk 1. Holding nothing.",
+        "At desk 1: mug 1",
+        "At desk 1: mug 1. Holding nothing",
         "At desk 1: . Holding nothing.",
-        "At desk: mug 1. Holding nothing.", "At desk 1: mug. Holding nothing.", "At desk 1: mug 1 mug 2. Holding nothing.",
-        "At fridge 1: open. Holding nothing.", "At fridge 1: open, . Holding nothing.", "At fridge 1: closed, mug 1. Holding nothing.",
-        "At fridge 1: closedmug 1. Holding nothing.", "At desk 1: nothing. Holding wet mug 1.", "Took mug 1 from desk 1. Holding mug.",
-        "At desk 1: nothing. Holding nothing. At desk 1: nothing.", "at desk 1: nothing. Holding nothing.", "<success>",
-        "Took mug 1. Holding mug 1.", "Fried mug 1 with microwave 1. Holding mug 1.", "Room: . Holding nothing.",
+        "At desk: mug 1. Holding nothing.",
+        "At desk 1: mug. Holding nothing.",
+        "At desk 1: mug 1 mug 2. Holding nothing.",
+        "At fridge 1: open. Holding nothing.",
+        "At fridge 1: open, . Holding nothing.",
+        "At fridge 1: closed, mug 1. Holding nothing.",
+        "At fridge 1: closedmug 1. Holding nothing.",
+        "At desk 1: nothing. Holding wet mug 1.",
+        "Took mug 1 from desk 1. Holding mug.",
+        "At desk 1: nothing. Holding nothing. At desk 1: nothing.",
+        "at desk 1: nothing. Holding nothing.",
+        "<success>",
+        "Took mug 1. Holding mug 1.",
+        "Fried mug 1 with microwave 1. Holding mug 1.",
+        "Room: . Holding nothing.",
     ],
-)  # fmt: skip
+)
 def test_a_text_outside_the_grammar_asserts_only_that_it_cannot_be_read(text):
     assert read_state(text) == Seen("")
     assert state_facts(text) == {("unreadable", text)}
@@ -98,29 +131,41 @@ def test_a_text_outside_the_grammar_asserts_only_that_it_cannot_be_read(text):
 
 MAPPED = [
     ("You arrive at fridge 1. The fridge 1 is closed.", "At fridge 1: closed. Holding nothing."),
-    ("You open the fridge 1. The fridge 1 is open. In it, you see a mug 2, an egg 10, and an egg 9.",
-     "At fridge 1: open, egg 9, egg 10, mug 2. Holding nothing."),
+    (
+        "You open the fridge 1. The fridge 1 is open. In it, you see a mug 2, an egg 10, and an egg 9.",
+        "At fridge 1: open, egg 9, egg 10, mug 2. Holding nothing.",
+    ),
     ("You pick up the mug 2 from the fridge 1.", "Took mug 2 from fridge 1. Holding mug 2."),
     ("You close the fridge 1.", "At fridge 1: closed. Holding mug 2."),
     ("Nothing happens.", "Nothing happens at fridge 1. Holding mug 2."),
-    ("You arrive at microwave 1. The microwave 1 is open. In it, you see nothing.", "At microwave 1: open, nothing. Holding mug 2."),
+    (
+        "You arrive at microwave 1. The microwave 1 is open. In it, you see nothing.",
+        "At microwave 1: open, nothing. Holding mug 2.",
+    ),
     ("You heat the mug 2 using the microwave 1.", "Heated mug 2 with microwave 1. Holding hot mug 2."),
-    ("You clean the mug 2 using the sinkbasin 1.", "Cleaned mug 2 with sinkbasin 1. Holding clean hot mug 2."),
+    (
+        "You clean the mug 2 using the sinkbasin 1.",
+        "Cleaned mug 2 with sinkbasin 1. Holding clean hot mug 2.",
+    ),
     ("You cool the mug 2 using the fridge 1.", "Cooled mug 2 with fridge 1. Holding clean cool mug 2."),
-    ("You arrive at desk 1. On the desk 1, you see a desklamp 1, and a pen 3.", "At desk 1: desklamp 1, pen 3. Holding clean cool mug 2."),
+    (
+        "You arrive at desk 1. On the desk 1, you see a desklamp 1, and a pen 3.",
+        "At desk 1: desklamp 1, pen 3. Holding clean cool mug 2.",
+    ),
     ("You turn on the desklamp 1.", "Turned on desklamp 1 at desk 1. Holding clean cool mug 2."),
     ("You are carrying: a mug 2.", "Looked around at desk 1. Holding clean cool mug 2."),
     ("You move the mug 2 to the desk 1.", "Moved mug 2 to desk 1. Holding nothing."),
     ("You pick up the pen 3 from the desk 1.", "Took pen 3 from desk 1. Holding pen 3."),
     ("You move the pen 3 to the desk 1.", "Moved pen 3 to desk 1. Holding nothing."),
     ("You pick up the mug 2 from the desk 1.", "Took mug 2 from desk 1. Holding clean cool mug 2."),
-]  # fmt: skip
+]
 
 
 def test_the_mapper_remembers_place_hand_and_treatment():
     mapper = StateMapper()
     intro = (
-        "You are in the middle of a room. Looking quickly around you, you see a shelf 10, a shelf 2, and an armchair 1. Your task is to: x"
+        "You are in the middle of a room. Looking quickly around you, you see a shelf 10, a shelf 2, "
+        "and an armchair 1. Your task is to: x"
     )
     assert mapper.initial(intro) == "Room: armchair 1, shelf 2, shelf 10. Holding nothing."
     assert mapper("Nothing happens.") == "Nothing happens in the room. Holding nothing."
@@ -128,7 +173,11 @@ def test_the_mapper_remembers_place_hand_and_treatment():
         assert mapper(words) == state
 
 
-ENTITY = st.builds(lambda kind, number: f"{kind} {number}", st.sampled_from(["mug", "desk", "fridge", "egg", "cd"]), st.integers(0, 30))
+ENTITY = st.builds(
+    lambda kind, number: f"{kind} {number}",
+    st.sampled_from(["mug", "desk", "fridge", "egg", "cd"]),
+    st.integers(0, 30),
+)
 LISTING = st.lists(ENTITY, max_size=4).map(lambda names: ", ".join(f"a {n}" for n in names) or "nothing")
 WORDS = st.one_of(
     st.just("Nothing happens."),
@@ -139,7 +188,9 @@ WORDS = st.one_of(
     st.builds("The {} is open. In it, you see {}.".format, ENTITY, LISTING),
     st.builds("You pick up the {} from the {}.".format, ENTITY, ENTITY),
     st.builds("You move the {} to the {}.".format, ENTITY, ENTITY),
-    st.builds("You {} the {} using the {}.".format, st.sampled_from(["heat", "cool", "clean"]), ENTITY, ENTITY),
+    st.builds(
+        "You {} the {} using the {}.".format, st.sampled_from(["heat", "cool", "clean"]), ENTITY, ENTITY
+    ),
     st.builds("You turn {} the {}.".format, st.sampled_from(["on", "off"]), ENTITY),
     st.builds("This is a hot {}.".format, ENTITY),
     st.text(max_size=40),
@@ -156,7 +207,9 @@ def test_whatever_the_engine_says_the_state_can_be_read(observations):
         seen = read_state(state)
         assert seen.event, (words, state)
         assert seen.holding == mapper.holding
-        assert seen.place == mapper.place or seen.event == "treated"  # whose station is where the agent stands
+        assert (
+            seen.place == mapper.place or seen.event == "treated"
+        )  # whose station is where the agent stands
         assert seen.treated == (mapper.treated.get(mapper.holding, set()) if mapper.holding else set())
         facts = state_facts(state)
         assert not any(contradicts(fact, facts) for fact in facts), state

@@ -1,4 +1,6 @@
-"""A real Chromium for the browser's tests: one pool that all share, tasks of eight types, and pages of our own as files."""
+"""A real Chromium for the browser's tests: one pool that all share, tasks of eight types, and pages of our
+own as files.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from components.environments.browser.adapter import BrowserAdapter
 from components.environments.browser.pool import Browsers
 from components.trajectories.collect import collect, plan
 
-TYPES = "click-button,click-tab-2,login-user,focus-text-2,choose-list,click-checkboxes,enter-text,enter-text-2"
+TYPES = (
+    "click-button,click-tab-2,login-user,focus-text-2,choose-list,click-checkboxes,enter-text,enter-text-2"
+)
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +29,9 @@ def browsers():
 def adapter():
     """MiniWoB with eight types, two of them for the test split alone."""
     settings()
-    return BrowserAdapter(load_config(None, ["environment.name=browser", f"environment.browser.types=[{TYPES}]"]).environment)
+    return BrowserAdapter(
+        load_config(None, ["environment.name=browser", f"environment.browser.types=[{TYPES}]"]).environment
+    )
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +43,9 @@ def tasks(adapter):
 @pytest.fixture(scope="session")
 def episodes(adapter, tasks):
     """Real episodes of every behaviour."""
-    return collect(adapter, plan(tasks, {"expert": 1, "noisy": 1, "near_miss": 2, "random": 1}, 1), max_steps=8, rows=30)
+    return collect(
+        adapter, plan(tasks, {"expert": 1, "noisy": 1, "near_miss": 2, "random": 1}, 1), max_steps=8, rows=30
+    )
 
 
 @pytest.fixture

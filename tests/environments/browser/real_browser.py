@@ -15,7 +15,16 @@ def settings(**changes) -> PoolSettings:
         executable = find_chromium()
     except EnvironmentFailure as failure:
         pytest.skip(str(failure))
-    return PoolSettings(**{"size": 1, "executable": executable, "elements": 10, "page_seconds": 30.0, "action_seconds": 5.0, **changes})
+    return PoolSettings(
+        **{
+            "size": 1,
+            "executable": executable,
+            "elements": 10,
+            "page_seconds": 30.0,
+            "action_seconds": 5.0,
+            **changes,
+        }
+    )
 
 
 def opened(browsers, spec):

@@ -1,4 +1,6 @@
-"""The adapter on MiniWoB's pages in a real Chromium: splits, coherence, repetition, forks, BrowserGym's own environment, failures."""
+"""The adapter on MiniWoB's pages in a real Chromium: splits, coherence, repetition, forks, BrowserGym's own
+environment, failures.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from flows import doctor
 
 
 def test_every_fourth_type_is_for_the_test_split_alone(adapter, tasks):
-    assert [task.family for task in tasks] == ["click-button", "click-tab-2", "login-user", "choose-list", "click-checkboxes", "enter-text"]
+    assert [task.family for task in tasks] == [
+        "click-button",
+        "click-tab-2",
+        "login-user",
+        "choose-list",
+        "click-checkboxes",
+        "enter-text",
+    ]
     test = adapter.tasks("test", 4, 0)
     assert [task.family for task in test] == ["click-button", "focus-text-2", "click-tab-2", "enter-text-2"]
     assert [adapter.unseen(task) for task in (*tasks, *test)] == [False] * 7 + [True, False, True]
@@ -34,15 +43,21 @@ def test_every_fourth_type_is_for_the_test_split_alone(adapter, tasks):
 
 
 def test_a_type_with_too_few_pages_is_named():
-    few = make_adapter(load_config(None, ["environment.name=browser", "environment.browser.types=[click-test]"]).environment)
-    with pytest.raises(EnvironmentFailure, match=r"click-test has too few different pages.*environment\.browser\.types"):
+    few = make_adapter(
+        load_config(None, ["environment.name=browser", "environment.browser.types=[click-test]"]).environment
+    )
+    with pytest.raises(
+        EnvironmentFailure, match=r"click-test has too few different pages.*environment\.browser\.types"
+    ):
         few.tasks("train", 2, 0)
 
 
 def test_no_page_of_one_split_is_shown_in_the_other():
     """focus-text-2 has three pages in all, and both splits ask for it."""
     poor = make_adapter(
-        load_config(None, ["environment.name=browser", "environment.browser.types=[focus-text-2,click-test-2]"]).environment
+        load_config(
+            None, ["environment.name=browser", "environment.browser.types=[focus-text-2,click-test-2]"]
+        ).environment
     )
     shown = {}
     for split in ("train", "test"):
@@ -58,9 +73,13 @@ def test_no_page_of_one_split_is_shown_in_the_other():
 
 def test_a_page_does_not_change_sides_with_the_words_it_is_told_in():
     """A backbone that read it would have read what is held out now."""
-    tasks = [make_task(instruction=f'Click on the " n{n} " button.', family="click-button") for n in range(60)]
+    tasks = [
+        make_task(instruction=f'Click on the " n{n} " button.', family="click-button") for n in range(60)
+    ]
     told = [replace(task, instruction=f'Click on the "n{n}" button.') for n, task in enumerate(tasks)]
-    assert [side_of(task) for task in tasks] == [side_of(task) for task in told] and len({side_of(task) for task in tasks}) == 2
+    assert [side_of(task) for task in tasks] == [side_of(task) for task in told] and len(
+        {side_of(task) for task in tasks}
+    ) == 2
 
 
 def test_the_default_types_are_at_least_twelve_and_named_once():
@@ -68,7 +87,9 @@ def test_the_default_types_are_at_least_twelve_and_named_once():
 
 
 def test_a_type_that_is_none_says_so():
-    wrong = make_adapter(load_config(None, ["environment.name=browser", "environment.browser.types=[click-tset]"]).environment)
+    wrong = make_adapter(
+        load_config(None, ["environment.name=browser", "environment.browser.types=[click-tset]"]).environment
+    )
     with pytest.raises(EnvironmentFailure, match=r"no task 'miniwob\.click-tset'.*miniwob\.click-test"):
         wrong.tasks("train", 1, 0)
     types = "environment.browser.types=[click-button,click-tset]"
@@ -80,20 +101,36 @@ def test_a_type_that_is_none_says_so():
 def test_a_type_stands_once():
     """Every fourth is for the test split alone: named twice, it would be on both sides."""
     with pytest.raises(ConfigError, match="types names click-button more than once"):
-        load_config(None, ["environment.name=browser", "environment.browser.types=[click-button,click-link,choose-list,click-button]"])
+        load_config(
+            None,
+            [
+                "environment.name=browser",
+                "environment.browser.types=[click-button,click-link,choose-list,click-button]",
+            ],
+        )
 
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["environment.name=browser", "environment.games=official"], "games has no effect with name: browser"),
+        (
+            ["environment.name=browser", "environment.games=official"],
+            "games has no effect with name: browser",
+        ),
         (["environment.name=browser", "environment.objects=3"], "objects has no effect with name: browser"),
         (["environment.browser.elements=5"], "browser has no effect with name: alfworld"),
         (
-            ["environment.name=browser", "environment.browser.benchmark=webarena", "environment.browser.types=[x]"],
+            [
+                "environment.name=browser",
+                "environment.browser.benchmark=webarena",
+                "environment.browser.types=[x]",
+            ],
             "types has no effect with benchmark: webarena",
         ),
-        (["environment.name=browser", "environment.browser.pages=5"], r"Unknown key environment\.browser\.pages"),
+        (
+            ["environment.name=browser", "environment.browser.pages=5"],
+            r"Unknown key environment\.browser\.pages",
+        ),
     ],
 )
 def test_options_without_effect_are_refused(overrides, words):
@@ -102,8 +139,17 @@ def test_options_without_effect_are_refused(overrides, words):
 
 
 def test_what_decides_the_data_names_nothing_of_the_machine_or_of_other_adapters():
-    assert set(EnvironmentConfig().decisive()) == {"name", "games", "receptacles", "objects", "max_steps", "seed"}
-    config = load_config(None, ["environment.name=browser", "environment.browser.executable=/x", "environment.workers=9"]).environment
+    assert set(EnvironmentConfig().decisive()) == {
+        "name",
+        "games",
+        "receptacles",
+        "objects",
+        "max_steps",
+        "seed",
+    }
+    config = load_config(
+        None, ["environment.name=browser", "environment.browser.executable=/x", "environment.workers=9"]
+    ).environment
     assert config.decisive() == {
         **{"name": "browser", "max_steps": 20, "seed": 0},
         "browser": {"benchmark": "miniwob", "types": [], "elements": 10},
@@ -115,7 +161,11 @@ def test_real_states_are_readable_and_never_contradict(adapter, episodes):
         for step in episode.steps:
             history = episode.up_to(step.step)
             assert read_state(step.next_state).readable, step.next_state
-            assert adapter.contradiction(history, step.next_state) == "", (step.state, step.action, step.next_state)
+            assert adapter.contradiction(history, step.next_state) == "", (
+                step.state,
+                step.action,
+                step.next_state,
+            )
             assert adapter.think(history, step.action) and step.reasoning
             if step.reward:
                 assert step.reasoning.endswith("done") and not step.reasoning.endswith("not done")
@@ -126,7 +176,10 @@ def test_real_states_are_readable_and_never_contradict(adapter, episodes):
 
 
 def test_the_behaviours_end_in_all_three_ways(episodes):
-    ends = Counter((e.steps[0].behaviour, "won" if e.success else "lost" if e.steps[-1].done else "cut off") for e in episodes)
+    ends = Counter(
+        (e.steps[0].behaviour, "won" if e.success else "lost" if e.steps[-1].done else "cut off")
+        for e in episodes
+    )
     assert ends[("expert", "won")] == 6
     assert any(ends[(name, "lost")] for name in ("noisy", "near_miss", "random"))
     refused = sum(read_state(step.next_state).failure != "" for e in episodes for step in e.steps)
@@ -143,7 +196,11 @@ def test_an_alternative_is_what_really_follows_and_the_row_stays(adapter, tasks)
         first = environment.step([f"fill [{user}] ann"])[0]
         ((typed, sent),) = environment.probe([[f"fill [{password}] b", f"click [{send}]"]])
         assert environment.interactions == 1 + 2 * 2
-        assert (sent.done, sent.reward) == (True, 0.0) and "Username = ann" in typed.state and "Password = b" in typed.state
+        assert (
+            (sent.done, sent.reward) == (True, 0.0)
+            and "Username = ann" in typed.state
+            and "Password = b" in typed.state
+        )
         assert environment.step([f"fill [{password}] b"])[0].state == typed.state
         assert environment.step(["click [99]"])[0].state.startswith("Failed") and first.state != typed.state
         with pytest.raises(EnvironmentFailure, match="12"):
@@ -195,18 +252,34 @@ def test_a_row_whose_page_does_not_open_is_over_at_its_first_step(tasks, monkeyp
     try:
         assert environment.reset([broken, tasks[1]]) == [broken.initial_state, tasks[1].initial_state]
         answers = environment.step(["click [1]", "click [99]"])
-        assert "webarena cannot be played" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
+        assert (
+            "webarena cannot be played" in answers[0].info["failed"]
+            and answers[0].done
+            and "failed" not in answers[1].info
+        )
         moved = replace(tasks[0], initial_state="[13] button: elsewhere")
         environment.reset([moved, tasks[1]])
         answers = environment.step(["click [13]", "click [99]"])
-        assert f"{moved.id} began with" in answers[0].info["failed"] and answers[0].done and "failed" not in answers[1].info
-        with pytest.raises(EnvironmentFailure, match=r"No page is the one recorded.*Expected '\[13\] button: elsewhere'.*Another Chromium"):
+        assert (
+            f"{moved.id} began with" in answers[0].info["failed"]
+            and answers[0].done
+            and "failed" not in answers[1].info
+        )
+        with pytest.raises(
+            EnvironmentFailure,
+            match=r"No page is the one recorded.*Expected '\[13\] button: elsewhere'.*Another Chromium",
+        ):
             environment.reset([moved, moved])
         with pytest.raises(EnvironmentFailure, match=r"No page opens.*doctor"):
             environment.reset([broken, broken])
-        for task, why in ((moved, r"not as recorded. Another Chromium.*dreamgym collect"), (broken, "webarena cannot be played")):
+        for task, why in (
+            (moved, r"not as recorded. Another Chromium.*dreamgym collect"),
+            (broken, "webarena cannot be played"),
+        ):
             environment.reset([task])
-            assert re.search(why, environment.step(["click [13]"])[0].info["failed"]), "one row is no sign of more than itself"
+            assert re.search(why, environment.step(["click [13]"])[0].info["failed"]), (
+                "one row is no sign of more than itself"
+            )
         with pytest.raises(EnvironmentFailure, match="has the spec"):
             environment.reset([replace(broken, spec="nonsense")])
         with pytest.raises(EnvironmentFailure, match="has the spec"):

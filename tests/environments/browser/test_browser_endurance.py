@@ -1,6 +1,6 @@
 """Five hundred episodes in a pool of browsers of which five are killed on purpose. By hand:
 
-    python -m pytest -m slow -s tests/environments/browser/test_browser_endurance.py
+python -m pytest -m slow -s tests/environments/browser/test_browser_endurance.py
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def of_browsers() -> set[int]:
 
 def kill_one(environment, rng) -> None:
     """The browser itself, or the worker that drives it."""
-    folder, worker = rng.choice(list(zip(folders(environment.browsers), environment.browsers.processes(), strict=True)))
+    folder, worker = rng.choice(
+        list(zip(folders(environment.browsers), environment.browsers.processes(), strict=True))
+    )
     way = rng.choice(("browser", "worker"))
     (chromium_of(folder).kill if way == "browser" else lambda: os.kill(worker, signal.SIGKILL))()
 
@@ -64,12 +66,22 @@ def test_five_hundred_episodes_and_five_killed_browsers():
             for step in range(LIMIT):
                 if step == 1 and number in kills:
                     kill_one(environment, rng)
-                actions = [actors[row](played[row], environment.admissible[row])[1] if row in alive else None for row in range(ROWS)]
+                actions = [
+                    actors[row](played[row], environment.admissible[row])[1] if row in alive else None
+                    for row in range(ROWS)
+                ]
                 for row, answer in enumerate(environment.step(actions)):
                     if answer is None:
                         continue
                     made = Transition(
-                        batch[row][0].id, "", step, played[row].states[-1], actions[row], answer.state, answer.reward, answer.done
+                        batch[row][0].id,
+                        "",
+                        step,
+                        played[row].states[-1],
+                        actions[row],
+                        answer.state,
+                        answer.reward,
+                        answer.done,
                     )
                     played[row] = Trajectory(batch[row][0], (*played[row].steps, made))
                     if answer.done:
@@ -85,7 +97,10 @@ def test_five_hundred_episodes_and_five_killed_browsers():
         environment.close()
     seconds = time.monotonic() - began
     print(f"\n{EPISODES} episodes in {seconds:.0f} s, {environment.interactions} steps: {dict(ends)}")
-    print(f"browsers given up: {environment.browsers.replaced}; most memory of both browsers (unique): {most:.0f} MB")
+    print(
+        f"browsers given up: {environment.browsers.replaced}; most memory of both browsers (unique): "
+        f"{most:.0f} MB"
+    )
     print("failures:", Counter(failures))
     left = of_browsers() - before
     print("processes left behind:", len(left))

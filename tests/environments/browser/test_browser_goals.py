@@ -19,12 +19,20 @@ LOGIN = 'Enter the username " kenda " and the password " x7y " into the text fie
 BLANK = "[16] textbox: Username\n[19] textbox: Password\n[20] button: Login"
 NAMED = "[16] textbox: Username = kenda (focused)\n[19] textbox: Password\n[20] button: Login"
 WHOLE = "[16] textbox: Username = kenda\n[19] textbox: Password = x7y (focused)\n[20] button: Login"
-TASK = make_task(id="browser/miniwob/login-user/4", environment="browser", instruction=LOGIN, initial_state=BLANK, family="login-user")
+TASK = make_task(
+    id="browser/miniwob/login-user/4",
+    environment="browser",
+    instruction=LOGIN,
+    initial_state=BLANK,
+    family="login-user",
+)
 USER, PASSWORD, SEND = ("fill [16] kenda", NAMED), ("fill [19] x7y", WHOLE), ("click [20]", OVER)
 TABS = "[18] tab: Tab #1 (selected)\n[20] tab: Tab #2\n[26] item: ornare"
 SENDS = "16 19 20 want 20: yes, button Login"
 TYPE = "type your answer into the textbox."
-SEARCH = replace(TASK, instruction='Switch between the tabs to find and click on the link "proin".', initial_state=TABS)
+SEARCH = replace(
+    TASK, instruction='Switch between the tabs to find and click on the link "proin".', initial_state=TABS
+)
 
 
 @pytest.mark.parametrize(
@@ -34,27 +42,75 @@ SEARCH = replace(TASK, instruction='Switch between the tabs to find and click on
         ('Click on the "♥♥♥" button.', "[13] button: ♥\n[14] button: ♥♥♥", "click [14]"),
         ('Click on the link "proin".', "[13] item: Ornare.\n[14] item: Proin", "click [14]"),
         ('Click on the link "proin".', "[13] item: proin.\n[14] item: Proin", "click [14]"),
-        ('Click the button in the dialog box labeled "x".', "[20] button: Close\n[21] button: OK", "click [20]"),
+        (
+            'Click the button in the dialog box labeled "x".',
+            "[20] button: Close\n[21] button: OK",
+            "click [20]",
+        ),
         ('Click on a "textarea" widget.', "[1] textbox: = x\n[2] textarea: = y", "click [2]"),
         ('Click on the link " #proin ".', "[13] link: proin\n[14] link: #proin", "click [14]"),
         ('Click on the "#" button.', "[13] button: ONE\n[14] button: #", "click [14]"),
         ('Click on the "[13]" button.', "[13] button: ONE\n[14] button: [13]", "click [14]"),
-        ("Select #1 and click Submit.", "[1] checkbox: ab\n[2] checkbox: #1\n[3] button: Submit", "click [2]"),
+        (
+            "Select #1 and click Submit.",
+            "[1] checkbox: ab\n[2] checkbox: #1\n[3] button: Submit",
+            "click [2]",
+        ),
         ("Focus into the 2nd input textbox.", "[12] textbox:\n[13] textbox:", "click [13]"),
-        ("Select ab, Cd and click Submit.", "[1] checkbox: ab (checked)\n[2] checkbox: Cd\n[3] button: Submit", "click [2]"),
-        ("Select ab and click Submit.", "[1] checkbox: ab (checked)\n[2] checkbox: Cd (checked)\n[3] button: Submit", "click [2]"),
+        (
+            "Select ab, Cd and click Submit.",
+            "[1] checkbox: ab (checked)\n[2] checkbox: Cd\n[3] button: Submit",
+            "click [2]",
+        ),
+        (
+            "Select ab and click Submit.",
+            "[1] checkbox: ab (checked)\n[2] checkbox: Cd (checked)\n[3] button: Submit",
+            "click [2]",
+        ),
         ("Select nothing and click Submit.", "[1] checkbox: ab\n[3] button: Submit", "click [3]"),
-        ("Select Chad from the list and click Submit.", "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "select [1] Chad"),
-        ('Type "Ann" in all upper case letters in the text input and press Submit.', "[1] textbox:\n[3] button: Submit", "fill [1] ANN"),
-        ("Enter 09/27/2012 as the date and hit submit.", "[1] date:\n[3] button: Submit", "fill [1] 2012-09-27"),
+        (
+            "Select Chad from the list and click Submit.",
+            "[1] select: = Peru {Peru | Chad}\n[3] button: Submit",
+            "select [1] Chad",
+        ),
+        (
+            'Type "Ann" in all upper case letters in the text input and press Submit.',
+            "[1] textbox:\n[3] button: Submit",
+            "fill [1] ANN",
+        ),
+        (
+            "Enter 09/27/2012 as the date and hit submit.",
+            "[1] date:\n[3] button: Submit",
+            "fill [1] 2012-09-27",
+        ),
         ("Enter 12:05 PM as the time and press submit.", "[1] time:\n[3] button: Submit", "fill [1] 12:05"),
-        ("Enter the value of Sex into the text field and press Submit.", "text: Sex / F\n[1] textbox:\n[3] button: Submit", "fill [1] F"),
-        (f"Solve the math problem and {TYPE} Press submit when done.", "[1] textbox: 2 - 9\n[3] button: Submit", "fill [1] -7"),
-        (f"Solve for x and {TYPE} Press Submit when done.", "text: 3 - x = 9\n[1] textbox: x\n[3] button: Submit", "fill [1] -6"),
-        ("Find and pick the card with the greatest number, then press submit.", "[1] item: 9\n[2] item: 12", "click [2]"),
-        ("Search for crime movies directed by Lee from year 1999.", "[1] textbox: Released Date\n[3] button: Go!", "fill [1] 1999"),
+        (
+            "Enter the value of Sex into the text field and press Submit.",
+            "text: Sex / F\n[1] textbox:\n[3] button: Submit",
+            "fill [1] F",
+        ),
+        (
+            f"Solve the math problem and {TYPE} Press submit when done.",
+            "[1] textbox: 2 - 9\n[3] button: Submit",
+            "fill [1] -7",
+        ),
+        (
+            f"Solve for x and {TYPE} Press Submit when done.",
+            "text: 3 - x = 9\n[1] textbox: x\n[3] button: Submit",
+            "fill [1] -6",
+        ),
+        (
+            "Find and pick the card with the greatest number, then press submit.",
+            "[1] item: 9\n[2] item: 12",
+            "click [2]",
+        ),
+        (
+            "Search for crime movies directed by Lee from year 1999.",
+            "[1] textbox: Released Date\n[3] button: Go!",
+            "fill [1] 1999",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_expert_knows_what_comes_first(instruction, state, command):
     task = replace(TASK, instruction=instruction, initial_state=state)
     assert make_behaviour("expert", task, 0)(make_episode(task), ["click [3]"])[1] == command
@@ -65,12 +121,17 @@ def test_wishes_are_met_one_after_the_other_and_progress_counts_them():
     commands = [outlook(make_episode(TASK, *steps[:count])).command for count in range(3)]
     assert commands == [action for action, _ in steps]
     assert [progress(make_episode(TASK, *steps[:count])) for count in range(3)] == [0, 1 / 4, 2 / 4]
-    assert progress(make_episode(TASK, *steps, won=True)) == 1.0 and progress(make_episode(TASK, *steps)) < 1.0
+    assert (
+        progress(make_episode(TASK, *steps, won=True)) == 1.0 and progress(make_episode(TASK, *steps)) < 1.0
+    )
     assert progress(make_episode(replace(TASK, instruction="be happy"), USER)) == 0.0
 
 
 def test_a_message_over_the_form_is_cancelled_first():
-    covered = NAMED.replace(" (focused)", " (disabled)") + "\ntext: Exit to home page?\n[30] button: OK\n[31] button: Cancel"
+    covered = (
+        NAMED.replace(" (focused)", " (disabled)")
+        + "\ntext: Exit to home page?\n[30] button: OK\n[31] button: Cancel"
+    )
     assert outlook(make_episode(TASK, ("click [16]", covered))).command == "click [31]"
 
 
@@ -87,7 +148,11 @@ def test_a_click_counts_only_after_what_must_come_before_it():
 
 
 def test_what_is_not_visible_is_looked_for_behind_what_was_not_opened():
-    opened = TABS.replace(" (selected)", "").replace("#2", "#2 (selected)").replace("[26] item: ornare", "[28] item: Proin")
+    opened = (
+        TABS.replace(" (selected)", "")
+        .replace("#2", "#2 (selected)")
+        .replace("[26] item: ornare", "[28] item: Proin")
+    )
     assert outlook(make_episode(SEARCH)).command == "click [20]"
     assert outlook(make_episode(SEARCH, ("click [20]", opened))).command == "click [28]"
 
@@ -116,12 +181,16 @@ def test_quoted_words_stand_apart_and_are_read_all_the_same():
 
 
 def test_thoughts_compare_up_to_what_is_wanted():
-    assert think(make_episode(TASK), "") == "16 Username want Username: yes. blank want kenda: no. fill 16 kenda"
+    assert (
+        think(make_episode(TASK), "") == "16 Username want Username: yes. blank want kenda: no. fill 16 kenda"
+    )
     assert think(make_episode(TASK, USER, PASSWORD), "") == "20 Login want Login: yes. click 20"
     assert think(make_episode(SEARCH), "") == "ornare want proin: no. open 20"
-    assert reflect(make_episode(TASK), [("click [9]", f"Failed: no such element.\n{BLANK}"), SEND, ("click [16]", BLANK)], "so") == (
-        "click [9] would fail. click [20] would end it. click [16] would change nothing. so"
-    )
+    assert reflect(
+        make_episode(TASK),
+        [("click [9]", f"Failed: no such element.\n{BLANK}"), SEND, ("click [16]", BLANK)],
+        "so",
+    ) == ("click [9] would fail. click [20] would end it. click [16] would change nothing. so")
 
 
 @pytest.mark.parametrize(
@@ -129,15 +198,31 @@ def test_thoughts_compare_up_to_what_is_wanted():
     [
         ([], "click 16", f"Failed: not understood.\n{BLANK}", 0, "no such command. fails"),
         ([], "click [9]", f"Failed: no such element.\n{BLANK}", 0, "16 19 20 want 9: no. fails"),
-        ([], "fill [20] x", f"Failed: not for this element.\n{BLANK}", 0, f"{SENDS}, a button is no field. fails"),
+        (
+            [],
+            "fill [20] x",
+            f"Failed: not for this element.\n{BLANK}",
+            0,
+            f"{SENDS}, a button is no field. fails",
+        ),
         ([], *USER, 0, "16 19 20 want 16: yes, textbox Username. works, now kenda"),
-        ([USER], *SEND, 0,
-         "16 19 20 want 20: yes, button Login. works. username \" kenda, kenda want kenda: yes, password \" x7y, blank want x7y: no. lost"),
-        ([USER, PASSWORD], *SEND, 1,
-         "16 19 20 want 20: yes, button Login. works. username \" kenda, kenda want kenda: yes, password \" x7y, x7y want x7y: yes, "
-         "press login, Login want Login: yes. done"),
+        (
+            [USER],
+            *SEND,
+            0,
+            '16 19 20 want 20: yes, button Login. works. username " kenda, kenda want kenda: yes, password '
+            '" x7y, blank want x7y: no. lost',
+        ),
+        (
+            [USER, PASSWORD],
+            *SEND,
+            1,
+            '16 19 20 want 20: yes, button Login. works. username " kenda, kenda want kenda: yes, password '
+            '" x7y, x7y want x7y: yes, '
+            "press login, Login want Login: yes. done",
+        ),
     ],
-)  # fmt: skip
+)
 def test_reasoning_ends_in_the_pages_own_outcome(steps, action, state, reward, said):
     assert reason(make_episode(TASK, *steps), action, state, reward) == said
 

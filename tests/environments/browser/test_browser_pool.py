@@ -1,4 +1,6 @@
-"""What becomes of rows and processes when browsers die, hang, or lose their owner. Real processes, killed for real."""
+"""What becomes of rows and processes when browsers die, hang, or lose their owner. Real processes, killed for
+real.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_closing_leaves_no_process_and_no_file():
     there, workers = folders(browsers), browsers.processes()
     assert len(there) == 2
     for folder in there:
-        kinds = {part for process in started_by(folder) for part in process.cmdline() if part.startswith("--type=")}
+        kinds = {
+            part for process in started_by(folder) for part in process.cmdline() if part.startswith("--type=")
+        }
         assert {"--type=renderer", "--type=gpu-process", "--type=utility"} <= kinds
     browsers.close()
     browsers.close()
@@ -79,13 +83,17 @@ def test_a_killed_browser_fails_its_rows_and_the_next_episode_has_a_new_one():
 
 def test_an_alternative_that_fails_costs_its_row_nothing(browsers):
     seen = browsers.load({0: BUTTONS})[0]
-    answer = browsers.probe({0: Fork({"task": "miniwob.no-such-task", "seed": 0}, (), seen.state, ("click [1]",))})[0]
+    answer = browsers.probe(
+        {0: Fork({"task": "miniwob.no-such-task", "seed": 0}, (), seen.state, ("click [1]",))}
+    )[0]
     assert isinstance(answer, str) and "no task 'miniwob.no-such-task'" in answer
     assert browsers.step({0: "click [9999]"})[0].state == f"Failed: no such element.\n{seen.state}"
 
 
 def test_an_alternative_is_tried_where_the_row_stands_or_not_at_all(browsers, page):
-    """A page that moves by itself cannot be played again: what would come of an action there is another state's."""
+    """A page that moves by itself cannot be played again: what would come of an action there is another
+    state's.
+    """
     restless = page("<p id=p></p><button>Go</button><script>p.textContent = Date.now()</script>")
     button = read_state(browsers.load({0: restless})[0].state).ids[0]
     state = browsers.step({0: f"click [{button}]"})[0].state
@@ -183,8 +191,12 @@ def ends(pid, seconds):
 
 
 @pytest.fixture
-def own_temporary_folder(tmp_path, monkeypatch):  # tmp_path comes first: it lies where other tests have theirs
-    """For tests that sweep: other processes' pools have their folders elsewhere. Its name is short, as Chromium's sockets lie in it."""
+def own_temporary_folder(
+    tmp_path, monkeypatch
+):  # tmp_path comes first: it lies where other tests have theirs
+    """For tests that sweep: other processes' pools have their folders elsewhere. Its name is short, as
+    Chromium's sockets lie in it.
+    """
     folder = tempfile.mkdtemp(prefix="sweep-")
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", folder)

@@ -1,4 +1,6 @@
-"""What reasoning quotes is held against the page and the instruction: a slip of the pen is found, and the teacher's own words never are."""
+"""What reasoning quotes is held against the page and the instruction: a slip of the pen is found, and the
+teacher's own words never are.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,20 @@ def wrong(goal, state, action, reasoning):
         (LINK, LINKS, "click [12]", OVER),
         ("Select ab, Cd and click Submit.", BOXES, "click [3]", OVER),
         ("Enter the value of Country into the text field and press Submit.", TABLE, "click [3]", OVER),
-        ("Solve the math problem and type your answer into the textbox. Press submit when done.", SUM, "click [3]", OVER),
+        (
+            "Solve the math problem and type your answer into the textbox. Press submit when done.",
+            SUM,
+            "click [3]",
+            OVER,
+        ),
         ('Click on the " no " button.', "[1] button: no", "click [1]", OVER),
         ('Click on the " ♥♥ " button.', "[1] button: ♥\n[2] button: ♥♥", "click [1]", OVER),
-        ("Select Chad from the list and click Submit.", "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "click [3]", OVER),
+        (
+            "Select Chad from the list and click Submit.",
+            "[1] select: = Peru {Peru | Chad}\n[3] button: Submit",
+            "click [3]",
+            OVER,
+        ),
     ],
 )
 @pytest.mark.parametrize("reward", [0.0, 1.0])
@@ -79,7 +91,10 @@ def test_a_slip_of_the_pen_is_found_and_what_stands_before_it_stays(right, rest)
 
 def test_what_is_not_there_does_not_work():
     assert wrong(GOAL, SENT, "click [9]", "16 19 20 want 9: no. works, new") == ". works, new"
-    listed, goal = "[1] select: = Peru {Peru | Chad}\n[3] button: Submit", "Select Chad from the list and click Submit."
+    listed, goal = (
+        "[1] select: = Peru {Peru | Chad}\n[3] button: Submit",
+        "Select Chad from the list and click Submit.",
+    )
     begun = "1 3 want 1: yes, select nameless, Peru Chad want"
     assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: no. fails") == "no. fails"
     assert wrong(goal, listed, "select [1] Oman", f"{begun} Oman: no. works, now Oman") == ". works, now Oman"
@@ -88,7 +103,14 @@ def test_what_is_not_there_does_not_work():
 
 
 def test_what_the_page_does_is_its_own_affair():
-    """A page may be content though something lacks; MiniWoB's boxes are. And an action on no element quotes nothing."""
-    said = "1 2 3 want 3: yes, button Submit. works. ab checked want checked: yes, Cd plain want checked: no. done"
+    """A page may be content though something lacks; MiniWoB's boxes are. And an action on no element quotes
+    nothing.
+    """
+    said = (
+        "1 2 3 want 3: yes, button Submit. works. ab checked want checked: yes, Cd plain want checked: "
+        "no. done"
+    )
     assert wrong("Select ab, Cd and click Submit.", BOXES, "click [3]", said) == ""
-    assert wrong(GOAL, SENT, "scroll down", "whatever") == wrong(GOAL, "no state", "click [1]", "whatever") == ""
+    assert (
+        wrong(GOAL, SENT, "scroll down", "whatever") == wrong(GOAL, "no state", "click [1]", "whatever") == ""
+    )

@@ -1,4 +1,6 @@
-"""A MiniWoB episode succeeds only where the page gives its whole raw reward: not for a part of it, not for a wrong answer that is paid."""
+"""A MiniWoB episode succeeds only where the page gives its whole raw reward: not for a part of it, not for a
+wrong answer that is paid.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from components.records import Task
 
 
 def play(browsers, task_type, seed, choose):
-    """The last step of an episode whose actions `choose` names from the opening state: `choose(elements, goal)`."""
+    """The last step of an episode whose actions `choose` names from the opening state: `choose(elements,
+    goal)`.
+    """
     seen = opened(browsers, {"task": f"miniwob.{task_type}", "seed": seed})
     for action in choose(read_state(seen.state).elements, seen.goal):
         seen = acted(browsers, action)
@@ -53,7 +57,10 @@ def numbers_with(wrong):
         numbers = [int(element.name) for element in elements if element.kind == "text"]
         buttons = [element.id for element in elements if element.name in ("Odd", "Even")]
         marks = [(number % 2 == 0) != (place >= len(numbers) - wrong) for place, number in enumerate(numbers)]
-        return [*(f"click [{buttons[2 * place + even]}]" for place, even in enumerate(marks)), submit(elements)]
+        return [
+            *(f"click [{buttons[2 * place + even]}]" for place, even in enumerate(marks)),
+            submit(elements),
+        ]
 
     return choose
 
@@ -68,7 +75,9 @@ def numbers_with(wrong):
 )
 def test_success_is_the_whole_raw_reward(browsers, task_type, seed, right, wrong, paid):
     partly = play(browsers, task_type, seed, wrong)
-    assert partly.reward == 0.0 and partly.raw_reward == pytest.approx(paid), "the page pays a part for a wrong answer"
+    assert partly.reward == 0.0 and partly.raw_reward == pytest.approx(paid), (
+        "the page pays a part for a wrong answer"
+    )
     whole = play(browsers, task_type, seed, right)
     assert (whole.reward, whole.raw_reward) == (1.0, 1.0)
 
@@ -84,11 +93,16 @@ def test_a_step_of_the_environment_tells_both_rewards():
     try:
         seen = environment.browsers.load({0: spec})[0]
         pick, send = card(min)(read_state(seen.state).elements, seen.goal)
-        environment.reset([Task("t", "browser", "test", seen.goal, seen.state, "find-greatest", json.dumps(spec))])
+        environment.reset(
+            [Task("t", "browser", "test", seen.goal, seen.state, "find-greatest", json.dumps(spec))]
+        )
         alternative = environment.probe([[send]])[0][0]
         assert (alternative.reward, alternative.info["raw_reward"]) == (0.0, -1.0), "no card was picked"
         steps = [environment.step([action])[0] for action in (pick, send)]
-        assert [(step.reward, step.done, step.info["raw_reward"]) for step in steps] == [(0.0, False, 0.0), (0.0, True, 0.1)]
+        assert [(step.reward, step.done, step.info["raw_reward"]) for step in steps] == [
+            (0.0, False, 0.0),
+            (0.0, True, 0.1),
+        ]
     finally:
         environment.close()
 
@@ -98,12 +112,16 @@ def test_the_discount_for_elapsed_time_changes_no_outcome():
     info = {"REWARD_GLOBAL": 0.31, "RAW_REWARD_GLOBAL": 1.0}
     assert raw_reward(1.0, info) == 1.0 and is_success(raw_reward(1.0, info))
     assert not is_success(raw_reward(1.0, {"REWARD_GLOBAL": 0.31, "RAW_REWARD_GLOBAL": 0.99}))
-    assert is_success(sum([0.1] * 10)) and not is_success(1 - 1e-6), "a sum of fractions may miss 1 by rounding alone"
+    assert is_success(sum([0.1] * 10)) and not is_success(1 - 1e-6), (
+        "a sum of fractions may miss 1 by rounding alone"
+    )
     assert raw_reward(0.5, {}) == 0.5 and not is_success(0.5), "an evaluator of the web that pays a part"
 
 
 def test_browsergyms_own_environment_is_judged_alike():
-    """The seat of the speed comparison, without its two browsers: what it makes of an answer of BrowserGym's environment."""
+    """The seat of the speed comparison, without its two browsers: what it makes of an answer of BrowserGym's
+    environment.
+    """
 
     class PaidInPart:
         def step(self, _action):

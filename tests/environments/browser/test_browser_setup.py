@@ -1,4 +1,6 @@
-"""What is said where Chromium, packages or sites are missing, and WebArena's tasks with their evaluators on sites of our own."""
+"""What is said where Chromium, packages or sites are missing, and WebArena's tasks with their evaluators on
+sites of our own.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,20 @@ from components.environments.browser.web_sites import SITES, lacking, site_hosts
 from components.errors import EnvironmentFailure
 from flows import doctor
 
-WITHOUT = next((name for name in (*web_sites.PACKAGES, "text_generation") if not web_sites._installed(name)), "")
-needs_webarena = pytest.mark.skipif(bool(WITHOUT), reason=f"WebArena's packages are not installed ({WITHOUT}): {web_sites.INSTALL}")
+WITHOUT = next(
+    (name for name in (*web_sites.PACKAGES, "text_generation") if not web_sites._installed(name)), ""
+)
+needs_webarena = pytest.mark.skipif(
+    bool(WITHOUT), reason=f"WebArena's packages are not installed ({WITHOUT}): {web_sites.INSTALL}"
+)
 ZIP_CODE = 70
 """The WebArena task on the map alone whose answer is compared word for word: no judge, no login."""
 
 
 def rung(*overrides):
-    return doctor._checked(doctor.check_browser, load_config(None, ["environment.name=browser", *overrides]), None)
+    return doctor._checked(
+        doctor.check_browser, load_config(None, ["environment.name=browser", *overrides]), None
+    )
 
 
 def test_a_missing_chromium_says_what_to_type(monkeypatch, tmp_path):
@@ -41,7 +49,11 @@ def test_a_missing_chromium_says_what_to_type(monkeypatch, tmp_path):
     with pytest.raises(EnvironmentFailure, match=r"no Chromium.*on the PATH.*apt-get install -y chromium"):
         find_chromium()
     with pytest.raises(EnvironmentFailure, match=r"executable=nowhere is no program"):
-        make_adapter(load_config(None, ["environment.name=browser", "environment.browser.executable=nowhere"]).environment).open()
+        make_adapter(
+            load_config(
+                None, ["environment.name=browser", "environment.browser.executable=nowhere"]
+            ).environment
+        ).open()
     found = rung()
     assert found.state == "wrong" and "no Chromium" in found.found and "apt-get install" in found.next_step
 
@@ -76,12 +88,18 @@ def test_missing_packages_and_variables_are_listed(monkeypatch):
     assert found.state == "wrong"
     assert "pip install" in found.next_step if WITHOUT else "WA_SHOPPING, WA_SHOPPING_ADMIN" in found.found
     with pytest.raises(EnvironmentFailure, match="webarena cannot be played: not"):
-        make_adapter(load_config(None, ["environment.name=browser", "environment.browser.benchmark=webarena"]).environment)
+        make_adapter(
+            load_config(
+                None, ["environment.name=browser", "environment.browser.benchmark=webarena"]
+            ).environment
+        )
 
 
 @pytest.fixture
 def sites(monkeypatch):
-    """All of WebArena's sites at one address of this machine: a page with a search box and a link. The real ones are not to be had here."""
+    """All of WebArena's sites at one address of this machine: a page with a search box and a link. The real
+    ones are not to be had here.
+    """
 
     class Map(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -112,7 +130,11 @@ def test_a_site_that_is_left_out_or_no_address_has_no_host(monkeypatch):
     assert set(site_hosts()) == {"shop.example:7770"} and len(site_hosts()) == len(SITES) - 3
     monkeypatch.setattr(web_sites, "_installed", lambda name: True)
     (want,) = lacking(ask=False)
-    assert f"no address of a site: WA_{SITES[1]}, WA_{SITES[2]}" in want.found and want.stops and "todo to leave it out" in want.next_step
+    assert (
+        f"no address of a site: WA_{SITES[1]}, WA_{SITES[2]}" in want.found
+        and want.stops
+        and "todo to leave it out" in want.next_step
+    )
 
 
 @pytest.fixture
@@ -124,8 +146,12 @@ def seat():
     limits = settings()
     with sync_playwright() as playwright:
         playwright.selectors.set_test_id_attribute(BROWSERGYM_ID_ATTRIBUTE)
-        with closing(playwright.chromium.launch(executable_path=limits.executable, args=list(SWITCHES))) as browser:
-            yield Seat(browser, SeatSettings(Path(), limits.elements, limits.page_seconds, limits.action_seconds))
+        with closing(
+            playwright.chromium.launch(executable_path=limits.executable, args=list(SWITCHES))
+        ) as browser:
+            yield Seat(
+                browser, SeatSettings(Path(), limits.elements, limits.page_seconds, limits.action_seconds)
+            )
 
 
 def test_a_miniwob_tab_has_no_network(seat, sites):
@@ -139,7 +165,10 @@ def test_a_miniwob_tab_has_no_network(seat, sites):
 
 def test_a_popup_ends_a_miniwob_episode_as_browsergym_has_it(seat):
     button = read_state(seat.load({"task": "miniwob.click-button", "seed": 0}).state).ids[0]
-    seat._page.evaluate("document.addEventListener('mousedown', event => { event.stopPropagation(); window.open('about:blank'); }, true)")
+    seat._page.evaluate(
+        "document.addEventListener('mousedown', event => { event.stopPropagation(); "
+        "window.open('about:blank'); }, true)"
+    )
     assert (seen := seat.step(f"click [{button}]")).done and (seen.state, seen.reward) == (OVER, 0.0)
 
 
@@ -175,7 +204,9 @@ def test_a_webarena_task_is_played_and_judged_by_its_own_evaluator(sites, answer
         link = next(line.split()[0] for line in seen.state.splitlines() if "About" in line)
         assert not browsers.step({0: f"click {link}"})[0].done
         assert browsers.step({0: f"goto {sites}/x"})[0].state.startswith("Tab 1 of 1: Map")
-        assert browsers.step({0: "goto http://example.com/"})[0].state.startswith("Failed: not possible here.")
+        assert browsers.step({0: "goto http://example.com/"})[0].state.startswith(
+            "Failed: not possible here."
+        )
         last = browsers.step({0: f"answer {answer}"})[0]
         assert (last.done, last.reward, last.state) == (True, reward, "Episode over.")
     finally:
@@ -184,14 +215,22 @@ def test_a_webarena_task_is_played_and_judged_by_its_own_evaluator(sites, answer
 
 @needs_webarena
 def test_webarenas_tasks_are_split_by_template(sites):
-    config = load_config(None, ["environment.name=browser", "environment.browser.benchmark=webarenalite"]).environment.browser
+    config = load_config(
+        None, ["environment.name=browser", "environment.browser.benchmark=webarenalite"]
+    ).environment.browser
     strange = sum(template(entry) in _held_out(config) for entry in _entries("webarenalite"))
     counts = {"train": 165 - strange, "test": strange}
     train, test = (web_candidates(config, split, random.Random(0), count) for split, count in counts.items())
     assert len(_entries("webarenalite")) == 165 and len(_entries("webarena")) == 812
-    assert train and {one.family for one in test} == _held_out(config) and not {one.family for one in train} & _held_out(config)
+    assert (
+        train
+        and {one.family for one in test} == _held_out(config)
+        and not {one.family for one in train} & _held_out(config)
+    )
     assert len({one.name for one in (*train, *test)}) == 165
-    with pytest.raises(EnvironmentFailure, match=f"has {strange} tasks of the split test.*at least {strange + 1}"):
+    with pytest.raises(
+        EnvironmentFailure, match=f"has {strange} tasks of the split test.*at least {strange + 1}"
+    ):
         web_candidates(config, "test", random.Random(0), strange + 1)
 
 

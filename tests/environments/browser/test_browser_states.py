@@ -6,9 +6,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.environments.browser.actions import Command, admissible, obstacle, read_action, to_browsergym, well_formed
-from components.environments.browser.elements import EDITABLE, FIELDS, FLAGS, TEXT, WORDS, Element, Mark, clean, elements
-from components.environments.browser.states import EMPTY, FAILURES, OVER, View, contradicts, read_state, state_facts, view_of
+from components.environments.browser.actions import (
+    Command,
+    admissible,
+    obstacle,
+    read_action,
+    to_browsergym,
+    well_formed,
+)
+from components.environments.browser.elements import (
+    EDITABLE,
+    FIELDS,
+    FLAGS,
+    TEXT,
+    WORDS,
+    Element,
+    Mark,
+    clean,
+    elements,
+)
+from components.environments.browser.states import (
+    EMPTY,
+    FAILURES,
+    OVER,
+    View,
+    contradicts,
+    read_state,
+    state_facts,
+    view_of,
+)
 
 FORM = """[16] textbox: Username = kenda (focused)
 [18] select: Country = Chad {Aruba | Chad}
@@ -33,7 +59,11 @@ def test_a_state_is_read_as_it_was_written():
     assert read_state(OVER).over and str(read_state(OVER)) == OVER
     assert str(View()) == EMPTY and read_state(EMPTY) == View()
     failed = view_of(LOGIN.elements, 3, failure="option", dialogs=["Sure?\nReally"], tab="2 of 2: Orders")
-    assert str(failed).splitlines()[:3] == ["Failed: no such option.", "Dialog: Sure? Really", "Tab 2 of 2: Orders"]
+    assert str(failed).splitlines()[:3] == [
+        "Failed: no such option.",
+        "Dialog: Sure? Really",
+        "Tab 2 of 2: Orders",
+    ]
     assert read_state(str(failed)) == failed
 
 
@@ -53,7 +83,9 @@ def test_a_state_is_read_as_it_was_written():
 )
 def test_what_is_no_state_is_unreadable(text):
     assert not read_state(text).readable
-    assert state_facts(text) == {("unreadable", text)} and contradicts(("unreadable", text), state_facts(FORM))
+    assert state_facts(text) == {("unreadable", text)} and contradicts(
+        ("unreadable", text), state_facts(FORM)
+    )
 
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=60).map(clean)
@@ -71,18 +103,33 @@ def lines(draw) -> Element:
 
 @given(st.lists(lines(), min_size=1, max_size=6))
 def test_every_state_reads_back_to_its_own_text(found):
-    view = View(tuple(Element(e.kind, e.name, str(n + 1), e.value, e.options, e.flags) for n, e in enumerate(found)))
+    view = View(
+        tuple(Element(e.kind, e.name, str(n + 1), e.value, e.options, e.flags) for n, e in enumerate(found))
+    )
     again = read_state(str(view))
-    assert again.readable and again.ids == view.ids and [e.kind for e in again.elements] == [e.kind for e in view.elements]
+    assert (
+        again.readable
+        and again.ids == view.ids
+        and [e.kind for e in again.elements] == [e.kind for e in view.elements]
+    )
     assert str(again) == str(view)
 
 
 def test_facts_are_the_elements_and_what_they_hold():
     assert state_facts(FORM) == {
         *{("event", "page"), ("more", "3"), ("text", "Welcome back"), ("focused", "16")},
-        *{("element", "16", "textbox", "Username"), ("element", "18", "select", "Country"), ("element", "20", "checkbox", "News")},
+        *{
+            ("element", "16", "textbox", "Username"),
+            ("element", "18", "select", "Country"),
+            ("element", "20", "checkbox", "News"),
+        },
         *{("element", "22", "button", "Login"), ("value", "16", "kenda"), ("value", "18", "Chad")},
-        *{("option", "18", "Aruba"), ("option", "18", "Chad"), ("flag", "20", "checked"), ("flag", "22", "disabled")},
+        *{
+            ("option", "18", "Aruba"),
+            ("option", "18", "Chad"),
+            ("flag", "20", "checked"),
+            ("flag", "22", "disabled"),
+        },
     }
     assert state_facts(OVER) == {("event", "over")}
     assert ("event", "failed", "disabled") in state_facts("Failed: disabled.\n" + FORM)
@@ -109,7 +156,11 @@ def test_a_claim_is_denied_by_what_the_state_lists(claim, denied):
     ("action", "command", "call"),
     [
         ("click [13]", Command("click", "13"), "click('13')"),
-        ('fill [a16] it\'s "x"\\ ü', Command("fill", "a16", 'it\'s "x"\\ ü'), "fill('a16', 'it\\'s \"x\"\\\\ ü')"),
+        (
+            'fill [a16] it\'s "x"\\ ü',
+            Command("fill", "a16", 'it\'s "x"\\ ü'),
+            "fill('a16', 'it\\'s \"x\"\\\\ ü')",
+        ),
         ("select [18] Chad", Command("select", "18", "Chad"), "select_option('18', 'Chad')"),
         ("press [16] Control+a", Command("press", "16", "Control+a"), "press('16', 'Control+a')"),
         ("drag [1] to [2]", Command("drag", "1", "2"), "drag_and_drop('1', '2')"),
@@ -126,7 +177,19 @@ def test_commands_and_their_form_in_browsergym(action, command, call):
 
 @pytest.mark.parametrize(
     "action",
-    ["", "?", "click", "click 13", "click [13] now", "fill [13]", "fill [13] a\nb", "press [1] Enter now", "Click [1]", "tab 0", "tab 01"]
+    [
+        "",
+        "?",
+        "click",
+        "click 13",
+        "click [13] now",
+        "fill [13]",
+        "fill [13] a\nb",
+        "press [1] Enter now",
+        "Click [1]",
+        "tab 0",
+        "tab 01",
+    ]
     + ["x" * 2000],
 )
 def test_anything_else_is_malformed(action):
@@ -160,56 +223,98 @@ def test_what_speaks_against_an_action(action, web, why):
 
 def test_admissible_actions_can_all_be_carried_out():
     found = admissible(LOGIN, 'Enter "a b" and "c".')
-    assert {"click [16]", "fill [16] a b", "fill [16] c", "clear [16]", "select [18] Aruba", "click [20]"} <= set(found)
+    assert {
+        "click [16]",
+        "fill [16] a b",
+        "fill [16] c",
+        "clear [16]",
+        "select [18] Aruba",
+        "click [20]",
+    } <= set(found)
     assert not any("[22]" in action for action in found)
     assert all(obstacle(action, LOGIN, web=False) == "" for action in found)
 
 
 def node(number, role, name="", bid="", children=(), **properties):
     """A node of an accessibility tree."""
-    found = {"nodeId": str(number), "role": {"value": role}, "name": {"value": name}, "childIds": [str(child) for child in children]}
+    found = {
+        "nodeId": str(number),
+        "role": {"value": role},
+        "name": {"value": name},
+        "childIds": [str(child) for child in children],
+    }
     found["properties"] = [{"name": key, "value": {"value": value}} for key, value in properties.items()]
     return found | ({"browsergym_id": bid} if bid else {})
 
 
 def test_text_beside_nameless_fields_becomes_their_name():
-    nodes = [node(0, "RootWebArea", children=range(1, 5)), node(1, "StaticText", "Year:"), node(2, "textbox", bid="7"),
-             node(3, "StaticText", "Genre"),
-             node(4, "textbox", bid="8")]  # fmt: skip
+    nodes = [
+        node(0, "RootWebArea", children=range(1, 5)),
+        node(1, "StaticText", "Year:"),
+        node(2, "textbox", bid="7"),
+        node(3, "StaticText", "Genre"),
+        node(4, "textbox", bid="8"),
+    ]
     marked = {"7": Mark(True, True, ""), "8": Mark(True, True, "")}
-    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == ["[7] textbox: Year", "[8] textbox: Genre"]
+    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == [
+        "[7] textbox: Year",
+        "[8] textbox: Genre",
+    ]
     behind = [node(0, "RootWebArea", children=(2, 1, 4, 3)), *nodes[1:]]
-    assert [str(element) for element in elements(behind, marked, "", 10)[0]] == ["[7] textbox: Year", "[8] textbox: Genre"]
+    assert [str(element) for element in elements(behind, marked, "", 10)[0]] == [
+        "[7] textbox: Year",
+        "[8] textbox: Genre",
+    ]
 
 
 def test_what_is_out_of_view_or_cannot_be_clicked_is_left_out():
-    nodes = [node(0, "RootWebArea", children=(1, 2, 3)), node(1, "button", "Seen", "1"), node(2, "button", "Unseen", "2"),
-             node(3, "generic", "", "3", (4,)),
-             node(4, "StaticText", "words")]  # fmt: skip
+    nodes = [
+        node(0, "RootWebArea", children=(1, 2, 3)),
+        node(1, "button", "Seen", "1"),
+        node(2, "button", "Unseen", "2"),
+        node(3, "generic", "", "3", (4,)),
+        node(4, "StaticText", "words"),
+    ]
     marked = {"1": Mark(True, True, ""), "2": Mark(True, False, ""), "3": Mark(False, True, "")}
-    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == ["[1] button: Seen", "text: words"]
+    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == [
+        "[1] button: Seen",
+        "text: words",
+    ]
     clickable = marked | {"3": Mark(True, True, "")}
-    assert [str(element) for element in elements(nodes, clickable, "", 10)[0]] == ["[1] button: Seen", "[3] item: words"]
+    assert [str(element) for element in elements(nodes, clickable, "", 10)[0]] == [
+        "[1] button: Seen",
+        "[3] item: words",
+    ]
 
 
 def test_an_option_is_chosen_in_the_pages_own_words():
     """A state shortens and cleans them; of many those stay that share a word with the instruction."""
     long = "Cash on delivery (only for orders below a hundred)"
     labels = ["", "{a}|b", long, *(f"kind {number}" for number in range(6)), "way 7"]
-    nodes = [node(0, "RootWebArea", children=(1,)), node(1, "combobox", "Pay", "5", range(2, 2 + len(labels))),
-             *(node(number, "option", label) for number, label in enumerate(labels, start=2))]  # fmt: skip
+    nodes = [
+        node(0, "RootWebArea", children=(1,)),
+        node(1, "combobox", "Pay", "5", range(2, 2 + len(labels))),
+        *(node(number, "option", label) for number, label in enumerate(labels, start=2)),
+    ]
     found = elements(nodes, {"5": Mark(True, True, "")}, "pay by way 7", 10)[0]
-    assert str(found[0]).startswith("[5] select: Pay { | (a)/b | Cash on delivery (only for orders below… | kind 0")
+    assert str(found[0]).startswith(
+        "[5] select: Pay { | (a)/b | Cash on delivery (only for orders below… | kind 0"
+    )
     assert [str(element) for element in read_state(str(found[0])).elements] == [str(found[0])]
     view, calls = view_of(found, 0), {}
     for action in admissible(view, ""):
         assert read_action(action) and obstacle(action, view, web=False) == ""
         calls[action.split("] ")[1]] = to_browsergym(action, view)
-    assert calls["(a)/b"] == "select_option('5', '{a}|b')" and long in calls["Cash on delivery (only for orders below…"]
+    assert (
+        calls["(a)/b"] == "select_option('5', '{a}|b')"
+        and long in calls["Cash on delivery (only for orders below…"]
+    )
     assert calls["way 7"] == "select_option('5', 'way 7')" and len(calls) == 7
 
 
-@pytest.mark.parametrize("words", ["Save (disabled)", "x (checked, focused)", "(selected)", "a (checked) (checked)"])
+@pytest.mark.parametrize(
+    "words", ["Save (disabled)", "x (checked, focused)", "(selected)", "a (checked) (checked)"]
+)
 def test_words_of_the_page_are_no_flags(words):
     for element in (Element("button", clean(words), "3"), Element("textbox", "Name", "4", clean(words))):
         assert read_state(str(element)).elements == (element,) and not element.flags

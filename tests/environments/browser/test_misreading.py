@@ -1,4 +1,6 @@
-"""A near miss that has misread the goal brings it to its end, and what the page would say is known; a form of the test's own."""
+"""A near miss that has misread the goal brings it to its end, and what the page would say is known; a form of
+the test's own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def sent(seed):
         if command and command.verb == "fill" and command.id in fields:
             fields[command.id] = command.text
         state = FORM.format(*(f" = {value}" if value else "" for value in fields.values()))
-        told = replace(told, steps=(*told.steps, Transition(task.id, "e", step, told.states[-1], action, state, 0.0, False)))
+        told = replace(
+            told,
+            steps=(*told.steps, Transition(task.id, "e", step, told.states[-1], action, state, 0.0, False)),
+        )
     return None
 
 
@@ -33,7 +38,9 @@ def test_forms_are_sent_with_one_field_wrong():
     ends = [sent(seed) for seed in range(200)]
     filled = [end for end in ends if end and all(end)]
     wrong = [end for end in filled if (end[0] != "olin") + (end[1] != "r2") == 1]
-    assert len(wrong) > 40, "a clone of such logs sends wrong words often, so the dream must have seen what that leads to"
+    assert len(wrong) > 40, (
+        "a clone of such logs sends wrong words often, so the dream must have seen what that leads to"
+    )
     assert ("olin", "r2") in filled and ("olin", "olin") in wrong and ("r2", "r2") in wrong
     assert [sent(seed) for seed in range(20)] == ends[:20]
 

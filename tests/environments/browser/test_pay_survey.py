@@ -8,7 +8,14 @@ from builders import make_task
 from real_browser import opened, settings
 
 from components.environments.browser.environment import BrowserEnvironment
-from components.environments.browser.pay_survey import play, sending_player, sends, sorted_by_pay, table, write_table
+from components.environments.browser.pay_survey import (
+    play,
+    sending_player,
+    sends,
+    sorted_by_pay,
+    table,
+    write_table,
+)
 from components.environments.browser.states import read_state
 from components.records import Task, Trajectory
 
@@ -36,9 +43,9 @@ def test_the_table_says_what_was_not_reached_and_replaces_the_old_one(tmp_path):
     document.write_text("before\n<!-- miniwob-pay:begin -->\nold\n<!-- miniwob-pay:end -->\nafter\n")
     write_table(document, ROWS)
     said = document.read_text()
-    assert said.startswith("before\n<!-- miniwob-pay:begin -->\n5 of 125 types played, 16 episodes.") and said.endswith(
-        "<!-- miniwob-pay:end -->\nafter\n"
-    )
+    assert said.startswith(
+        "before\n<!-- miniwob-pay:begin -->\n5 of 125 types played, 16 episodes."
+    ) and said.endswith("<!-- miniwob-pay:end -->\nafter\n")
     assert "| `find-greatest` | -1 (1), 0.1 (2), 1 (1) | 4 | 0 |" in said and "old" not in said
     assert "Never judged: no episode came to its end (1): `draw-line`." in said
     write_table(document, ROWS)
@@ -49,25 +56,39 @@ def test_who_sends_a_form_acts_a_few_times_and_then_sends():
     assert sends("Submit") and sends("Search for it") and not sends("Subway") and not sends("")
     state = "[3] item: 4\n[5] item: 9\n[8] button: Submit"
     allowed = ["click [3]", "click [5]", "click [8]"]
-    first = {sending_player(random.Random(seed))(Trajectory(make_task(initial_state=state)), allowed) for seed in range(40)}
+    first = {
+        sending_player(random.Random(seed))(Trajectory(make_task(initial_state=state)), allowed)
+        for seed in range(40)
+    }
     assert first == set(allowed), "none to four actions before"
 
 
 def test_a_page_that_pays_a_part_is_found_by_play(browsers):
-    """The smallest of the cards, then Submit: what a page pays for it is counted, with the actions that led there."""
+    """The smallest of the cards, then Submit: what a page pays for it is counted, with the actions that led
+    there.
+    """
     spec = '{"task": "miniwob.find-greatest", "seed": 3}'
     seen = opened(browsers, {"task": "miniwob.find-greatest", "seed": 3})
     cards = [element for element in read_state(seen.state).elements if element.kind == "item"]
     right, wrong = (pick(cards, key=lambda element: int(element.name)).id for pick in (max, min))
-    tasks = [Task(f"t{row}", "browser", "test", seen.goal, seen.state, "find-greatest", spec) for row in range(3)]
+    tasks = [
+        Task(f"t{row}", "browser", "test", seen.goal, seen.state, "find-greatest", spec) for row in range(3)
+    ]
 
     def plays(*actions):
         return lambda trajectory, _admissible: actions[min(len(trajectory.steps), len(actions) - 1)]
 
-    submit = next(f"click [{element.id}]" for element in read_state(seen.state).elements if sends(element.name))
+    submit = next(
+        f"click [{element.id}]" for element in read_state(seen.state).elements if sends(element.name)
+    )
     world = BrowserEnvironment(settings())
     try:
-        found = play(world, tasks, [plays(f"click [{wrong}]", submit), plays(f"click [{right}]", submit), plays("scroll down")], 3)
+        found = play(
+            world,
+            tasks,
+            [plays(f"click [{wrong}]", submit), plays(f"click [{right}]", submit), plays("scroll down")],
+            3,
+        )
     finally:
         world.close()
     assert found.to_json() == {

@@ -25,14 +25,22 @@ def shipped(part: str, name: str) -> Path:
     return OBJECTS / digest[:2] / digest[2:]
 
 
-@pytest.mark.parametrize(("split", "episodes", "paid", "checkboxes"), [("train", 600, 300, 26), ("fidelity", 150, 77, 5)])
+@pytest.mark.parametrize(
+    ("split", "episodes", "paid", "checkboxes"), [("train", 600, 300, 26), ("fidelity", 150, 77, 5)]
+)
 def test_no_wrong_answer_is_paid(split, episodes, paid, checkboxes):
-    """BrowserGym's own reward paid 310 and 80 of these episodes: in 10 and 3 of `click-checkboxes` a box was wrong."""
+    """BrowserGym's own reward paid 310 and 80 of these episodes: in 10 and 3 of `click-checkboxes` a box was
+    wrong.
+    """
     tasks = read_tasks(shipped("data/browser/tasks", f"{split}.parquet"))
     recorded = trajectories(tasks, read_transitions(shipped("data/browser/trajectories", f"{split}.parquet")))
     assert len(recorded) == episodes
     ends = Counter((judged(one), one.steps[-1].reward) for one in recorded if one.steps[-1].done)
     assert set(ends) == {(1.0, 1.0), (0.0, 0.0)} and ends[1.0, 1.0] == paid
     assert sum(one.success and one.task.family == "click-checkboxes" for one in recorded) == checkboxes
-    assert all(one.steps[-1].reasoning.endswith("done" if one.success else "lost") for one in recorded if one.steps[-1].done)
+    assert all(
+        one.steps[-1].reasoning.endswith("done" if one.success else "lost")
+        for one in recorded
+        if one.steps[-1].done
+    )
     assert not any(one.success and one.steps[-1].reasoning.endswith("not done") for one in recorded)

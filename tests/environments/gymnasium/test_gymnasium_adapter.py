@@ -14,13 +14,25 @@ from components.errors import ConfigError, EnvironmentFailure
 
 
 def adapter(**settings):
-    return make_adapter(EnvironmentConfig.model_validate({"name": "gymnasium", "gymnasium": {"factory": FACTORY, **settings}}))
+    return make_adapter(
+        EnvironmentConfig.model_validate({"name": "gymnasium", "gymnasium": {"factory": FACTORY, **settings}})
+    )
 
 
 def test_solved_tasks_come_first_and_the_expert_plays_them(tmp_path):
     solved = adapter(demonstrations=str(write_solutions(tmp_path / "s.jsonl", [0, 2, 4, 6, 7])))
-    assert {task.id for task in solved.tasks("train", 4, 1)} == {"gymnasium/0", "gymnasium/2", "gymnasium/4", "gymnasium/6"}
-    assert {task.id for task in solved.tasks("train", 6, 1)} >= {"gymnasium/0", "gymnasium/2", "gymnasium/4", "gymnasium/6"}
+    assert {task.id for task in solved.tasks("train", 4, 1)} == {
+        "gymnasium/0",
+        "gymnasium/2",
+        "gymnasium/4",
+        "gymnasium/6",
+    }
+    assert {task.id for task in solved.tasks("train", 6, 1)} >= {
+        "gymnasium/0",
+        "gymnasium/2",
+        "gymnasium/4",
+        "gymnasium/6",
+    }
     assert "gymnasium/7" in {task.id for task in solved.tasks("test", 1, 1)}
     with pytest.raises(EnvironmentFailure, match="needs a solution of gymnasium/"):
         solved.behaviour("expert", adapter().tasks("train", 1, 9)[0], 0)
@@ -68,11 +80,17 @@ def test_a_reset_that_is_no_text_is_named(monkeypatch, answer):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (("Count: 1.", 0.0, False, {}), "step gave 4 values. Expected observation, reward, terminated, truncated, info"),
+        (
+            ("Count: 1.", 0.0, False, {}),
+            "step gave 4 values. Expected observation, reward, terminated, truncated, info",
+        ),
         ("Count: 1.", "step gave str"),
         ((3, 0.0, False, False, {}), "answered 3"),
         (("half \ud800", 0.0, False, False, {}), "answered 'half"),
-        (("Count: 1.", 0.0, False, False, {"admissible": "go home"}), "info['admissible'] is 'go home'. Expected a list of actions"),
+        (
+            ("Count: 1.", 0.0, False, False, {"admissible": "go home"}),
+            "info['admissible'] is 'go home'. Expected a list of actions",
+        ),
     ],
 )
 def test_a_step_that_is_none_is_a_recorded_failure(monkeypatch, answer, words):
@@ -92,30 +110,53 @@ def test_a_truncated_episode_is_over_and_lost(monkeypatch):
 
 def test_somebody_must_say_what_is_to_be_done(monkeypatch):
     strange = odd(monkeypatch, instruction="")
-    with pytest.raises(EnvironmentFailure, match="no info\\['instruction'\\].*Set environment.gymnasium.instruction"):
+    with pytest.raises(
+        EnvironmentFailure, match="no info\\['instruction'\\].*Set environment.gymnasium.instruction"
+    ):
         strange.tasks("train", 1, 0)
 
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["environment.name=gymnasium"], "name: gymnasium needs environment.gymnasium.factory; see docs/add-an-environment.md"),
-        (["environment.gymnasium.factory=a:b"], "gymnasium has no effect with name: alfworld; remove it or set name: gymnasium"),
+        (
+            ["environment.name=gymnasium"],
+            "name: gymnasium needs environment.gymnasium.factory; see docs/add-an-environment.md",
+        ),
+        (
+            ["environment.gymnasium.factory=a:b"],
+            "gymnasium has no effect with name: alfworld; remove it or set name: gymnasium",
+        ),
         (
             ["environment.name=own", "environment.own.adapter=a:B", "environment.openenv.url=http://x"],
             "openenv has no effect with name: own",
         ),
-        (["environment.name=own", "environment.own.adapter=a:B", "environment.objects=3"], "objects has no effect with name: own"),
-        (["environment.name=own", "environment.own.adapter=a:B", "environment.games=official"], "games has no effect with name: own"),
-        (["environment.name=own", "environment.own.adapter=../a.py"], r"adapter is '../a.py': expected its class.*module:Class"),
+        (
+            ["environment.name=own", "environment.own.adapter=a:B", "environment.objects=3"],
+            "objects has no effect with name: own",
+        ),
+        (
+            ["environment.name=own", "environment.own.adapter=a:B", "environment.games=official"],
+            "games has no effect with name: own",
+        ),
+        (
+            ["environment.name=own", "environment.own.adapter=../a.py"],
+            r"adapter is '../a.py': expected its class.*module:Class",
+        ),
         (
             ["environment.name=gymnasium", "environment.gymnasium.factory=a:b", "environment.workers=4"],
             "workers has no effect with name: gymnasium",
         ),
         (["environment.name=webchop"], "environment.name is 'webchop': expected 'alfworld'"),
-        (["environment.openenv.token_variable=secret"], "token_variable is not the name of an environment variable"),
+        (
+            ["environment.openenv.token_variable=secret"],
+            "token_variable is not the name of an environment variable",
+        ),
         (["environment.openenv.url=http://u:p@host"], "url is not a plain http"),
-        (["environment.openenv.tasks=seeds", "environment.openenv.test_split=x"], "test_split has no effect with tasks: seeds"),
+        (
+            ["environment.openenv.tasks=seeds", "environment.openenv.test_split=x"],
+            "test_split has no effect with tasks: seeds",
+        ),
         (["environment.gymnasium.factroy=a:b"], "Did you mean environment.gymnasium.factory"),
     ],
 )
@@ -129,7 +170,8 @@ def test_settings_without_effect_or_sense_are_refused(overrides, words):
     [
         (
             "no_such_module:make",
-            "environment.gymnasium.factory is 'no_such_module:make': there is no module no_such_module. It was looked for",
+            "environment.gymnasium.factory is 'no_such_module:make': there is no module no_such_module. It "
+            "was looked for",
         ),
         ("text_worlds:Nothing", "text_worlds has nothing of that name that can be called"),
         ("text_worlds:TASK", "text_worlds has nothing of that name that can be called"),

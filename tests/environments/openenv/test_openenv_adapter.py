@@ -1,4 +1,6 @@
-"""An OpenEnv server as a real environment: the counting world behind OpenEnv's own server, the dream's, and servers that break."""
+"""An OpenEnv server as a real environment: the counting world behind OpenEnv's own server, the dream's, and
+servers that break.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ TOKEN = "a-secret-of-some-length"
 
 
 def adapter(url, workers=2, **settings):
-    return make_adapter(EnvironmentConfig.model_validate({"name": "openenv", "workers": workers, "openenv": {"url": url, **settings}}))
+    return make_adapter(
+        EnvironmentConfig.model_validate(
+            {"name": "openenv", "workers": workers, "openenv": {"url": url, **settings}}
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +53,18 @@ def opened(adapter, tasks):
 def test_tasks_are_those_that_the_server_lists(address):
     found = adapter(address).tasks("train", 100, 0)
     assert {task.id for task in found} == {f"openenv/train/task-{number}" for number in range(100)}
-    assert all(task.instruction == "count to the goal" and task.initial_state.startswith("Count: 0. Goal:") for task in found)
-    with pytest.raises(EnvironmentFailure, match="has 100 tasks of train. Expected at least 101. Lower data.train_tasks"):
+    assert all(
+        task.instruction == "count to the goal" and task.initial_state.startswith("Count: 0. Goal:")
+        for task in found
+    )
+    with pytest.raises(
+        EnvironmentFailure, match="has 100 tasks of train. Expected at least 101. Lower data.train_tasks"
+    ):
         adapter(address).tasks("train", 101, 0)
-    with pytest.raises(EnvironmentFailure, match="has no split 'valid'. It lists train, test. Set environment.openenv.train_split"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="has no split 'valid'. It lists train, test. Set environment.openenv.train_split",
+    ):
         adapter(address, train_split="valid").tasks("train", 1, 0)
 
 
@@ -68,11 +82,20 @@ def test_a_server_without_a_list_has_a_task_for_each_seed(address):
 
 
 def test_the_fields_are_the_servers(address):
-    with pytest.raises(EnvironmentFailure, match="'text' is None; its fields are .*state.*Set environment.openenv.state_field"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="'text' is None; its fields are .*state.*Set environment.openenv.state_field",
+    ):
         adapter(address, state_field="text").tasks("train", 1, 0)
-    with pytest.raises(EnvironmentFailure, match="does not say what is to be done: its first observation has .*instruction_field"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="does not say what is to be done: its first observation has .*instruction_field",
+    ):
         adapter(address, instruction_field="goal").tasks("train", 1, 0)
-    assert adapter(address, instruction_field="", instruction="count").tasks("train", 1, 0)[0].instruction == "count"
+    assert (
+        adapter(address, instruction_field="", instruction="count").tasks("train", 1, 0)[0].instruction
+        == "count"
+    )
     wrong = adapter(address, action_field="message")
     with opened(wrong, wrong.tasks("train", 1, 0)) as world:
         assert "Invalid message (VALIDATION_ERROR)" in world.step(["add"])[0].info["failed"]
@@ -90,7 +113,9 @@ def test_what_breaks_on_the_server_is_recorded_and_the_next_episode_goes_on():
         with opened(world_of, tasks) as world:
             answers = world.step(["raise", "nothing", "number", "sleep", "add"])
             for answer, words in zip(
-                answers, ("a bug of the server (EXECUTION_ERROR)", "'state' is ''", "'state' is 7", "within 1 s"), strict=False
+                answers,
+                ("a bug of the server (EXECUTION_ERROR)", "'state' is ''", "'state' is 7", "within 1 s"),
+                strict=False,
             ):
                 assert words in answer.info["failed"] and answer.done and not answer.reward
             assert answers[4].state.startswith("Count: 1.") and "failed" not in answers[4].info
@@ -100,7 +125,9 @@ def test_what_breaks_on_the_server_is_recorded_and_the_next_episode_goes_on():
 
 @contextmanager
 def strange_server(answer):
-    """A WebSocket server that lets `answer(message, connection)` say what is sent back; None: nothing. It lists no tasks."""
+    """A WebSocket server that lets `answer(message, connection)` say what is sent back; None: nothing. It
+    lists no tasks.
+    """
 
     def handler(connection):
         for message in connection:
@@ -119,7 +146,12 @@ def strange_server(answer):
 
 
 def seen(state, **more):
-    return json.dumps({"type": "observation", "data": {"observation": {"state": state}, "reward": 0.0, "done": False, **more}})
+    return json.dumps(
+        {
+            "type": "observation",
+            "data": {"observation": {"state": state}, "reward": 0.0, "done": False, **more},
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,11 +162,20 @@ def seen(state, **more):
         ("[1, 2]", "answered [1, 2], which is no message of OpenEnv's"),
         ('{"type": "observation", "data": {"reward": 1}}', "of type 'observation' without an observation"),
         ('{"type": "state", "data": {"observation": {}}}', "of type 'state'"),
-        ('{"type": "error", "data": {"message": "full", "code": "CAPACITY_REACHED"}}', "refuses: full (CAPACITY_REACHED)"),
-        ('{"type": "observation", "data": {"observation": {"state": "half \\ud800"}, "reward": 0}}', "Expected words"),
+        (
+            '{"type": "error", "data": {"message": "full", "code": "CAPACITY_REACHED"}}',
+            "refuses: full (CAPACITY_REACHED)",
+        ),
+        (
+            '{"type": "observation", "data": {"observation": {"state": "half \\ud800"}, "reward": 0}}',
+            "Expected words",
+        ),
         (seen("words", reward="much"), "gave the reward 'much'"),
         (seen("words", done="perhaps"), "'perhaps' to whether the episode is over"),
-        (seen("words", metadata={"failed": "the browser died"}), "says that the episode has failed: the browser died"),
+        (
+            seen("words", metadata={"failed": "the browser died"}),
+            "says that the episode has failed: the browser died",
+        ),
         (seen("x" * 9_000_000), "cannot be spoken to"),
     ],
     ids=range(11),
@@ -149,7 +190,9 @@ def test_an_answer_that_is_nonsense_is_a_recorded_failure(reply, words):
 
 
 def test_a_session_that_is_cut_off_does_not_go_on_in_another_one():
-    """OpenEnv's own client would connect anew, and the agent would be judged by the answers of a world that it never began."""
+    """OpenEnv's own client would connect anew, and the agent would be judged by the answers of a world that
+    it never began.
+    """
 
     def answer(message, connection):
         if message["type"] == "reset":
@@ -201,7 +244,9 @@ def test_a_server_that_thinks_for_long_has_the_time_that_the_config_gives():
 
 def test_a_list_of_tasks_that_is_too_long_is_not_a_server_that_is_not_there(address, monkeypatch):
     monkeypatch.setattr(openenv_client, "MOST_BYTES", 500)
-    with pytest.raises(EnvironmentFailure, match="answered more than 500 bytes.*environment.openenv.tasks=seeds"):
+    with pytest.raises(
+        EnvironmentFailure, match="answered more than 500 bytes.*environment.openenv.tasks=seeds"
+    ):
         adapter(address).tasks("train", 1, 0)
 
 
@@ -213,7 +258,10 @@ def test_the_token_does_not_follow_a_redirection_to_another_host(monkeypatch):
         def do_GET(self):
             asked.append(self.headers.get("Authorization"))
             self.send_response(200 if "/moved" in self.path else 302)
-            self.send_header("Location", "/moved" if len(asked) == 1 else f"http://localhost:{self.server.server_port}/moved")
+            self.send_header(
+                "Location",
+                "/moved" if len(asked) == 1 else f"http://localhost:{self.server.server_port}/moved",
+            )
             self.end_headers()
             self.wfile.write(b"[]")
 
@@ -226,7 +274,9 @@ def test_the_token_does_not_follow_a_redirection_to_another_host(monkeypatch):
         with pytest.raises(EnvironmentFailure, match=r"answered \[\]"):
             redirected.tasks("train", 1, 0)
         assert asked == [f"Bearer {TOKEN}"] * 2, "within a host it goes along"
-        with pytest.raises(EnvironmentFailure, match="answered 302.*sends to 'http://localhost:.*not sent the token"):
+        with pytest.raises(
+            EnvironmentFailure, match="answered 302.*sends to 'http://localhost:.*not sent the token"
+        ):
             redirected.tasks("train", 1, 0)
         assert len(asked) == 3
         server.shutdown()
@@ -236,7 +286,8 @@ def test_a_server_that_is_not_there_is_named():
     with strange_server(lambda *_: None) as url:
         gone = url
     with pytest.raises(
-        EnvironmentFailure, match=f"{gone}/list_environments cannot be asked for its tasks: .*refused.*Is it running"
+        EnvironmentFailure,
+        match=f"{gone}/list_environments cannot be asked for its tasks: .*refused.*Is it running",
     ):
         adapter(gone).tasks("train", 1, 0)
     with pytest.raises(EnvironmentFailure, match=f"{gone} cannot be spoken to: .*refused"):
@@ -245,6 +296,7 @@ def test_a_server_that_is_not_there_is_named():
 
 def test_what_speaks_no_http_is_named():
     with socket.create_server(("127.0.0.1", 0)) as odd:
+
         def greet():
             connection, _ = odd.accept()
             connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
@@ -252,7 +304,10 @@ def test_what_speaks_no_http_is_named():
 
         thread = threading.Thread(target=greet)
         thread.start()
-        with pytest.raises(EnvironmentFailure, match="cannot be asked for its tasks: .*Is it running, and does it speak OpenEnv"):
+        with pytest.raises(
+            EnvironmentFailure,
+            match="cannot be asked for its tasks: .*Is it running, and does it speak OpenEnv",
+        ):
             adapter(f"http://127.0.0.1:{odd.getsockname()[1]}").tasks("train", 1, 0)
         thread.join(10)
 
@@ -262,7 +317,8 @@ def test_a_slash_behind_the_address_is_none(address):
 
 
 @pytest.mark.parametrize(
-    ("ids", "found"), [([None, None, 7], {"train/0", "train/1", "train/7"}), ([3, 7, 7], "two tasks of the id train/7")]
+    ("ids", "found"),
+    [([None, None, 7], {"train/0", "train/1", "train/7"}), ([3, 7, 7], "two tasks of the id train/7")],
 )
 def test_each_task_has_an_id_of_its_own(monkeypatch, ids, found):
     monkeypatch.setattr(openenv_adapter, "list_tasks", lambda *_: [{"id": name} for name in ids])
@@ -281,7 +337,9 @@ def test_a_token_that_no_header_can_carry_is_not_repeated(monkeypatch):
         adapter("http://127.0.0.1:9", token_variable="DREAM_TOKEN")
     assert "secret" not in str(refused.value)
     monkeypatch.setenv("DREAM_TOKEN", f"{TOKEN}\n")
-    assert adapter("http://127.0.0.1:9", token_variable="DREAM_TOKEN")._headers == {"Authorization": f"Bearer {TOKEN}"}
+    assert adapter("http://127.0.0.1:9", token_variable="DREAM_TOKEN")._headers == {
+        "Authorization": f"Bearer {TOKEN}"
+    }
 
 
 def test_a_server_that_never_answers_ends_in_time():
@@ -303,8 +361,16 @@ def test_a_served_dream_is_a_world_like_any_other(learnt, lessons, monkeypatch):
         monkeypatch.setenv("DREAM_TOKEN", TOKEN)
         dreamt = adapter(url, token_variable="DREAM_TOKEN", test_split="train")
         (task,) = dreamt.tasks("train", 1, 0)
-        assert (task.id, task.instruction, task.initial_state) == ("openenv/train/t0", first.task.instruction, first.task.initial_state)
+        assert (task.id, task.instruction, task.initial_state) == (
+            "openenv/train/t0",
+            first.task.instruction,
+            first.task.initial_state,
+        )
         with opened(dreamt, [task, task]) as world:
             for step in first.steps:
                 for answer in world.step([step.action] * 2):
-                    assert (answer.state, answer.reward, answer.done) == (step.next_state, step.reward, step.done)
+                    assert (answer.state, answer.reward, answer.done) == (
+                        step.next_state,
+                        step.reward,
+                        step.done,
+                    )

@@ -18,19 +18,33 @@ def settings(**webshop):
 
 def make_product(name="Halden Cotton Slim Oxford Shirt, Button Collar", price=24.99, **changes):
     values = {
-        "asin": "B0001", "name": name, "category": "clothing", "query": "oxford shirt",
+        "asin": "B0001",
+        "name": name,
+        "category": "clothing",
+        "query": "oxford shirt",
         "product_category": "clothing › shirts › oxford shirt",
-        "description": "A shirt. Of cotton: soft.", "bullets": ("cotton", "slim", "washable"),
-        "options": {"color": ("navy", "red"), "size": ("small", "large")}, "attributes": ("cotton", "slim", "washable"), "prices": (price,),
+        "description": "A shirt. Of cotton: soft.",
+        "bullets": ("cotton", "slim", "washable"),
+        "options": {"color": ("navy", "red"), "size": ("small", "large")},
+        "attributes": ("cotton", "slim", "washable"),
+        "prices": (price,),
         "price": price,
-    }  # fmt: skip
+    }
     return Product(**values | changes)
 
 
 GOAL = Goal(
-    "B0001/0", "B0001", "clothing", "oxford shirt", "Halden Cotton Slim Oxford Shirt, Button Collar", "clothing › shirts › oxford shirt",
-    INSTRUCTION, ("cotton", "slim"), ("navy", "large"), 40.0,
-)  # fmt: skip
+    "B0001/0",
+    "B0001",
+    "clothing",
+    "oxford shirt",
+    "Halden Cotton Slim Oxford Shirt, Button Collar",
+    "clothing › shirts › oxford shirt",
+    INSTRUCTION,
+    ("cotton", "slim"),
+    ("navy", "large"),
+    40.0,
+)
 
 
 class Shelf:
@@ -55,6 +69,8 @@ def make_history(*states, instruction=INSTRUCTION, won=False, premise=""):
     for number, following in enumerate(states):
         last = number == len(states) - 1
         bought = following.startswith("bought")
-        steps.append(Transition(task.id, "e", number, state, "?", following, float(won and last), bought and last))
+        steps.append(
+            Transition(task.id, "e", number, state, "?", following, float(won and last), bought and last)
+        )
         state = following
     return Trajectory(task, tuple(steps), premise)

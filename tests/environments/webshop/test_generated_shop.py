@@ -1,4 +1,6 @@
-"""The generated catalogue: the same for a seed, varied, with goals that can be met and kinds that the reward tells apart."""
+"""The generated catalogue: the same for a seed, varied, with goals that can be met and kinds that the reward
+tells apart.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def stock():
     """Products and goals of a catalogue of 1000."""
     sold, attributes, written = generated.records(1000, 0)
     products = [read_product(record, attributes, "f") for record in sold]
-    return products, [goal for product in products for goal in human_goals(product, written[product.asin], "f")]
+    return products, [
+        goal for product in products for goal in human_goals(product, written[product.asin], "f")
+    ]
 
 
 def test_a_catalogue_hangs_on_its_seed_alone():
@@ -39,10 +43,17 @@ def test_the_shop_opens_in_well_under_a_second_of_processor_time_and_is_kept():
 
 def test_products_are_varied(stock):
     products, _ = stock
-    assert len({product.asin for product in products}) == 1000 and all(len(product.asin) == 10 for product in products)
-    assert len({product.query for product in products}) == 48 and len({product.category for product in products}) == 8
+    assert len({product.asin for product in products}) == 1000 and all(
+        len(product.asin) == 10 for product in products
+    )
+    assert (
+        len({product.query for product in products}) == 48
+        and len({product.category for product in products}) == 8
+    )
     assert len({product.name.split()[0] for product in products}) > 150
-    assert len({value for product in products for values in product.options.values() for value in values}) > 45
+    assert (
+        len({value for product in products for values in product.options.values() for value in values}) > 45
+    )
     assert min(product.price for product in products) < 6 and max(product.price for product in products) > 150
 
 
@@ -78,7 +89,10 @@ def test_a_product_has_no_attribute_but_its_own(stock):
         for product in products:
             if product.query == goal.query:
                 found = score(product, goal, ())
-                assert found.attributes == len(set(goal.attributes) & set(product.attributes)), (goal, product)
+                assert found.attributes == len(set(goal.attributes) & set(product.attributes)), (
+                    goal,
+                    product,
+                )
 
 
 def test_the_words_of_the_kinds_are_their_own_and_their_options_differ():
@@ -94,7 +108,12 @@ def test_every_instruction_is_read_for_what_it_asks(stock):
     _, goals = stock
     for goal in goals:
         wants = read_wants(goal.instruction)
-        assert (wants.kind, wants.attributes, wants.options, wants.limit) == (goal.query, goal.attributes, goal.options, goal.price_upper)
+        assert (wants.kind, wants.attributes, wants.options, wants.limit) == (
+            goal.query,
+            goal.attributes,
+            goal.options,
+            goal.price_upper,
+        )
 
 
 def test_the_splits_share_no_product_and_the_test_split_has_kinds_of_its_own():
@@ -106,7 +125,9 @@ def test_the_splits_share_no_product_and_the_test_split_has_kinds_of_its_own():
 def test_tasks_take_turns_and_half_of_the_test_asks_for_unseen_kinds(shop):
     tasks = shop.tasks("test", 32, 0)
     assert [shop.unseen(task) for task in tasks] == [True, False] * 16
-    assert len({task.family for task in tasks}) == 8 and not any(map(shop.unseen, shop.tasks("train", 200, 0)))
+    assert len({task.family for task in tasks}) == 8 and not any(
+        map(shop.unseen, shop.tasks("train", 200, 0))
+    )
     assert shop.notice == "Products and goals are generated: scores are not WebShop benchmark scores."
 
 
@@ -114,9 +135,15 @@ def test_a_task_of_another_catalogue_is_refused(shop):
     from components.errors import EnvironmentFailure
 
     other = make_adapter(settings(products=700)).tasks("train", 1, 0)
-    with pytest.raises(EnvironmentFailure, match="'products': 700.*This config opens one with .*'products': 600.*dreamgym collect"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="'products': 700.*This config opens one with .*'products': 600.*dreamgym collect",
+    ):
         shop.open().reset(other)
     with pytest.raises(EnvironmentFailure, match="has the spec 'nonsense'"):
         shop.open().reset([type(other[0])(**{**other[0].__dict__, "spec": "nonsense"})])
-    with pytest.raises(EnvironmentFailure, match="has 1760 goals of the split train.*at least 9999.*environment.webshop.products"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="has 1760 goals of the split train.*at least 9999.*environment.webshop.products",
+    ):
         shop.tasks("train", 9999, 0)

@@ -1,4 +1,6 @@
-"""Product files of the official form: read where $WEBSHOP_DATA points, cut into splits, and refused with what is wrong in them."""
+"""Product files of the official form: read where $WEBSHOP_DATA points, cut into splits, and refused with what
+is wrong in them.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,22 @@ RECORD = {
         "Style": None,
     },
 }
-HUMAN = {"instruction": "i need a navy cotton shirt.", "instruction_attributes": ["cotton"], "instruction_options": ["navy | white"]}
+HUMAN = {
+    "instruction": "i need a navy cotton shirt.",
+    "instruction_attributes": ["cotton"],
+    "instruction_options": ["navy | white"],
+}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Files of 450 generated products in the official form with 1800 goals, and the variable set."""
     sold, attributes, goals = generated.records(450, 7)
-    for name, values in (("items_shuffle_1000", sold), ("items_ins_v2_1000", attributes), ("items_human_ins", goals)):
+    for name, values in (
+        ("items_shuffle_1000", sold),
+        ("items_ins_v2_1000", attributes),
+        ("items_human_ins", goals),
+    ):
         (tmp_path / f"{name}.json").write_text(json.dumps(values))
     monkeypatch.setenv(official.VARIABLE, str(tmp_path))
     catalogue._official.cache_clear()
@@ -51,18 +61,24 @@ def test_a_record_becomes_a_product():
     assert product.prices == (1019.99, 1029.5) and product.price == 1019.99
     assert product.price_tag == "$1019.99 to $1029.5"
     assert product.indexed == (
-        "zimco men's casual shirt, long sleeve (regular / tall) - summer a shirt. it is soft: very soft. made of cotton, 100%. "
+        "zimco men's casual shirt, long sleeve (regular / tall) - summer a shirt. it is soft: very soft. "
+        "made of cotton, 100%. "
         "color: navy | white, red, and size: 3x-large"
     )
     assert read_product(RECORD, {}, "f.json") == read_product(dict(RECORD), {}, "f.json")
     assert read_product(RECORD, {}, "f.json").attributes == ("DUMMY_ATTR",)
 
 
-@pytest.mark.parametrize("field", ["asin", "name", "query", "product_category", "small_description", "customization_options"])
+@pytest.mark.parametrize(
+    "field", ["asin", "name", "query", "product_category", "small_description", "customization_options"]
+)
 def test_a_missing_field_is_named_with_its_file_and_product(field):
     broken = {name: value for name, value in RECORD.items() if name != field}
     asin = "without asin" if field == "asin" else "B0912345AB"
-    with pytest.raises(EnvironmentFailure, match=f"f.json: the field '{field}' of the product {asin} is missing.*catalogue=generated"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=f"f.json: the field '{field}' of the product {asin} is missing.*catalogue=generated",
+    ):
         read_product(broken, {}, "f.json")
 
 
@@ -70,7 +86,10 @@ def test_a_missing_field_is_named_with_its_file_and_product(field):
     ("change", "message"),
     [
         ({"query": 7}, "'query' of the product B0912345AB is 7, not a text"),
-        ({"pricing": "$ten"}, "'pricing' of the product B0912345AB is '\\$ten', which tells no price in dollars"),
+        (
+            {"pricing": "$ten"},
+            "'pricing' of the product B0912345AB is '\\$ten', which tells no price in dollars",
+        ),
         ({"customization_options": {"Size": [{"worth": 1}]}}, "'customization_options' .* cannot be read"),
         ({"customization_options": [1]}, "'customization_options' .* cannot be read"),
     ],
@@ -85,7 +104,9 @@ def test_what_the_original_skips_is_not_refused(folder):
     file = folder / "items_shuffle_1000.json"
     file.write_text(json.dumps([{"asin": "nan"}, {"asin": "B0123456789"}, *json.loads(file.read_text())]))
     assert len(official.read(folder, "human")[0]) == 450
-    product = read_product(RECORD | {"customization_options": {"Size": [], "Color": [{"value": "Red"}]}}, {}, "f.json")
+    product = read_product(
+        RECORD | {"customization_options": {"Size": [], "Color": [{"value": "Red"}]}}, {}, "f.json"
+    )
     assert product.options == {"color": ("red",)}
     assert human_goals(product, None, "h.json") == []
 
@@ -93,11 +114,26 @@ def test_what_the_original_skips_is_not_refused(folder):
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (lambda product: human_goals(product, {"a": 1}, "h.json"), "'goals' of the product B0912345AB is {'a': 1}, not a list"),
-        (lambda product: human_goals(product, [HUMAN | {"instruction": 7}], "h.json"), "'instruction' .* is 7 in goal 0, not a text"),
-        (lambda product: synthetic_goals(product, ["x"], "i.json"), r"'instruction' .* stands in \['x'\], which is no mapping"),
-        (lambda product: synthetic_goals(product, {"instruction": 7}, "i.json"), "'instruction' .* is 7, not a text"),
-        (lambda product: read_product(RECORD, {"B0912345AB": [1]}, "i.json"), r"'instruction' .* stands in \[1\]"),
+        (
+            lambda product: human_goals(product, {"a": 1}, "h.json"),
+            "'goals' of the product B0912345AB is {'a': 1}, not a list",
+        ),
+        (
+            lambda product: human_goals(product, [HUMAN | {"instruction": 7}], "h.json"),
+            "'instruction' .* is 7 in goal 0, not a text",
+        ),
+        (
+            lambda product: synthetic_goals(product, ["x"], "i.json"),
+            r"'instruction' .* stands in \['x'\], which is no mapping",
+        ),
+        (
+            lambda product: synthetic_goals(product, {"instruction": 7}, "i.json"),
+            "'instruction' .* is 7, not a text",
+        ),
+        (
+            lambda product: read_product(RECORD, {"B0912345AB": [1]}, "i.json"),
+            r"'instruction' .* stands in \[1\]",
+        ),
     ],
 )
 def test_goals_of_another_kind_are_named(read, message):
@@ -108,10 +144,15 @@ def test_goals_of_another_kind_are_named(read, message):
 def test_goals_that_people_wrote_get_a_price_and_those_without_attributes_are_left_out():
     product = read_product(RECORD | {"pricing": "$24.99"}, {}, "f.json")
     (goal,) = human_goals(product, [HUMAN, HUMAN | {"instruction_attributes": []}], "h.json")
-    assert goal.instruction == f"i need a navy cotton shirt, and price lower than {goal.price_upper:.2f} dollars"
+    assert (
+        goal.instruction == f"i need a navy cotton shirt, and price lower than {goal.price_upper:.2f} dollars"
+    )
     assert (goal.key, goal.attributes, goal.options) == ("B0912345AB/0", ("cotton",), ("navy | white",))
     assert goal.price_upper in (40.0, 50.0, 60.0)
-    with pytest.raises(EnvironmentFailure, match="h.json: the field 'instruction_options' of the product B0912345AB is missing in goal 0"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="h.json: the field 'instruction_options' of the product B0912345AB is missing in goal 0",
+    ):
         human_goals(product, [{"instruction": "x", "instruction_attributes": ["y"]}], "h.json")
 
 
@@ -125,8 +166,14 @@ def test_synthetic_goals_are_one_for_each_combination_of_options():
     entry = {"instruction": "Find me a cotton shirt", "instruction_attributes": ["cotton"]}
     goals = synthetic_goals(product, entry, "i.json")
     assert [goal.options for goal in goals] == [("navy | white", "3x-large"), ("red", "3x-large")]
-    assert goals[1].instruction.startswith("Find me a cotton shirt with color: red, and size: 3x-large, and price lower than ")
-    assert synthetic_goals(product, {"attributes": ["cotton"]}, "i.json") == [] == synthetic_goals(product, None, "i.json")
+    assert goals[1].instruction.startswith(
+        "Find me a cotton shirt with color: red, and size: 3x-large, and price lower than "
+    )
+    assert (
+        synthetic_goals(product, {"attributes": ["cotton"]}, "i.json")
+        == []
+        == synthetic_goals(product, None, "i.json")
+    )
     with pytest.raises(EnvironmentFailure, match="i.json: the field 'instruction_attributes' .* is missing"):
         synthetic_goals(product, {"instruction": "x"}, "i.json")
 
@@ -141,7 +188,9 @@ def test_auto_takes_the_official_files_where_they_are_named(folder):
     assert not {task.id for task in tasks} & {task.id for task in adapter.tasks("test", 500, 0)}
     played = collect(adapter, plan(tasks, {"expert": 1}, 0), 20)
     assert sum(episode.success for episode in played) >= 18
-    with pytest.raises(EnvironmentFailure, match="official catalogue has 500 goals of the split test.*at least 501"):
+    with pytest.raises(
+        EnvironmentFailure, match="official catalogue has 500 goals of the split test.*at least 501"
+    ):
         adapter.tasks("test", 501, 0)
 
 
@@ -158,14 +207,18 @@ def test_the_shuffle_is_the_benchmarks(folder):
 def test_without_the_variable_auto_generates_and_official_says_what_to_set(monkeypatch):
     monkeypatch.delenv(official.VARIABLE, raising=False)
     assert EnvironmentConfig(name="webshop").webshop.source == "generated"
-    with pytest.raises(EnvironmentFailure, match="goals=synthetic, but the products are generated.*export WEBSHOP_DATA"):
+    with pytest.raises(
+        EnvironmentFailure, match="goals=synthetic, but the products are generated.*export WEBSHOP_DATA"
+    ):
         make_adapter(EnvironmentConfig(name="webshop", webshop={"goals": "synthetic"}))
     with pytest.raises(EnvironmentFailure, match="WEBSHOP_DATA is ''.*setup.sh.*catalogue=generated"):
         make_adapter(EnvironmentConfig(name="webshop", webshop={"catalogue": "official"}))
 
 
 def test_the_official_shop_is_another_than_the_generated_one_whatever_auto_says(folder, monkeypatch):
-    """A run on the one is no run on the other: neither its stages are reused nor its data taken, and the error names the variable."""
+    """A run on the one is no run on the other: neither its stages are reused nor its data taken, and the
+    error names the variable.
+    """
     auto = EnvironmentConfig(name="webshop")
     (task,) = make_adapter(auto).tasks("train", 1, 0)
     assert auto.decisive()["webshop"]["catalogue"] == "official"
@@ -175,7 +228,9 @@ def test_the_official_shop_is_another_than_the_generated_one_whatever_auto_says(
         EnvironmentConfig(name="webshop", webshop={"products": 600})
     monkeypatch.delenv(official.VARIABLE)
     assert auto.decisive()["webshop"]["catalogue"] == "auto", "as data recorded before says it"
-    with pytest.raises(EnvironmentFailure, match=r"catalogue=auto also \$WEBSHOP_DATA decides, which is not set here"):
+    with pytest.raises(
+        EnvironmentFailure, match=r"catalogue=auto also \$WEBSHOP_DATA decides, which is not set here"
+    ):
         make_adapter(auto).open().reset([task])
 
 
@@ -185,7 +240,11 @@ def test_the_official_shop_is_another_than_the_generated_one_whatever_auto_says(
         ("items_ins_v2_1000", None, "There is no .*items_ins_v2_1000.json"),
         ("items_human_ins", "{", "items_human_ins.json is no JSON"),
         ("items_shuffle_1000", "{}", "items_shuffle_1000.json holds a dict.*Expected a list"),
-        ("items_shuffle_1000", "[7]", "items_shuffle_1000.json: the field 'asin' of the product that is no mapping is missing"),
+        (
+            "items_shuffle_1000",
+            "[7]",
+            "items_shuffle_1000.json: the field 'asin' of the product that is no mapping is missing",
+        ),
     ],
 )
 def test_a_damaged_file_is_named(folder, name, content, message):
@@ -203,7 +262,10 @@ def test_products_with_long_names_many_options_and_free_text_goals_are_shopped_f
             "Size": [{"value": "Large"}],
         },
     }
-    words = {"instruction": "i am looking for a navy white men's shirt made of cotton in size large.", "instruction_attributes": ["cotton"]}
+    words = {
+        "instruction": "i am looking for a navy white men's shirt made of cotton in size large.",
+        "instruction_attributes": ["cotton"],
+    }
     goal = words | {"instruction_options": ["navy | white", "large"]}
     asins = [f"B{number:09d}" for number in range(40)]
     for name, values in (
@@ -219,7 +281,10 @@ def test_products_with_long_names_many_options_and_free_text_goals_are_shopped_f
     played = collect(adapter, plan(tasks, {"expert": 1, "noisy": 1, "near_miss": 1, "random": 1}, 0), 12)
     assert all(episode.success for episode in played if episode.steps[0].behaviour == "expert")
     item = next(step.next_state for step in played[0].steps if step.next_state.startswith("item 1"))
-    assert item.startswith("item 1: zimco men's casual shirt for 25. color: navy white, shade 0, shade 1,") and "shade 15" not in item
+    assert (
+        item.startswith("item 1: zimco men's casual shirt for 25. color: navy white, shade 0, shade 1,")
+        and "shade 15" not in item
+    )
     for episode in played:
         for step in episode.steps:
             assert adapter.contradiction(episode.up_to(step.step), step.next_state) == ""
@@ -228,4 +293,6 @@ def test_products_with_long_names_many_options_and_free_text_goals_are_shopped_f
     world = adapter.open()
     world.reset([body])
     assert [world.step([step.action])[0].state for step in played[0].steps] == played[0].states[1:]
-    assert adapter.feasible(tasks[0]) == "" and adapter.feasible(type(tasks[0])(**{**tasks[0].__dict__, "instruction": "be happy"}))
+    assert adapter.feasible(tasks[0]) == "" and adapter.feasible(
+        type(tasks[0])(**{**tasks[0].__dict__, "instruction": "be happy"})
+    )

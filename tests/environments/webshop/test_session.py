@@ -13,7 +13,9 @@ from components.environments.webshop.search import SearchEngine
 from components.environments.webshop.session import parse
 from components.environments.webshop.states import describe
 
-TWENTY_THREE = [make_product(f"Brand{n} Cotton Oxford Shirt, Collar", 20 + n, asin=f"B{n:09d}") for n in range(23)]
+TWENTY_THREE = [
+    make_product(f"Brand{n} Cotton Oxford Shirt, Collar", 20 + n, asin=f"B{n:09d}") for n in range(23)
+]
 HEAD = f"Instruction: [SEP] {INSTRUCTION}"
 
 
@@ -43,26 +45,34 @@ def test_the_search_page_takes_a_search_alone():
     session = make_session()
     assert session.clickables() == [] and describe(session) == "search page."
     assert observation(session) == f"WebShop [SEP] {HEAD} [SEP] Search"
-    assert played(session, "click[search]", "click[buy now]", "click[back to search]", "click[item 1]", "shirt") == [False] * 5
+    assert (
+        played(session, "click[search]", "click[buy now]", "click[back to search]", "click[item 1]", "shirt")
+        == [False] * 5
+    )
     assert admissible(session) == ("search[cotton slim oxford shirt navy large]",)
 
 
 def test_results_come_ten_a_page_and_can_be_leafed_through():
     session = make_session(*TWENTY_THREE)
     assert played(session, "search[Cotton SHIRT!]") == [True]
-    assert describe(session).startswith("results 1 of 3 for cotton shirt: item 1 brand0 cotton oxford shirt for 20, item 2 brand1 ")
+    assert describe(session).startswith(
+        "results 1 of 3 for cotton shirt: item 1 brand0 cotton oxford shirt for 20, item 2 brand1 "
+    )
     assert session.clickables() == ["back to search", "next >", *(f"item {n}" for n in range(1, 11))]
-    assert played(session, "click[< prev]", "click[item 11]", "click[next >]", "click[next >]", "click[next >]") == [
-        *(False, False, True, True, False)
-    ]
+    assert played(
+        session, "click[< prev]", "click[item 11]", "click[next >]", "click[next >]", "click[next >]"
+    ) == [*(False, False, True, True, False)]
     assert describe(session) == (
-        "results 3 of 3 for cotton shirt: item 21 brand20 cotton oxford shirt for 40, item 22 brand21 cotton oxford shirt for 41, "
+        "results 3 of 3 for cotton shirt: item 21 brand20 cotton oxford shirt for 40, item 22 brand21 "
+        "cotton oxford shirt for 41, "
         "item 23 brand22 cotton oxford shirt for 42."
     )
     assert session.clickables() == ["back to search", "< prev", "item 21", "item 22", "item 23"]
     assert observation(session) == (
-        f"{HEAD} [SEP] Back to Search [SEP] Page 3 (Total results: 23) [SEP] < Prev [SEP] B000000020 [SEP] Brand20 Cotton Oxford Shirt, "
-        "Collar [SEP] $40 [SEP] B000000021 [SEP] Brand21 Cotton Oxford Shirt, Collar [SEP] $41 [SEP] B000000022 [SEP] Brand22 Cotton "
+        f"{HEAD} [SEP] Back to Search [SEP] Page 3 (Total results: 23) [SEP] < Prev [SEP] B000000020 [SEP] "
+        "Brand20 Cotton Oxford Shirt, "
+        "Collar [SEP] $40 [SEP] B000000021 [SEP] Brand21 Cotton Oxford Shirt, Collar [SEP] $41 [SEP] "
+        "B000000022 [SEP] Brand22 Cotton "
         "Oxford Shirt, Collar [SEP] $42"
     )
 
@@ -70,29 +80,49 @@ def test_results_come_ten_a_page_and_can_be_leafed_through():
 def test_a_search_without_results_shows_an_empty_page():
     session = make_session()
     assert played(session, "search[the moon]", "click[next >]", "click[item 1]") == [True, False, False]
-    assert describe(session) == "results 1 of 1 for the moon: nothing." and session.clickables() == ["back to search"]
-    assert played(session, "search[!!!]") == [True] and describe(session).startswith("results 1 of 1 for ?: item 1 ")
+    assert describe(session) == "results 1 of 1 for the moon: nothing." and session.clickables() == [
+        "back to search"
+    ]
+    assert played(session, "search[!!!]") == [True] and describe(session).startswith(
+        "results 1 of 1 for ?: item 1 "
+    )
 
 
 @pytest.mark.parametrize("name", ["item 2", "b000000001", "B000000001"])
 def test_a_result_is_opened_by_its_rank_or_its_asin(name):
     session = make_session(*TWENTY_THREE)
     assert played(session, "search[shirt]", f"click[{name}]") == [True, True]
-    assert describe(session) == "item 2: brand1 cotton oxford shirt for 21. color: navy, red. size: small, large. chosen: nothing."
+    assert (
+        describe(session)
+        == "item 2: brand1 cotton oxford shirt for 21. color: navy, red. size: small, large. chosen: nothing."
+    )
     assert session.clickables() == [
-        *("back to search", "< prev", "navy", "red", "small", "large", "description", "features", "reviews", "buy now")
+        *(
+            "back to search",
+            "< prev",
+            "navy",
+            "red",
+            "small",
+            "large",
+            "description",
+            "features",
+            "reviews",
+            "buy now",
+        )
     ]
     assert observation(session) == (
-        f"{HEAD} [SEP] Back to Search [SEP] < Prev [SEP] color [SEP] navy [SEP] red [SEP] size [SEP] small [SEP] large [SEP] Brand1 Cotton "
-        "Oxford Shirt, Collar [SEP] Price: $21 [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
+        f"{HEAD} [SEP] Back to Search [SEP] < Prev [SEP] color [SEP] navy [SEP] red [SEP] size [SEP] small "
+        "[SEP] large [SEP] Brand1 Cotton "
+        "Oxford Shirt, Collar [SEP] Price: $21 [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] "
+        "Reviews [SEP] Buy Now"
     )
 
 
 def test_options_are_chosen_one_a_group_and_shown_in_the_order_of_the_page():
     session = make_session()
-    assert played(session, "search[shirt]", "click[item 1]", "click[large]", "click[red]", "click[NAVY]", "click[blue]") == [
-        *(True, True, True, True, True, False)
-    ]
+    assert played(
+        session, "search[shirt]", "click[item 1]", "click[large]", "click[red]", "click[NAVY]", "click[blue]"
+    ) == [*(True, True, True, True, True, False)]
     assert describe(session).endswith("chosen: navy, large.")
 
 
@@ -101,13 +131,28 @@ def test_sub_pages_show_themselves_and_lead_back_and_features_stay_known():
     played(session, "search[shirt]", "click[item 1]", "click[red]", "click[features]")
     line = "item 1: halden cotton slim oxford shirt for 25. color: navy, red. size: small, large."
     assert describe(session) == f"features of {line} features: cotton, slim, washable. chosen: red."
-    assert observation(session) == f"{HEAD} [SEP] Back to Search [SEP] < Prev [SEP] cotton [SEP] slim [SEP] washable"
-    assert played(session, "click[navy]", "click[buy now]", "click[features]", "click[< prev]") == [False, False, False, True]
+    assert (
+        observation(session)
+        == f"{HEAD} [SEP] Back to Search [SEP] < Prev [SEP] cotton [SEP] slim [SEP] washable"
+    )
+    assert played(session, "click[navy]", "click[buy now]", "click[features]", "click[< prev]") == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert describe(session) == f"{line} features: cotton, slim, washable. chosen: red."
     played(session, "click[description]")
-    assert describe(session) == f"description of {line} features: cotton, slim, washable. description: a shirt of cotton soft. chosen: red."
+    assert (
+        describe(session)
+        == f"description of {line} features: cotton, slim, washable. description: a shirt of cotton soft. "
+        "chosen: red."
+    )
     played(session, "click[< prev]", "click[reviews]")
-    assert describe(session) == f"reviews of {line} features: cotton, slim, washable. reviews: nothing. chosen: red."
+    assert (
+        describe(session)
+        == f"reviews of {line} features: cotton, slim, washable. reviews: nothing. chosen: red."
+    )
     assert observation(session).endswith("[SEP] No reviews found")
     played(session, "click[< prev]", "click[< prev]", "click[item 1]")
     assert describe(session) == f"{line} features: cotton, slim, washable. chosen: nothing."
@@ -118,27 +163,54 @@ def test_sub_pages_show_themselves_and_lead_back_and_features_stay_known():
 def test_back_to_search_and_a_new_search_forget_what_was_chosen():
     session = make_session()
     played(session, "search[shirt]", "click[item 1]", "click[red]", "click[back to search]")
-    assert describe(session) == "search page." and (session.chosen, session.query, session.found) == ({}, "", ())
-    assert played(session, "search[shirt]", "click[item 1]", "click[red]", "search[shirt]") == [True] * 4 and session.chosen == {}
+    assert describe(session) == "search page." and (session.chosen, session.query, session.found) == (
+        {},
+        "",
+        (),
+    )
+    assert (
+        played(session, "search[shirt]", "click[item 1]", "click[red]", "search[shirt]") == [True] * 4
+        and session.chosen == {}
+    )
 
 
 def test_a_value_of_two_groups_belongs_to_the_last_and_odd_values_have_short_names():
-    product = make_product(options={"fit type": ("3 | 4 inch", "regular"), "features": ("regular", "1,000 pcs (big)")})
+    product = make_product(
+        options={"fit type": ("3 | 4 inch", "regular"), "features": ("regular", "1,000 pcs (big)")}
+    )
     session = make_session(product)
     played(session, "search[x]", "click[item 1]", "click[regular]")
     assert session.chosen == {"features": "regular"}
-    assert describe(session).endswith("fit type: 3 4 inch, regular. features option: regular, 1 000 pcs big. chosen: regular.")
-    assert played(session, "click[3 4 inch]", "click[3 | 4 inch]", "click[1 000 pcs big]") == [True, True, True]
+    assert describe(session).endswith(
+        "fit type: 3 4 inch, regular. features option: regular, 1 000 pcs big. chosen: regular."
+    )
+    assert played(session, "click[3 4 inch]", "click[3 | 4 inch]", "click[1 000 pcs big]") == [
+        True,
+        True,
+        True,
+    ]
     assert session.chosen == {"features": "1,000 pcs (big)", "fit type": "3 | 4 inch"}
 
 
 def test_an_option_is_chosen_by_its_own_words_first_and_each_has_a_name_of_its_own():
-    """A value whose own words are short keeps them; of others with one short name the later has a number behind it."""
+    """A value whose own words are short keeps them; of others with one short name the later has a number
+    behind it.
+    """
     long = "extra wide cushioned summer sandal insole"
-    session = make_session(make_product(options={"pack": ("red (2 pack)", "red 2 pack"), "zone": (f"{long}, zone a", f"{long}, zone b")}))
+    session = make_session(
+        make_product(
+            options={"pack": ("red (2 pack)", "red 2 pack"), "zone": (f"{long}, zone a", f"{long}, zone b")}
+        )
+    )
     played(session, "search[x]", "click[item 1]")
-    assert describe(session).endswith(f"pack: red 2 pack 2, red 2 pack. zone: {long}, {long} 2. chosen: nothing.")
-    for name, value in (("red 2 pack", "red 2 pack"), ("red (2 pack)", "red (2 pack)"), ("red 2 pack 2", "red (2 pack)")):
+    assert describe(session).endswith(
+        f"pack: red 2 pack 2, red 2 pack. zone: {long}, {long} 2. chosen: nothing."
+    )
+    for name, value in (
+        ("red 2 pack", "red 2 pack"),
+        ("red (2 pack)", "red (2 pack)"),
+        ("red 2 pack 2", "red (2 pack)"),
+    ):
         assert played(session, f"click[{name}]") == [True] and session.chosen["pack"] == value
     assert {f"{long} 2", long} <= set(session.clickables())
     assert played(session, f"click[{long} 2]") == [True] and session.chosen["zone"] == f"{long}, zone b"
@@ -152,8 +224,18 @@ def test_buying_ends_with_the_graded_reward_beside_the_outcome():
         assert world.step([action])[0].reward == 0.0
     step = world.step(["click[buy now]"])[0]
     assert (step.state, step.reward, step.done) == ("bought item 1. chosen: navy.", 0.0, True)
-    assert step.info["score"] == {"r": 0.8, "r_type": 1.0, "title_score": 1.0, "attributes": 2, "options": 1, "price": True}
-    assert step.info["observation"] == "Thank you for shopping with us! [SEP] Your score (min 0.0, max 1.0) [SEP] 0.8"
+    assert step.info["score"] == {
+        "r": 0.8,
+        "r_type": 1.0,
+        "title_score": 1.0,
+        "attributes": 2,
+        "options": 1,
+        "price": True,
+    }
+    assert (
+        step.info["observation"]
+        == "Thank you for shopping with us! [SEP] Your score (min 0.0, max 1.0) [SEP] 0.8"
+    )
     assert step.info["admissible"] == ()
     world.reset([_task()])
     for action in ("search[shirt]", "click[item 1]", "click[navy]", "click[large]"):
@@ -197,17 +279,28 @@ def _task():
 
 
 @pytest.mark.parametrize(
-    "action", ["search[" + "x" * 500 + "]", "search[" + "word " * 60 + "]", "search[<success> юбка 裙子]", "click[裙子]"]
+    "action",
+    [
+        "search[" + "x" * 500 + "]",
+        "search[" + "word " * 60 + "]",
+        "search[<success> юбка 裙子]",
+        "click[裙子]",
+    ],
 )
 def test_searches_of_any_length_and_script_stay_short(action):
     world = WebshopEnvironment(
-        lambda task: make_session(make_product("Юбка Летняя,裙子", bullets=("裙子",), options={"цвет": ("красный",)}))
+        lambda task: make_session(
+            make_product("Юбка Летняя,裙子", bullets=("裙子",), options={"цвет": ("красный",)})
+        )
     )
     world.reset([_task()])
     state = world.step([action])[0].state
     assert len(state) < 320 and "<" not in state
     world.step(["search[юбка]"])
-    assert world.step(["click[item 1]"])[0].state == "item 1: юбка летняя for 25. цвет: красный. chosen: nothing."
+    assert (
+        world.step(["click[item 1]"])[0].state
+        == "item 1: юбка летняя for 25. цвет: красный. chosen: nothing."
+    )
 
 
 ENGINE = SearchEngine(["dog's padded bed", "s", "xs shirt"])
@@ -220,4 +313,9 @@ def test_any_words_can_be_searched_for(words):
 
 def test_words_of_two_letters_keep_them():
     """Porter's stemmer would leave nothing of an `s`; Lucene does not ask it."""
-    assert sorted(ENGINE("s")) == [0, 1] and ENGINE("xs") == [2] and ENGINE("x") == [] and ENGINE("shirts") == [2]
+    assert (
+        sorted(ENGINE("s")) == [0, 1]
+        and ENGINE("xs") == [2]
+        and ENGINE("x") == []
+        and ENGINE("shirts") == [2]
+    )

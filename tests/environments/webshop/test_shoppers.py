@@ -1,4 +1,6 @@
-"""Experts, those that err, and what they think: by what an agent can see, and in the words that the policy is taught."""
+"""Experts, those that err, and what they think: by what an agent can see, and in the words that the policy is
+taught.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ LISTING = (
 )
 SHIRT = "item 3: halden cotton slim oxford shirt for 31. color: navy, red. size: small, large. chosen: {}."
 DRY = "item 2: halden slim dry oxford shirt for 25. color: navy. size: large. chosen: nothing."
-READ = "features of item 2: halden slim dry oxford shirt for 25. color: navy. size: large. features: wool, slim. chosen: nothing."
+READ = (
+    "features of item 2: halden slim dry oxford shirt for 25. color: navy. size: large. features: wool, "
+    "slim. chosen: nothing."
+)
 
 
 def after(*states):
@@ -36,12 +41,24 @@ def after(*states):
     ("instruction", "kind", "attributes", "options", "limit"),
     [
         (INSTRUCTION, "oxford shirt", ("cotton", "slim"), ("navy", "large"), 40),
-        ("find me an oxford shirt that is dry clean and slim, with navy and xl, and price lower than 30.00 dollars",
-         "oxford shirt", ("dry clean", "slim"), ("navy", "xl"), 30),
-        ("i want an organic sensitive skin shampoo, and price lower than 10.00 dollars", "shampoo", ("organic", "sensitive skin"), (), 10),
+        (
+            "find me an oxford shirt that is dry clean and slim, with navy and xl, and price lower than "
+            "30.00 dollars",
+            "oxford shirt",
+            ("dry clean", "slim"),
+            ("navy", "xl"),
+            30,
+        ),
+        (
+            "i want an organic sensitive skin shampoo, and price lower than 10.00 dollars",
+            "shampoo",
+            ("organic", "sensitive skin"),
+            (),
+            10,
+        ),
         ("find me a hoodie that is wool", "hoodie", ("wool",), (), 0),
     ],
-)  # fmt: skip
+)
 def test_both_wordings_are_read(instruction, kind, attributes, options, limit):
     wants = read_wants(instruction)
     assert (wants.kind, wants.attributes, wants.options, wants.limit) == (kind, attributes, options, limit)
@@ -66,9 +83,9 @@ def test_another_wording_or_what_no_product_has_is_free_text(instruction):
 
 def test_a_shopper_searches_for_the_words_that_matter():
     assert keywords(INSTRUCTION) == "cotton slim oxford shirt navy large"
-    assert keywords("I would like a 3 ounce bottle of bright citrus deodorant, and price lower than 50.00 dollars") == (
-        "3 ounce bottle bright citrus deodorant"
-    )
+    assert keywords(
+        "I would like a 3 ounce bottle of bright citrus deodorant, and price lower than 50.00 dollars"
+    ) == ("3 ounce bottle bright citrus deodorant")
     assert keywords("the") == "product"
 
 
@@ -81,7 +98,10 @@ def test_options_and_features_decide_the_rest():
     key = ("cotton slim oxford shirt", 3)
     known = after(LISTING, SHIRT.format("nothing"))
     assert verdict(known.items[key], WANTS) == "yes" and missing(known.items[key], WANTS, ()) == "navy"
-    assert missing(known.items[key], WANTS, ("navy",)) == "large" and missing(known.items[key], WANTS, ("navy", "large")) == ""
+    assert (
+        missing(known.items[key], WANTS, ("navy",)) == "large"
+        and missing(known.items[key], WANTS, ("navy", "large")) == ""
+    )
     assert verdict(after(LISTING, SHIRT.format("nothing").replace("navy", "teal")).items[key], WANTS) == "no"
     other = ("cotton slim oxford shirt", 2)
     assert verdict(after(LISTING, DRY).items[other], WANTS) == "unseen"
@@ -95,8 +115,14 @@ def test_options_and_features_decide_the_rest():
         ((LISTING,), "item 3 halden cotton slim oxford shirt for 31. open item 3"),
         ((LISTING, SHIRT.format("nothing")), "nothing want navy: no, nothing want large: no. choose navy"),
         ((LISTING, SHIRT.format("navy")), "navy want navy: yes, navy want large: no. choose large"),
-        ((LISTING, SHIRT.format("navy, large")), "navy large want navy: yes, navy large want large: yes. buy"),
-        ((LISTING, SHIRT.format("nothing"), LISTING), "tried item 3. item 3 halden cotton slim oxford shirt for 31. open item 3"),
+        (
+            (LISTING, SHIRT.format("navy, large")),
+            "navy large want navy: yes, navy large want large: yes. buy",
+        ),
+        (
+            (LISTING, SHIRT.format("nothing"), LISTING),
+            "tried item 3. item 3 halden cotton slim oxford shirt for 31. open item 3",
+        ),
         ((LISTING, DRY), "halden slim dry oxford shirt want cotton: unseen. read features"),
         ((LISTING, DRY, READ), "wool slim want cotton: no. search again"),
         ((LISTING.replace("for 31", "for 99").replace("for 25", "for 99"),), "none fits. search on"),
@@ -108,7 +134,12 @@ def test_a_thought_compares_and_names_the_open_sub_goal(states, thought):
 
 def test_experts_buy_what_is_wanted_and_the_others_often_do_not(shopped):
     won = {name: sum(e.success for e in episodes) / len(episodes) for name, episodes in shopped.items()}
-    assert won["expert"] >= 0.95 and 0.75 <= won["noisy"] <= 1.0 and 0.15 <= won["near_miss"] <= 0.6 and won["random"] <= 0.2
+    assert (
+        won["expert"] >= 0.95
+        and 0.75 <= won["noisy"] <= 1.0
+        and 0.15 <= won["near_miss"] <= 0.6
+        and won["random"] <= 0.2
+    )
     assert {action for e in shopped["expert"] for action in [e.steps[0].action[:7]]} == {"search["}
 
 
@@ -132,14 +163,19 @@ def test_impossible_and_malformed_actions_are_among_the_data(shop, shopped):
     steps = [step for name in ("near_miss", "random") for e in shopped[name] for step in e.steps]
     refused = [step for step in steps if shop.refused(step.next_state)]
     assert len(refused) > len(steps) / 5
-    assert any(not shop.well_formed(step.action) for step in refused) and any(shop.well_formed(step.action) for step in refused)
+    assert any(not shop.well_formed(step.action) for step in refused) and any(
+        shop.well_formed(step.action) for step in refused
+    )
     assert all(shop.refused(step.next_state) for step in steps if not shop.well_formed(step.action))
 
 
 def test_a_reflection_says_what_the_alternatives_lead_to(shop):
     history = make_history(LISTING, SHIRT.format("nothing"))
-    tried = [("click[red]", SHIRT.format("red")), ("click[moon]", "nothing happens on item 3. chosen: nothing."),
-             ("click[buy now]", "bought item 3. chosen: nothing.")]  # fmt: skip
+    tried = [
+        ("click[red]", SHIRT.format("red")),
+        ("click[moon]", "nothing happens on item 3. chosen: nothing."),
+        ("click[buy now]", "bought item 3. chosen: nothing."),
+    ]
     assert shop.reflect(history, "click[navy]", tried) == (
         "click[red] would not help. click[moon] would fail. click[buy now] would buy the wrong thing. "
         "nothing want navy: no, nothing want large: no. choose navy"

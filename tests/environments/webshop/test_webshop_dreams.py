@@ -1,4 +1,6 @@
-"""What a dream must keep to: its own history, its premise; and the shop that it described, in which it is played again."""
+"""What a dream must keep to: its own history, its premise; and the shop that it described, in which it is
+played again.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,14 @@ from components.records import Transition
 LINES = [f"item {n} halden cotton oxford shirt for 25" for n in range(1, 11)]
 LISTING = f"results 1 of 5 for cotton oxford shirt: {', '.join(LINES)}."
 ITEM = "item 2: halden cotton oxford shirt for 25. color: navy, red. size: small, large. chosen: {}."
-FEATURES = "features of item 2: halden cotton oxford shirt for 25. color: navy, red. size: small, large. features: {}. chosen: nothing."
-KNOWN = "item 2: halden cotton oxford shirt for 25. color: navy, red. size: small, large. features: cotton, slim. chosen: {}."
+FEATURES = (
+    "features of item 2: halden cotton oxford shirt for 25. color: navy, red. size: small, large. "
+    "features: {}. chosen: nothing."
+)
+KNOWN = (
+    "item 2: halden cotton oxford shirt for 25. color: navy, red. size: small, large. features: cotton, "
+    "slim. chosen: {}."
+)
 
 
 def test_no_real_state_is_objected_to(shop, shopped):
@@ -25,7 +33,11 @@ def test_no_real_state_is_objected_to(shop, shopped):
         for episode in episodes:
             told = replace(episode, premise=shop.premise(episode))
             for step in episode.steps:
-                assert shop.contradiction(told.up_to(step.step), step.next_state) == "", (step.state, step.action, step.next_state)
+                assert shop.contradiction(told.up_to(step.step), step.next_state) == "", (
+                    step.state,
+                    step.action,
+                    step.next_state,
+                )
 
 
 @pytest.mark.parametrize(
@@ -37,24 +49,52 @@ def test_no_real_state_is_objected_to(shop, shopped):
         ((), LISTING.replace("item 10 ", "item 11 "), "numbered wrongly"),
         ((), "results 1 of 5 for x: item 1 a for 3.", "another number of results"),
         ((), "results 3 of 2 for x: nothing.", "numbered wrongly|another number"),
-        ((), "results 1 of 6 for x: " + ", ".join(f"item {n} a for 3" for n in range(1, 11)) + ".", "finds at most 50 products"),
+        (
+            (),
+            "results 1 of 6 for x: " + ", ".join(f"item {n} a for 3" for n in range(1, 11)) + ".",
+            "finds at most 50 products",
+        ),
         ((), "results 1 of 99999999 for x: item 1 a for 3.", "no state after an action"),
         ((), f"results 1 of 1 for x: item 1 a for {'9' * 400}.", "no state after an action"),
         ((), "results 2 of 2 for x: item 11 a for 3.", "no page came before it"),
         ((LISTING,), ITEM.format("nothing").replace("item 2", "item 12"), "show no item 12"),
-        ((LISTING,), ITEM.format("nothing").replace("for 25", "for 26"), "was halden cotton oxford shirt for 25"),
-        ((LISTING,), ITEM.format("nothing").replace("cotton", "wool"), "was halden cotton oxford shirt for 25"),
+        (
+            (LISTING,),
+            ITEM.format("nothing").replace("for 25", "for 26"),
+            "was halden cotton oxford shirt for 25",
+        ),
+        (
+            (LISTING,),
+            ITEM.format("nothing").replace("cotton", "wool"),
+            "was halden cotton oxford shirt for 25",
+        ),
         ((LISTING,), ITEM.format("navy"), "chosen changed by itself"),
         ((LISTING,), KNOWN.format("nothing"), "not read yet"),
         ((LISTING, ITEM.format("nothing")), ITEM.format("navy, large"), "more than one option"),
         ((LISTING, ITEM.format("nothing")), ITEM.format("teal"), "no option"),
         ((LISTING, ITEM.format("nothing")), ITEM.format("navy").replace("small, ", ""), "options changed"),
-        ((LISTING, ITEM.format("nothing")), ITEM.format("nothing").replace("item 2", "item 3"), "page was of item 2"),
-        ((LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")), ITEM.format("nothing"), "features changed"),
-        ((LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")), KNOWN.format("navy"), "chosen changed by itself"),
+        (
+            (LISTING, ITEM.format("nothing")),
+            ITEM.format("nothing").replace("item 2", "item 3"),
+            "page was of item 2",
+        ),
+        (
+            (LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")),
+            ITEM.format("nothing"),
+            "features changed",
+        ),
+        (
+            (LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")),
+            KNOWN.format("navy"),
+            "chosen changed by itself",
+        ),
         ((LISTING, ITEM.format("navy")), "bought item 2. chosen: red.", "not what was looked at"),
         ((LISTING,), "bought item 2. chosen: nothing.", "not what was looked at"),
-        ((LISTING, ITEM.format("navy")), "nothing happens on item 2. chosen: nothing.", "what is chosen navy"),
+        (
+            (LISTING, ITEM.format("navy")),
+            "nothing happens on item 2. chosen: nothing.",
+            "what is chosen navy",
+        ),
         ((LISTING,), "nothing happens on item 2. chosen: nothing.", "the page was results 1"),
     ],
 )
@@ -81,14 +121,17 @@ def test_what_can_follow_is_believed(states, following):
 
 def test_the_premise_is_the_rank_of_what_turned_out_to_fit(shop, shopped):
     read = [
-        premise(make_history(LISTING, ITEM.format("nothing"), FEATURES.format(features))) for features in ("cotton, slim", "cotton, wide")
+        premise(make_history(LISTING, ITEM.format("nothing"), FEATURES.format(features)))
+        for features in ("cotton, slim", "cotton, wide")
     ]
     assert read == ["item 2", ""]
     assert premise(make_history(LISTING, KNOWN.format("nothing").replace("navy", "teal"))) == ""
     assert premise(make_history(LISTING.replace("oxford shirt:", "shirt:"), KNOWN.format("nothing"))) == ""
     told = [shop.premise(episode) for episode in shopped["expert"]]
     assert sum(map(bool, told)) > 50 and len(set(told)) > 2
-    assert not any(shop.objection(e.task, text) for e, text in zip(shopped["expert"], told, strict=True) if text)
+    assert not any(
+        shop.objection(e.task, text) for e, text in zip(shopped["expert"], told, strict=True) if text
+    )
 
 
 @pytest.mark.parametrize("text", ["", "item 0", "item 11", "item", "2", "item 2 fits", "mug 1 desk 1"])
@@ -102,7 +145,13 @@ def test_a_premise_that_names_no_result_of_the_first_page_is_refused(text):
     ("states", "following", "breaks"),
     [
         ((), LISTING, False),
-        ((), LISTING.replace("item 2 halden cotton oxford shirt for 25", "item 2 halden cotton oxford shirt for 45"), True),
+        (
+            (),
+            LISTING.replace(
+                "item 2 halden cotton oxford shirt for 25", "item 2 halden cotton oxford shirt for 45"
+            ),
+            True,
+        ),
         ((), LISTING.replace("item 2 halden cotton oxford shirt", "item 2 halden wool oxford shirt"), True),
         ((), LISTING.replace("item 2 halden cotton oxford shirt", "item 2 halden cotton hoodie"), True),
         ((), LISTING.replace("item 3 halden cotton oxford shirt", "item 3 halden wool hoodie"), False),
@@ -114,7 +163,9 @@ def test_a_premise_that_names_no_result_of_the_first_page_is_refused(text):
     ],
 )
 def test_a_dream_keeps_to_its_premise(states, following, breaks):
-    assert (contradiction(make_history(*states, premise="item 2"), following) == "item 2 should fit") is breaks
+    assert (
+        contradiction(make_history(*states, premise="item 2"), following) == "item 2 should fit"
+    ) is breaks
     assert contradiction(make_history(*states), following) == ""
 
 
@@ -122,10 +173,17 @@ def test_reasoning_says_what_was_decided(shop):
     said = shop.reason(make_history(premise="item 2"), "search[cotton oxford shirt]", LISTING, 0.0)
     assert said == "on search page. works, new, item 2 fits"
     said = shop.reason(make_history(LISTING, premise="item 2"), "click[item 2]", ITEM.format("nothing"), 0.0)
-    assert said.endswith("works, new halden cotton oxford shirt for 25, item 2 want item 2: yes, with navy large")
+    assert said.endswith(
+        "works, new halden cotton oxford shirt for 25, item 2 want item 2: yes, with navy large"
+    )
     said = shop.reason(make_history(LISTING, premise="item 3"), "click[item 2]", ITEM.format("nothing"), 0.0)
     assert said.endswith("for 25, item 3 want item 2: no")
-    said = shop.reason(make_history(LISTING, ITEM.format("nothing"), premise="item 2"), "click[features]", FEATURES.format("cotton"), 0.0)
+    said = shop.reason(
+        make_history(LISTING, ITEM.format("nothing"), premise="item 2"),
+        "click[features]",
+        FEATURES.format("cotton"),
+        0.0,
+    )
     assert said == "on item 2. works, new, item 2 want item 2: yes, with cotton slim"
 
 
@@ -146,10 +204,14 @@ SHOPPING = (
     "click[buy now]",
 )
 SHOPPED = (
-    LISTING, ITEM.format("nothing"), ITEM.format("navy"), ITEM.format("navy, large"),
-    FEATURES.format("cotton, slim").replace("chosen: nothing", "chosen: navy, large"), KNOWN.format("navy, large"),
+    LISTING,
+    ITEM.format("nothing"),
+    ITEM.format("navy"),
+    ITEM.format("navy, large"),
+    FEATURES.format("cotton, slim").replace("chosen: nothing", "chosen: navy, large"),
+    KNOWN.format("navy, large"),
     "bought item 2. chosen: navy, large.",
-)  # fmt: skip
+)
 
 
 def replayed(shop, episode):
@@ -167,7 +229,12 @@ def test_a_dreamed_success_is_confirmed_in_the_shop_that_it_described(shop):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("for 25", "for 41"), ("cotton, slim.", "wool, slim."), ("navy, large.", "red, large."), ("oxford shirt for", "hoodie for")],
+    [
+        ("for 25", "for 41"),
+        ("cotton, slim.", "wool, slim."),
+        ("navy, large.", "red, large."),
+        ("oxford shirt for", "hoodie for"),
+    ],
 )
 def test_a_success_that_does_not_follow_is_denied(shop, old, new):
     states = tuple(state.replace(old, new) for state in SHOPPED)
@@ -179,7 +246,9 @@ def test_a_success_that_does_not_follow_is_denied(shop, old, new):
 
 
 def test_what_was_never_looked_at_is_granted_to_a_success_and_denied_to_a_failure(shop):
-    bare = [place for place, action in enumerate(SHOPPING) if action not in ("click[features]", "click[< prev]")]
+    bare = [
+        place for place, action in enumerate(SHOPPING) if action not in ("click[features]", "click[< prev]")
+    ]
     actions, states = ([values[place] for place in bare] for values in (SHOPPING, SHOPPED))
     assert replayed(shop, dreamed(actions, states, won=True))[-1].reward == 1.0
     assert replayed(shop, dreamed(actions, states, won=False))[-1].reward == 0.0
@@ -187,7 +256,9 @@ def test_what_was_never_looked_at_is_granted_to_a_success_and_denied_to_a_failur
 
 def test_what_a_dream_says_first_counts(shop):
     states = [*SHOPPED[:2], LISTING.replace("item 2 halden", "item 2 merrow")]
-    episode = dreamed(("search[cotton oxford shirt]", "click[item 2]", "search[cotton oxford shirt]"), states, won=False)
+    episode = dreamed(
+        ("search[cotton oxford shirt]", "click[item 2]", "search[cotton oxford shirt]"), states, won=False
+    )
     assert [answer.state for answer in replayed(shop, episode)] == [LISTING, ITEM.format("nothing"), LISTING]
 
 
@@ -195,7 +266,9 @@ def test_pages_that_the_dream_did_not_show_exist_and_unmade_searches_find_nothin
     world = shop.open()
     world.reset([shop.embody(dreamed(SHOPPING[:1], SHOPPED[:1], won=False))])
     assert world.step([SHOPPING[0]])[0].state == LISTING
-    assert world.step(["click[next >]"])[0].state.startswith("results 2 of 5 for cotton oxford shirt: item 11 untold for 1")
+    assert world.step(["click[next >]"])[0].state.startswith(
+        "results 2 of 5 for cotton oxford shirt: item 11 untold for 1"
+    )
     assert world.step(["search[bread]"])[0].state == "results 1 of 1 for bread: nothing."
 
 
@@ -214,7 +287,11 @@ def test_real_episodes_of_all_behaviours_come_back_in_their_own_shops(shop, shop
             for episode, answer in zip(episodes, answers, strict=True):
                 if isinstance(answer, Step):
                     wanted: Transition = episode.steps[place]
-                    assert (answer.state, answer.reward, answer.done) == (wanted.next_state, wanted.reward, wanted.done), wanted
+                    assert (answer.state, answer.reward, answer.done) == (
+                        wanted.next_state,
+                        wanted.reward,
+                        wanted.done,
+                    ), wanted
 
 
 def test_progress_rises_towards_the_purchase(shop, shopped):

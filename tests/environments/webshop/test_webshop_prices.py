@@ -1,4 +1,6 @@
-"""Prices of product files: which number of a text is the price, what a range costs, and what becomes of a product without one."""
+"""Prices of product files: which number of a text is the price, what a range costs, and what becomes of a
+product without one.
+"""
 
 from __future__ import annotations
 
@@ -70,20 +72,64 @@ def test_the_leading_number_is_the_price(pricing, prices):
 @pytest.mark.parametrize(
     "pricing",
     [
-        *(None, "", " ", "N/A", "$", "$ten", "Currently unavailable", "€5", "5 €", "£12.00", "12 EUR", "-5.00", "$-5.00", "-$5.00"),
-        *("12,99", "1.299,00", "$1,2,3", "$5..00", "$1e5", "$99,999,999.00", True, math.nan, math.inf, -3, [], [None], {"price": 5}),
+        *(
+            None,
+            "",
+            " ",
+            "N/A",
+            "$",
+            "$ten",
+            "Currently unavailable",
+            "€5",
+            "5 €",
+            "£12.00",
+            "12 EUR",
+            "-5.00",
+            "$-5.00",
+            "-$5.00",
+        ),
+        *(
+            "12,99",
+            "1.299,00",
+            "$1,2,3",
+            "$5..00",
+            "$1e5",
+            "$99,999,999.00",
+            True,
+            math.nan,
+            math.inf,
+            -3,
+            [],
+            [None],
+            {"price": 5},
+        ),
         *("1 299,00", "1'299.00", "$1 299.00", "$12 99", "$1k", "$1.5K", "$2M", "−$5.00", "$−5.00"),
-        *("CA$5.00", "C$ 5", "R$ 5,00", "HK$5", "MX$5", "Rs. 500", "499 kr", "₺100", "5 zł", "SEK 500", "10 euros"),
+        *(
+            "CA$5.00",
+            "C$ 5",
+            "R$ 5,00",
+            "HK$5",
+            "MX$5",
+            "Rs. 500",
+            "499 kr",
+            "₺100",
+            "5 zł",
+            "SEK 500",
+            "10 euros",
+        ),
     ],
 )
 def test_what_tells_no_price_in_dollars_is_no_price(pricing):
     assert read_prices(pricing) == ()
-    with pytest.raises(EnvironmentFailure, match="'pricing' of the product B0912345AB is .*, which tells no price in dollars"):
+    with pytest.raises(
+        EnvironmentFailure, match="'pricing' of the product B0912345AB is .*, which tells no price in dollars"
+    ):
         read_product(RECORD | {"pricing": pricing}, {}, "f.json")
 
 
 @pytest.mark.parametrize(
-    "pricing", ["$5.00 - $95.00", "$95.00 - $5.00", "$19.50 - $60.00", "$20.00 - $30.00", "$20.01 - $21.00", "1,299.00"]
+    "pricing",
+    ["$5.00 - $95.00", "$95.00 - $5.00", "$19.50 - $60.00", "$20.00 - $30.00", "$20.01 - $21.00", "1,299.00"],
 )
 def test_teacher_and_reward_agree_on_every_product_with_a_range(pricing):
     """The price was drawn by the product's id once: of 2,000 ids the two disagreed on 1,646."""
@@ -95,14 +141,20 @@ def test_teacher_and_reward_agree_on_every_product_with_a_range(pricing):
         assert goal.price_upper in (NO_LIMIT, *range(10, 2000, 10)) and product.price <= goal.price_upper
         for limit in (10, 20, 30, 100):
             wants = read_wants(INSTRUCTION.format(limit=limit))
-            (check,) = [one for one in judge(Item(1, "wool cardigan", short_price(product)), wants) if one.wanted == f"lower than {limit}"]
+            (check,) = [
+                one
+                for one in judge(Item(1, "wool cardigan", short_price(product)), wants)
+                if one.wanted == f"lower than {limit}"
+            ]
             real = score(product, type(goal)(**{**vars(goal), "price_upper": float(limit)}), []).price
             disagreeing += [number] if check.answer != (YES if real else NO) else []
     assert not disagreeing
 
 
 def shop_of(folder, *pricings):  # noqa: F811
-    """The first products of the official files get these prices; (adapter of that shop, its products before)."""
+    """The first products of the official files get these prices; (adapter of that shop, its products
+    before).
+    """
     file = folder / "items_shuffle_1000.json"
     records = json.loads(file.read_text())
     for record, pricing in zip(records, pricings, strict=False):
@@ -116,7 +168,15 @@ def shop_of(folder, *pricings):  # noqa: F811
 def test_a_product_without_a_price_is_left_out_counted_and_said(folder):  # noqa: F811
     shop, records = shop_of(folder, "", None, "N/A", "$5.00.", "$12.99 (2.5 oz.)", "€5")
     sold = {product.asin: product for product in shop.catalogue.products}
-    assert [record["asin"] in sold for record in records[:7]] == [False, False, False, True, True, False, True]
+    assert [record["asin"] in sold for record in records[:7]] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
     assert (sold[records[3]["asin"]].price, sold[records[4]["asin"]].price) == (5.0, 12.99)
     assert shop.catalogue.unpriced == 4 and len(sold) == 446
     assert "Left out: 4 products without a price in dollars." in shop.notice
@@ -131,5 +191,8 @@ def test_a_shop_in_which_all_have_a_price_says_nothing_of_it(folder):  # noqa: F
 def test_files_in_which_nothing_has_a_price_are_refused(folder):  # noqa: F811
     file = folder / "items_shuffle_1000.json"
     file.write_text(json.dumps([record | {"pricing": "N/A"} for record in json.loads(file.read_text())]))
-    with pytest.raises(EnvironmentFailure, match="none of its 450 products tells a price in dollars. Expected a field pricing such as"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match="none of its 450 products tells a price in dollars. Expected a field pricing such as",
+    ):
         official.read(folder, "human")

@@ -1,4 +1,6 @@
-"""The programmatic teacher: its conclusion is the shop's own, its words stand side by side, and what is new it calls new."""
+"""The programmatic teacher: its conclusion is the shop's own, its words stand side by side, and what is new
+it calls new.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,19 @@ from shops import INSTRUCTION, make_history
 
 from components.environments.webshop.reasoning import judged, reason, revealing
 
-LISTING = "results 1 of 1 for cotton oxford shirt: item 1 halden cotton oxford shirt for 45, item 2 merrow slim oxford shirt for 31."
+LISTING = (
+    "results 1 of 1 for cotton oxford shirt: item 1 halden cotton oxford shirt for 45, item 2 merrow "
+    "slim oxford shirt for 31."
+)
 ITEM = "item 2: merrow slim oxford shirt for 31. color: navy, red. size: small, large. chosen: {}."
-FEATURES = "features of item 2: merrow slim oxford shirt for 31. color: navy, red. size: small, large. features: {}. chosen: nothing."
-KNOWN = "item 2: merrow slim oxford shirt for 31. color: navy, red. size: small, large. features: cotton, slim. chosen: {}."
+FEATURES = (
+    "features of item 2: merrow slim oxford shirt for 31. color: navy, red. size: small, large. "
+    "features: {}. chosen: nothing."
+)
+KNOWN = (
+    "item 2: merrow slim oxford shirt for 31. color: navy, red. size: small, large. features: cotton, "
+    "slim. chosen: {}."
+)
 BOUGHT = "bought item 2. chosen: {}."
 
 
@@ -18,42 +29,130 @@ BOUGHT = "bought item 2. chosen: {}."
     ("states", "action", "following", "reward", "words"),
     [
         ((), "search[cotton oxford shirt]", LISTING, 0, "on search page. works, new"),
-        ((), "click[item 1]", "nothing happens on search page.", 0, "on search page. nothing to click. fails"),
+        (
+            (),
+            "click[item 1]",
+            "nothing happens on search page.",
+            0,
+            "on search page. nothing to click. fails",
+        ),
         ((), "buy", "nothing happens on search page.", 0, "on search page. no such action. fails"),
         ((LISTING,), "search[cotton oxford shirt]", LISTING, 0, "on results 1. works, known"),
-        ((LISTING,), "click[item 2]", ITEM.format("nothing"), 0,
-         "on results 1. item 1 item 2 want item 2: yes. works, new merrow slim oxford shirt for 31"),
-        ((LISTING,), "click[b0002]", ITEM.format("nothing"), 0,
-         "on results 1. item 1 item 2 want item 2: yes. works, new merrow slim oxford shirt for 31"),
-        ((LISTING, ITEM.format("nothing")), "click[navy (blue)]", ITEM.format("navy"), 0,
-         "on item 2. navy red small large want navy: yes. works, now navy"),
-        ((LISTING,), "click[item 7]", "nothing happens on results 1.", 0, "on results 1. item 1 item 2 want item 7: no. fails"),
-        ((LISTING,), "click[next >]", "nothing happens on results 1.", 0, "on results 1. results 1 of 1. fails"),
+        (
+            (LISTING,),
+            "click[item 2]",
+            ITEM.format("nothing"),
+            0,
+            "on results 1. item 1 item 2 want item 2: yes. works, new merrow slim oxford shirt for 31",
+        ),
+        (
+            (LISTING,),
+            "click[b0002]",
+            ITEM.format("nothing"),
+            0,
+            "on results 1. item 1 item 2 want item 2: yes. works, new merrow slim oxford shirt for 31",
+        ),
+        (
+            (LISTING, ITEM.format("nothing")),
+            "click[navy (blue)]",
+            ITEM.format("navy"),
+            0,
+            "on item 2. navy red small large want navy: yes. works, now navy",
+        ),
+        (
+            (LISTING,),
+            "click[item 7]",
+            "nothing happens on results 1.",
+            0,
+            "on results 1. item 1 item 2 want item 7: no. fails",
+        ),
+        (
+            (LISTING,),
+            "click[next >]",
+            "nothing happens on results 1.",
+            0,
+            "on results 1. results 1 of 1. fails",
+        ),
         ((LISTING,), "click[back to search]", "search page.", 0, "on results 1. works, back to search page"),
-        ((LISTING, ITEM.format("nothing")), "click[red]", ITEM.format("red"), 0,
-         "on item 2. navy red small large want red: yes. works, now red"),
-        ((LISTING, ITEM.format("red")), "click[moon]", "nothing happens on item 2. chosen: red.", 0,
-         "on item 2. navy red small large want moon: no. fails"),
-        ((LISTING, ITEM.format("nothing")), "click[features]", FEATURES.format("cotton, slim"), 0, "on item 2. works, new"),
-        ((LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")), "click[red]",
-         "nothing happens on features of item 2. chosen: nothing.", 0, "on features of item 2. no choice here. fails"),
-        ((LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")), "click[< prev]", KNOWN.format("nothing"), 0,
-         "on features of item 2. works, back to item 2 with nothing"),
-        ((LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim"), KNOWN.format("nothing")), "click[features]",
-         FEATURES.format("cotton, slim"), 0, "on item 2. works, known cotton slim"),
-        ((LISTING, ITEM.format("red"), LISTING), "click[item 2]", ITEM.format("nothing"), 0,
-         "on results 1. item 1 item 2 want item 2: yes. works, known merrow slim oxford shirt for 31"),
-        ((LISTING, ITEM.format("navy, large")), "click[buy now]", BOUGHT.format("navy, large"), 0,
-         "on item 2. works. merrow slim oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy large want navy: yes, "
-         "navy large want large: yes, merrow slim oxford shirt want cotton: unseen, merrow slim oxford shirt want slim: yes. not done"),
-        ((LISTING, KNOWN.format("navy, large")), "click[buy now]", BOUGHT.format("navy, large"), 1,
-         "on item 2. works. merrow slim oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy large want navy: yes, "
-         "navy large want large: yes, cotton slim want cotton: yes, cotton slim want slim: yes. done"),
-        ((LISTING, KNOWN.format("navy")), "click[buy now]", BOUGHT.format("navy"), 0,
-         "on item 2. works. merrow slim oxford shirt want oxford shirt: yes, for 31 want lower than 40: yes, navy want navy: yes, "
-         "navy want large: no. not done"),
+        (
+            (LISTING, ITEM.format("nothing")),
+            "click[red]",
+            ITEM.format("red"),
+            0,
+            "on item 2. navy red small large want red: yes. works, now red",
+        ),
+        (
+            (LISTING, ITEM.format("red")),
+            "click[moon]",
+            "nothing happens on item 2. chosen: red.",
+            0,
+            "on item 2. navy red small large want moon: no. fails",
+        ),
+        (
+            (LISTING, ITEM.format("nothing")),
+            "click[features]",
+            FEATURES.format("cotton, slim"),
+            0,
+            "on item 2. works, new",
+        ),
+        (
+            (LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")),
+            "click[red]",
+            "nothing happens on features of item 2. chosen: nothing.",
+            0,
+            "on features of item 2. no choice here. fails",
+        ),
+        (
+            (LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim")),
+            "click[< prev]",
+            KNOWN.format("nothing"),
+            0,
+            "on features of item 2. works, back to item 2 with nothing",
+        ),
+        (
+            (LISTING, ITEM.format("nothing"), FEATURES.format("cotton, slim"), KNOWN.format("nothing")),
+            "click[features]",
+            FEATURES.format("cotton, slim"),
+            0,
+            "on item 2. works, known cotton slim",
+        ),
+        (
+            (LISTING, ITEM.format("red"), LISTING),
+            "click[item 2]",
+            ITEM.format("nothing"),
+            0,
+            "on results 1. item 1 item 2 want item 2: yes. works, known merrow slim oxford shirt for 31",
+        ),
+        (
+            (LISTING, ITEM.format("navy, large")),
+            "click[buy now]",
+            BOUGHT.format("navy, large"),
+            0,
+            "on item 2. works. merrow slim oxford shirt want oxford shirt: yes, for 31 want lower than 40: "
+            "yes, navy large want navy: yes, "
+            "navy large want large: yes, merrow slim oxford shirt want cotton: unseen, merrow slim oxford "
+            "shirt want slim: yes. not done",
+        ),
+        (
+            (LISTING, KNOWN.format("navy, large")),
+            "click[buy now]",
+            BOUGHT.format("navy, large"),
+            1,
+            "on item 2. works. merrow slim oxford shirt want oxford shirt: yes, for 31 want lower than 40: "
+            "yes, navy large want navy: yes, "
+            "navy large want large: yes, cotton slim want cotton: yes, cotton slim want slim: yes. done",
+        ),
+        (
+            (LISTING, KNOWN.format("navy")),
+            "click[buy now]",
+            BOUGHT.format("navy"),
+            0,
+            "on item 2. works. merrow slim oxford shirt want oxford shirt: yes, for 31 want lower than 40: "
+            "yes, navy want navy: yes, "
+            "navy want large: no. not done",
+        ),
     ],
-)  # fmt: skip
+)
 def test_reasoning(states, action, following, reward, words):
     assert reason(make_history(*states), action, following, float(reward)) == words
 
@@ -63,7 +162,10 @@ def test_reasoning(states, action, following, reward, words):
     [
         ((LISTING, KNOWN.format("navy, large"), BOUGHT.format("navy, large")), 1.0),
         ((LISTING, KNOWN.format("navy"), BOUGHT.format("navy")), 0.0),
-        ((LISTING, ITEM.format("navy, large"), BOUGHT.format("navy, large")), None),  # whether it is of cotton was not looked at
+        (
+            (LISTING, ITEM.format("navy, large"), BOUGHT.format("navy, large")),
+            None,
+        ),  # whether it is of cotton was not looked at
         ((LISTING, ITEM.format("nothing"), BOUGHT.format("nothing")), 0.0),
         ((LISTING, KNOWN.format("navy, large")), None),
     ],
@@ -91,7 +193,9 @@ def test_a_purchase_is_done_exactly_where_all_comparisons_say_yes_or_were_never_
                     assert (": no" not in step.reasoning) == bool(step.reward)
                 told[hidden] += 1
             else:
-                assert ("fails" in step.reasoning) == shop.refused(step.next_state) and "no effect" not in step.reasoning
+                assert ("fails" in step.reasoning) == shop.refused(
+                    step.next_state
+                ) and "no effect" not in step.reasoning
     assert told[True] > 5 and told[False] > 50
 
 
@@ -117,5 +221,7 @@ def test_revealing_is_what_no_history_could_tell(states, following, new):
 
 def test_of_free_text_every_purchase_reveals_something():
     history = make_history(LISTING, KNOWN.format("navy"), instruction="something nice for my friend")
-    assert revealing(history, BOUGHT.format("navy")) and not revealing(make_history(LISTING, instruction=INSTRUCTION), LISTING)
+    assert revealing(history, BOUGHT.format("navy")) and not revealing(
+        make_history(LISTING, instruction=INSTRUCTION), LISTING
+    )
     assert reason(history, "click[buy now]", BOUGHT.format("navy"), 1.0) == "on item 2. works. done"

@@ -11,13 +11,30 @@ from components.environments.webshop.products import NO_LIMIT, Goal, Product, pr
 from components.environments.webshop.reward import alike, colour, same_option, score, title_score, type_score
 
 SHIRT = Product(
-    "B1", "Halden Slim Oxford Shirt, Button Collar", "clothing", "oxford shirt", "clothing › shirts › oxford", "Soft and light.",
-    ("Machine wash warm", "Long sleeve"), {"color": ("navy", "red"), "size": ("small", "large")}, ("slim fit", "cotton"), (24.99,), 24.99,
-)  # fmt: skip
+    "B1",
+    "Halden Slim Oxford Shirt, Button Collar",
+    "clothing",
+    "oxford shirt",
+    "clothing › shirts › oxford",
+    "Soft and light.",
+    ("Machine wash warm", "Long sleeve"),
+    {"color": ("navy", "red"), "size": ("small", "large")},
+    ("slim fit", "cotton"),
+    (24.99,),
+    24.99,
+)
 GOAL = Goal(
-    "B1/0", "B1", "clothing", "oxford shirt", "Halden Slim Oxford Shirt, Button Collar", "clothing › shirts › oxford", "...",
-    ("cotton", "long sleeve"), ("navy", "large"), 30.0,
-)  # fmt: skip
+    "B1/0",
+    "B1",
+    "clothing",
+    "oxford shirt",
+    "Halden Slim Oxford Shirt, Button Collar",
+    "clothing › shirts › oxford",
+    "...",
+    ("cotton", "long sleeve"),
+    ("navy", "large"),
+    30.0,
+)
 
 
 def r(product=SHIRT, goal=GOAL, chosen=("navy", "large")):
@@ -31,7 +48,13 @@ def test_everything_right_is_one():
 
 @pytest.mark.parametrize(
     ("chosen", "matched", "expected"),
-    [((), 0, 3 / 5), (("navy",), 1, 4 / 5), (("red", "large"), 1, 4 / 5), (("navy", "small"), 1, 4 / 5), (("large", "navy"), 2, 1.0)],
+    [
+        ((), 0, 3 / 5),
+        (("navy",), 1, 4 / 5),
+        (("red", "large"), 1, 4 / 5),
+        (("navy", "small"), 1, 4 / 5),
+        (("large", "navy"), 2, 1.0),
+    ],
 )
 def test_each_option_is_a_fifth(chosen, matched, expected):
     assert r(chosen=chosen).options == matched and r(chosen=chosen).r == pytest.approx(expected)
@@ -39,7 +62,9 @@ def test_each_option_is_a_fifth(chosen, matched, expected):
 
 def test_the_price_counts_up_to_and_with_the_limit():
     assert r(replace(SHIRT, price=30.0)).r == 1.0
-    assert r(replace(SHIRT, price=30.01)).r == pytest.approx(4 / 5) and not r(replace(SHIRT, price=30.01)).price
+    assert (
+        r(replace(SHIRT, price=30.01)).r == pytest.approx(4 / 5) and not r(replace(SHIRT, price=30.01)).price
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +79,9 @@ def test_the_price_counts_up_to_and_with_the_limit():
         (("linen", "short sleeve"), "x shirt", (), "", 0),  # 2 * 8 / 23 = 70 %
     ],
 )
-def test_an_attribute_is_found_among_the_attributes_or_in_the_texts(attributes, name, bullets, description, matched):
+def test_an_attribute_is_found_among_the_attributes_or_in_the_texts(
+    attributes, name, bullets, description, matched
+):
     product = replace(SHIRT, attributes=attributes, name=name, bullets=bullets, description=description)
     assert r(product).attributes == matched
 
@@ -67,7 +94,14 @@ def test_without_attributes_in_common_the_rest_still_counts():
 
 @pytest.mark.parametrize(
     ("value", "known"),
-    [("navy blue", "blue"), ("dark red", "dark"), ("rose gold", "gold"), ("xl", "xl"), ("standard", "tan"), ("red", "red")],
+    [
+        ("navy blue", "blue"),
+        ("dark red", "dark"),
+        ("rose gold", "gold"),
+        ("xl", "xl"),
+        ("standard", "tan"),
+        ("red", "red"),
+    ],
 )
 def test_an_option_is_its_first_known_colour_in_the_order_of_the_list(value, known):
     assert colour(value) == known
@@ -117,7 +151,8 @@ def test_the_type_is_worth(title, query, levels, expected):
 
 def test_the_type_multiplies_all_the_rest():
     other = replace(SHIRT, query="cardigan", product_category="clothing › knits › cardigan")
-    # nouns of the goal: halden, oxford, shirt, button, collar; one of five is in the bought name: 0.2 is not above 0.2
+    # nouns of the goal: halden, oxford, shirt, button, collar; one of five is in the bought name: 0.2 is not
+    # above 0.2
     one_of_five = r(replace(other, name="Merrow Collar Cardigan"))
     assert (one_of_five.title_score, one_of_five.r_type, one_of_five.r) == (0.2, 0.5, 0.5)
     assert r(replace(other, name="Merrow Collar Button Cardigan")).r == 1.0
@@ -132,11 +167,16 @@ def test_a_name_without_nouns_scores_a_fifth():
 
 
 def test_nouns_are_words_that_are_no_adjectives_numbers_or_function_words():
-    name = "Halden Women's Waterproof Hiking Boots for the Mountain, Size 8 (Pack of 2), Breathable & Padded 12oz"
+    name = (
+        "Halden Women's Waterproof Hiking Boots for the Mountain, Size 8 (Pack of 2), Breathable & "
+        "Padded 12oz"
+    )
     assert nouns(name) == {"halden", "women's", "boots", "mountain", "size", "pack"}
 
 
-@pytest.mark.parametrize(("price", "limits"), [(24.99, {40.0, 50.0, 60.0}), (30.0, {50.0, 60.0, 70.0}), (0.0, {20.0, 30.0, 40.0})])
+@pytest.mark.parametrize(
+    ("price", "limits"), [(24.99, {40.0, 50.0, 60.0}), (30.0, {50.0, 60.0, 70.0}), (0.0, {20.0, 30.0, 40.0})]
+)
 def test_the_limit_is_the_larger_of_two_of_the_next_four_tens(price, limits):
     drawn = [price_limit(price, f"key {number}") for number in range(600)]
     assert set(drawn) == limits

@@ -1,4 +1,6 @@
-"""The states' grammar: every real state is read back, what is outside it is not, and facts contradict what denies them."""
+"""The states' grammar: every real state is read back, what is outside it is not, and facts contradict what
+denies them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,13 @@ from shops import make_product, make_session
 
 from components.environments.webshop.states import FIRST, contradicts, describe, read_state, state_facts
 
-RESULTS = "results 1 of 5 for oxford shirt: item 1 halden cotton shirt for 25, item 2 gift for 2 men for 10 to 20."
-ITEM = "item 2: gift for 2 men for 31. color: navy, light blue. size: small. features: cotton, slim. chosen: navy, small."
+RESULTS = (
+    "results 1 of 5 for oxford shirt: item 1 halden cotton shirt for 25, item 2 gift for 2 men for 10 to 20."
+)
+ITEM = (
+    "item 2: gift for 2 men for 31. color: navy, light blue. size: small. features: cotton, slim. "
+    "chosen: navy, small."
+)
 
 
 def test_every_real_state_is_read_back(shopped):
@@ -41,7 +48,13 @@ def _written(seen):
 
 def test_results_are_read_with_their_prices():
     seen = read_state(RESULTS)
-    assert (seen.event, seen.place, seen.query, seen.number, seen.pages) == ("results", "results 1", "oxford shirt", 1, 5)
+    assert (seen.event, seen.place, seen.query, seen.number, seen.pages) == (
+        "results",
+        "results 1",
+        "oxford shirt",
+        1,
+        5,
+    )
     assert seen.items == ((1, "halden cotton shirt", "25"), (2, "gift for 2 men", "10 to 20"))
 
 
@@ -84,23 +97,48 @@ def test_what_is_outside_the_grammar_asserts_nothing_else(text):
 
 
 def test_groups_whose_names_are_short_alike_stay_apart():
-    product = make_product(options={"size of the cup": ("large",), "size of the lid": ("small",), "reviews": ("a", "b")})
+    product = make_product(
+        options={"size of the cup": ("large",), "size of the lid": ("small",), "reviews": ("a", "b")}
+    )
     session = make_session(product)
     session.act("search[x]")
     session.act("click[item 1]")
     seen = read_state(describe(session))
-    assert seen.groups == (("size of the", ("large",)), ("size of the 2", ("small",)), ("reviews option", ("a", "b")))
+    assert seen.groups == (
+        ("size of the", ("large",)),
+        ("size of the 2", ("small",)),
+        ("reviews option", ("a", "b")),
+    )
 
 
 def test_facts_of_the_pages():
     assert state_facts(FIRST) == {("at", "search page")}
-    assert state_facts("results 1 of 1 for x: nothing.") == {("at", "results 1"), ("query", "x"), ("pages", "1"), ("found", "nothing")}
+    assert state_facts("results 1 of 1 for x: nothing.") == {
+        ("at", "results 1"),
+        ("query", "x"),
+        ("pages", "1"),
+        ("found", "nothing"),
+    }
     assert state_facts(ITEM) == {
-        *(("at", "item 2"), ("title", "2", "gift for 2 men"), ("price", "2", "31"), ("chosen", "2", "navy"), ("chosen", "2", "small")),
-        *(("option", "2", "color", "navy"), ("option", "2", "color", "light blue"), ("option", "2", "size", "small")),
+        *(
+            ("at", "item 2"),
+            ("title", "2", "gift for 2 men"),
+            ("price", "2", "31"),
+            ("chosen", "2", "navy"),
+            ("chosen", "2", "small"),
+        ),
+        *(
+            ("option", "2", "color", "navy"),
+            ("option", "2", "color", "light blue"),
+            ("option", "2", "size", "small"),
+        ),
         *(("feature", "2", "cotton"), ("feature", "2", "slim")),
     }
-    assert state_facts("bought item 2. chosen: nothing.") == {("at", "item 2"), ("event", "bought"), ("chosen", "2", "nothing")}
+    assert state_facts("bought item 2. chosen: nothing.") == {
+        ("at", "item 2"),
+        ("event", "bought"),
+        ("chosen", "2", "nothing"),
+    }
     assert state_facts("nothing happens on results 1.") == {("at", "results 1"), ("event", "failed")}
 
 
@@ -142,4 +180,6 @@ def test_a_results_page_denies_what_it_does_not_list(claim, denied):
 
 
 def test_a_page_that_is_silent_on_features_denies_none():
-    assert not contradicts(("feature", "2", "wool"), state_facts("item 2: a b for 31. color: navy. chosen: nothing."))
+    assert not contradicts(
+        ("feature", "2", "wool"), state_facts("item 2: a b for 31. color: navy. chosen: nothing.")
+    )
