@@ -35,10 +35,12 @@ from components.config import TrackingConfig
 from components.errors import DreamGymError
 from components.tracking.dead_runs import close_dead_runs
 from components.tracking.manifest import Manifest
-from components.tracking.mlflow_store import Tracker
+from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.process import OwnProcess, is_dead, this_process
 from components.tracking.runs import list_runs
-from flows.automations import TAG
+
+TAG = "dreamgym"
+
 
 PROCESS = "process"
 """Begins the tag `process:HOST:ID:SECONDS` of a flow run's process; its start is in seconds since 1970."""

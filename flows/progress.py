@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from prefect import get_run_logger
 
-from components.language.training import OnFigures, OnStep
+from components.language.training.fine_tuning import OnFigures, OnStep
 
 SECONDS = 20.0
 

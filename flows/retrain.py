@@ -9,30 +9,36 @@ changed is reused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
 from components.config import Config
-from components.evaluation.fidelity import check_gate
-from components.evaluation.intervals import Estimate
-from components.evaluation.promotion import Decision
-from components.evaluation.report import summary, write_report
+from components.evaluation.metrics.fidelity_metrics import check_gate
+from components.evaluation.metrics.intervals import Estimate
+from components.evaluation.promotion.gate import Decision
+from components.evaluation.report.run_report import summary, write_report
 from components.tracking.runs import write_games
-from components.tracking.stages import StageResult
-from flows.evaluate import POLICIES, evaluate_policies, promote_challenger
-from flows.experience_model import fine_tune_experience_model
-from flows.run_report import run_report
-from flows.run_version import save_run_commit, save_run_version
+from components.tracking.stage_store.stage_store import StageResult
+from flows.run.pipeline_run import Run
+from flows.run.plan import Step
+from flows.run.validation_games import note_draw, with_draw
 from flows.settings import MLFLOW_PORT
-from flows.sim_to_real import refine_in_reality
-from flows.synthetic_rl import check_dream, clone_policy, train_in_dream
-from flows.validate import validate_data
-from flows.validation_games import note_draw, with_draw
-from flows.workspace import OF_RUN, Workspace
+from flows.stages.check_dream import check_dream, require_agreement
+from flows.stages.clone import clone_policy
+from flows.stages.evaluate import POLICIES, evaluate_policies
+from flows.stages.experience_model import fine_tune_experience_model
+from flows.stages.promote import promote_challenger
+from flows.stages.report import run_report
+from flows.stages.sim_to_real import refine_in_reality
+from flows.stages.snapshot_buffer import save_run_commit, snapshot_buffer
+from flows.stages.synthetic_rl import train_in_dream
+from flows.stages.validate import validate_data
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,24 +49,25 @@ class Finished:
     decision: Decision
 
 
-def _gated_experience_model(run: Workspace) -> StageResult:
-    result = fine_tune_experience_model.fn(run)
-    _gate(run)
-    return result
+def require_fidelity(run: Run, result: StageResult) -> None:
+    """Raise FidelityGateClosed if single steps of the experience model are not faithful enough."""
+    metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
+    check_gate(metrics, run.config.fidelity)
 
 
-STAGES: dict[str, Callable[[Workspace], StageResult]] = {
-    "validate": validate_data.fn,
-    "experience_model": _gated_experience_model,
-    "clone": clone_policy.fn,
-    "check_cloned": lambda run: check_dream.fn(run, "clone", "cloned"),
-    "synthetic_rl": train_in_dream.fn,
-    "check_dreamed": lambda run: check_dream.fn(run, "synthetic_rl", "dreamed"),
-    "sim_to_real": refine_in_reality.fn,
-    "evaluate": evaluate_policies.fn,
+STEPS = {
+    "validate": Step(validate_data.declare),
+    "experience_model": Step(fine_tune_experience_model.declare, gate=require_fidelity),
+    "clone": Step(clone_policy.declare),
+    "check_cloned": Step(lambda run: check_dream.declare(run, "clone", "cloned"), gate=require_agreement),
+    "synthetic_rl": Step(train_in_dream.declare),
+    "check_dreamed": Step(
+        lambda run: check_dream.declare(run, "synthetic_rl", "dreamed"), gate=require_agreement
+    ),
+    "sim_to_real": Step(refine_in_reality.declare),
+    "evaluate": Step(evaluate_policies.declare),
 }
-"""The stages of the job in their order, without Prefect around them: to ask which of them are there already.
-"""
+"""The stages of the job in their order, with their gates: what `--dry-run` asks."""
 
 
 @flow(name="retrain", validate_parameters=False)
@@ -71,7 +78,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         FidelityGateClosed: the dream may not be trusted; RL is not started, or its result not used.
         DreamGymError: a stage failed; finished stages are kept and reused by the next run.
     """
-    run = Workspace(with_draw(config), root.resolve())
+    run = Run(with_draw(config), root.resolve())
     run.start("retrain")
     progress = _Progress(10)
     try:
@@ -79,20 +86,20 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         # 1. Check the offline data and set bad episodes aside.
         progress.after(validate_data(run))
         # 2. Fine-tune the experience model; measure its fidelity on held-out real transitions.
-        progress.after(fine_tune_experience_model(run))
-        # 3. Stop here if its single steps may not be trusted.
-        _gate(run)
-        # 4. Clone a policy from a few expert demonstrations.
+        model = progress.after(fine_tune_experience_model(run))
+        # 3. Gate: stop here if single steps of the dream are not faithful enough.
+        require_fidelity(run, model)
+        # 4. Clone a policy from expert demonstrations.
         progress.after(clone_policy(run))
-        # 5. Hold the dream against the real engine on this policy's episodes.
-        progress.after(check_dream(run, "clone", "cloned"))
-        # 6. RL in the dream with the curriculum, zero real interactions.
+        # 5. Gate: compare the dream with the real environment on the cloned policy's episodes.
+        require_agreement(run, progress.after(check_dream(run, "clone", "cloned")))
+        # 6. RL in the dream with the curriculum, without real interactions.
         progress.after(train_in_dream(run))
-        # 7. Hold the dream against the real engine again: RL may have found its weak spots.
-        progress.after(check_dream(run, "synthetic_rl", "dreamed"))
-        # 8. Snapshot the replay buffer with the new transitions.
+        # 7. Gate: compare again on the trained policy's episodes; RL may have found errors of the dream.
+        require_agreement(run, progress.after(check_dream(run, "synthetic_rl", "dreamed")))
+        # 8. Snapshot the replay buffer with the dreamed transitions.
         progress.after(snapshot_buffer(run))
-        # 9. Refine in the real environment under a budget of interactions.
+        # 9. Refine the policy in the real environment under a budget of interactions.
         progress.after(refine_in_reality(run))
         # 10. Play validation games.
         progress.after(evaluate_policies(run))
@@ -107,21 +114,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
     return Finished(run.directory, decision)
 
 
-def _gate(run: Workspace) -> None:
-    metrics = run.results["experience_model"].metrics
-    check_gate({name: Estimate.from_json(entry) for name, entry in metrics.items()}, run.config.fidelity)
-
-
-@flow(name="snapshot-buffer", flow_run_name=OF_RUN, validate_parameters=False)
-def snapshot_buffer(run: Workspace) -> str:
-    """Make the run's version of data/: that of its start with the dreamed transitions in the replay log.
-    data/ itself stays as it is.
-    """
-    with run.limited("snapshot_buffer"):
-        return save_run_version(run)
-
-
-def _finish(run: Workspace, decision: Decision) -> None:
+def _finish(run: Run, decision: Decision) -> None:
     run.count("sim_to_real/budget", run.config.sim_to_real.budget)
     run.count("cost/real_interactions", run.manifest.costs.real_interactions)
     run.count("cost/check_interactions", run.manifest.costs.check_interactions)
@@ -156,7 +149,8 @@ class _Progress:
         self._steps, self._done = steps, 0
         self._artifact = create_progress_artifact(progress=0.0, description="stages of this run")
 
-    def after(self, _finished: object) -> None:
-        """One more stage is done."""
+    def after(self, result: T) -> T:
+        """Count one more finished stage; returns its result."""
         self._done += 1
         update_progress_artifact(artifact_id=self._artifact, progress=100.0 * self._done / self._steps)  # type: ignore[arg-type]
+        return result

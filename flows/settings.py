@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from components.orphans import watch_over_children
+from components.child_processes import watch_over_children
 
 MLFLOW_PORT = 5000
 """Where `dreamgym ui` shows MLflow, unless it is told another port; a run's report in Prefect links there if
@@ -21,7 +21,8 @@ its store is a local one.
 DEFAULTS = {
     # An ephemeral server's first start, with a new database, takes longer than Prefect's 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    # A run says every half minute that it lives; one that stopped saying so is found (flows/automations.py).
+    # A run says every half minute that it lives; one that stopped saying so is found
+    # (flows/deployment/automations.py).
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     # Nobody is told what runs here.
     "DO_NOT_TRACK": "1",
@@ -76,7 +77,7 @@ def _usable_home(root: Path) -> None:
     try:
         done = replace_unusable_home(root)
     except OSError as error:
-        from components.atomic import cannot_write
+        from components.files import cannot_write
 
         raise cannot_write(root / ".dreamgym" / "home", error) from error
     if done:
@@ -88,7 +89,7 @@ def _make(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        from components.atomic import cannot_write
+        from components.files import cannot_write
 
         raise cannot_write(home, error) from error
 

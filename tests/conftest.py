@@ -10,19 +10,19 @@ import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
 from components.config import ExperienceModelConfig
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.experience.experience_model import ExperienceModel
+from components.experience.model import ExperienceModel
 from components.experience.prompts import render_premise, render_trajectory, render_variation
-from components.language.training import supervised_finetune
-from components.trajectories.collect import collect, plan
+from components.language.training.fine_tuning import supervised_finetune
+from components.trajectories.recording import collect, plan
 
 H = " Holding nothing."
 PREMISE = "mug 1 shelf 1"
 LOOKED = "Looked around in the room." + H
 LONGEST = (
-    "flows/test_experiments.py",
-    "flows/test_deploy.py",
+    "jobs/test_experiments.py",
+    "deployment/test_deploy.py",
     "flows/test_retrain.py",
     "environments/test_environment_contract.py",
 )

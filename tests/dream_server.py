@@ -11,11 +11,11 @@ from builders import make_task
 
 from components.config import RetrievalConfig
 from components.experience.dream import Dream
-from components.experience.replay_buffer import ReplayBuffer
-from components.serving.catalogue import Catalogue
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.serving.dream_session import Limits
 from components.serving.server import Door, application, configured, listen
-from components.serving.session import Limits
 from components.serving.shared_dream import SharedDream
+from components.serving.task_choice import Catalogue
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 from prefect_server import shared_server
 from warm import run_command
 
-from components.trajectories.dvc_cache import cache_directory, object_path, read_listing
+from components.trajectories.dvc.dvc_cache import cache_directory, object_path, read_listing
 from components.trajectories.store import read_log
 
 ROOT = Path(__file__).parents[1]

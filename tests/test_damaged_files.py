@@ -23,13 +23,13 @@ from builders import make_model, make_task, make_transition
 
 from components.config import Config, RetrievalConfig, load_config
 from components.errors import DataError, DreamGymError
-from components.experience.replay_buffer import ReplayBuffer
-from components.language.checkpoints import checkpoint_limit, read_checkpoint
-from components.language.examples import Example, Segment
-from components.language.training import supervised_finetune
-from components.tracking.environment import collect_environment
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.language.training.checkpoints import checkpoint_limit, read_checkpoint
+from components.language.training.examples import Example, Segment
+from components.language.training.fine_tuning import supervised_finetune
 from components.tracking.manifest import MANIFEST, Manifest
-from components.trajectories import snapshots
+from components.tracking.run_environment import collect_environment
+from components.trajectories.dvc import snapshots
 from components.trajectories.store import (
     read_log,
     read_tasks,

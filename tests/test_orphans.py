@@ -13,7 +13,7 @@ from marked import VARIABLE, left_after, marked
 
 PARENT = """
 import os, subprocess, sys, threading, time
-from components.orphans import watch_over_children
+from components.child_processes import watch_over_children
 watch_over_children()
 watch_over_children()
 deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -31,7 +31,7 @@ WORKER = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 import multiprocessing
-from components.orphans import end_with_parent
+from components.child_processes import end_with_parent
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=end_with_parent)
     print(pool.submit(int, 1).result(), flush=True)

@@ -13,20 +13,20 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model
 
-from components.bounded import MOST_BYTES
 from components.config import load_config
 from components.errors import ConfigError, DataError, TrainingError
+from components.files import MOST_BYTES
 from components.language.backbone import load_backbone, save_model
-from components.language.examples import Example, Segment
-from components.language.training import supervised_finetune
-from components.policy.loop import reached
-from components.tracking.environment import Environment, Git
+from components.language.training.examples import Example, Segment
+from components.language.training.fine_tuning import supervised_finetune
+from components.policy.rl.loop import reached
 from components.tracking.manifest import MANIFEST, DataLineage, Manifest
+from components.tracking.run_environment import Environment, Git
 from components.tracking.runs import read_games, read_metrics
-from components.trajectories.snapshots import data_hash
-from flows.reproduce import reproduce
-from flows.resume import cell_of
-from flows.study_cells import read_cell
+from components.trajectories.dvc.snapshots import data_hash
+from flows.jobs.reproduce import reproduce
+from flows.jobs.study_cells import read_cell
+from flows.past_runs.resume import cell_of
 
 
 class Trap:

@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
-from components.environment_config import EnvironmentConfig
+from importlib import import_module
+
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.protocol import Adapter
+from components.environments.text_world.import_path import load_named
 from components.errors import EnvironmentFailure
+
+ADAPTERS = {
+    "alfworld": "components.environments.alfworld.adapter:AlfworldAdapter",
+    "webshop": "components.environments.webshop.adapter:WebshopAdapter",
+    "browser": "components.environments.browser.adapter:BrowserAdapter",
+    "gymnasium": "components.environments.gymnasium.adapter:GymnasiumAdapter",
+    "openenv": "components.environments.openenv.adapter:OpenEnvAdapter",
+}
+"""Value of `environment.name` -> module and class. They are text, so that the key of a stage depends on the
+selected adapter's code alone.
+"""
+INSTALLATION = {
+    "alfworld": "pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake).",
+    "webshop": "pip install -c constraints.txt -e '.[webshop]'",
+}
+"""What to type where an adapter's packages are missing."""
 
 
 def make_adapter(config: EnvironmentConfig) -> Adapter:
-    """The adapter that `config.name` asks for.
+    """The adapter that `config.name` selects.
 
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
-        ConfigError: code that the config names is not there.
+        ConfigError: code that the config names does not exist.
     """
-    makers = {
-        "alfworld": _alfworld,
-        "webshop": _webshop,
-        "browser": _browser,
-        "gymnasium": _gymnasium,
-        "openenv": _openenv,
-        "own": _own,
-    }
-    return makers[config.name](config)
-
-
-def _alfworld(config: EnvironmentConfig) -> Adapter:
+    adapter: Adapter
+    if config.name == "own":
+        adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
+        return adapter
+    module, _, name = ADAPTERS[config.name].partition(":")
     try:
-        from components.environments.alfworld.adapter import AlfworldAdapter
+        adapter_class = getattr(import_module(module), name)
     except ImportError as error:
-        raise EnvironmentFailure(
-            f"ALFWorld's engine is not installed ({error}).",
-            next_step="pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake).",
-        ) from None
-    return AlfworldAdapter(config)
-
-
-def _webshop(config: EnvironmentConfig) -> Adapter:
-    try:
-        from components.environments.webshop.adapter import WebshopAdapter
-    except ImportError as error:
-        raise EnvironmentFailure(
-            f"What WebShop's search and reward need is not installed ({error}).",
-            next_step="pip install -c constraints.txt -e '.[webshop]'",
-        ) from None
-    return WebshopAdapter(config)
-
-
-def _browser(config: EnvironmentConfig) -> Adapter:
-    from components.environments.browser.adapter import BrowserAdapter
-
-    return BrowserAdapter(config)
-
-
-def _gymnasium(config: EnvironmentConfig) -> Adapter:
-    from components.environments.gymnasium.adapter import GymnasiumAdapter
-
-    return GymnasiumAdapter(config)
-
-
-def _openenv(config: EnvironmentConfig) -> Adapter:
-    from components.environments.openenv.adapter import OpenEnvAdapter
-
-    return OpenEnvAdapter(config)
-
-
-def _own(config: EnvironmentConfig) -> Adapter:
-    from components.environments.named import load_named
-
-    adapter: Adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
+        if config.name not in INSTALLATION:
+            raise
+        found = f"A package that the environment {config.name} needs is not installed ({error})."
+        raise EnvironmentFailure(found, next_step=INSTALLATION[config.name]) from None
+    adapter = adapter_class(config)
     return adapter
+
+
+def adapter_modules(config: EnvironmentConfig) -> list[str]:
+    """The modules whose code decides what the selected world is like, a user's own included."""
+    adapter = [ADAPTERS[config.name].partition(":")[0]] if config.name in ADAPTERS else []
+    return adapter + ([config.own_module] if config.own_module else [])

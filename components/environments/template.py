@@ -12,11 +12,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from components.environment_config import EnvironmentConfig
-from components.environments.plain import PlainAdapter, drawn, task_of
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Step
-from components.environments.rows import RowsEnvironment
+from components.environments.text_world.plain_adapter import PlainAdapter, drawn, task_of
 from components.environments.validation_split import require_split
+from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 

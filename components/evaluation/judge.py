@@ -11,7 +11,7 @@ or 2 as strict JSON. It differs from the paper in that
 2. the prediction's outcome, solved or not, is shown as well, since it is part of what the experience model
    says;
 3. beside each axis stands its **agreement with the executable truth**: whether the judge gives a 2 exactly
-   where the rules of `axes.py`
+   where the rules of `judge_axes.py`
    do, which know the real next state. A judge without agreement is an opinion;
 4. a prediction that cannot be read gets 0 on all axes without being asked about, and counts for no agreement.
 
@@ -30,11 +30,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from components.errors import DataError, EndpointError
-from components.evaluation.axes import AXES, BEST, axis_scores, mean_scores
-from components.evaluation.intervals import Estimate, cohen_kappa, proportion
-from components.experience.fidelity import Judgement
-from components.language.chat import Unanswered
-from components.language.endpoint import Endpoint, Question, StrictAnswer
+from components.evaluation.metrics.intervals import Estimate, cohen_kappa, proportion
+from components.evaluation.metrics.judge_axes import AXES, BEST, axis_scores, mean_scores
+from components.experience.step_judgements import Judgement
+from components.language.endpoint.chat_completions import Unanswered
+from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Task
 
 VERSION = "judge-1"

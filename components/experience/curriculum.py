@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from components.config.training_config import CurriculumConfig
 from components.records import VARIED, Task
-from components.training_config import CurriculumConfig
 
 Vary = Callable[[Sequence[Task], int], list[str]]
 POOL = 400
@@ -52,7 +52,7 @@ def difficulty(returns: Sequence[float]) -> str:
 
 
 class Curriculum:
-    """A source of tasks for the RL loop (`components.policy.loop.TaskSource`)."""
+    """A source of tasks for the RL loop (`components.policy.rl.loop.TaskSource`)."""
 
     def __init__(
         self,

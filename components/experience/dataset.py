@@ -13,9 +13,9 @@ from components.config import ExperienceModelConfig
 from components.environments.protocol import Adapter
 from components.errors import DataError
 from components.experience.prompts import render_premise, render_trajectory, render_variation
-from components.experience.replay_buffer import ReplayBuffer
-from components.language.examples import Example
+from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.tokenizer import Vocabulary
+from components.language.training.examples import Example
 from components.records import Task, Trajectory
 
 Item = TypeVar("Item")

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from components.environments.protocol import Step
-from components.experience.experience_model import ExperienceModel, Foresight, Query
+from components.experience.model import ExperienceModel, Foresight, Query
 from components.experience.prompts import Answer
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Task, Trajectory, Transition
 
 

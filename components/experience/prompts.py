@@ -3,8 +3,8 @@
 The stable part comes first and only ever grows (the trunk: task, states, actions); the volatile part comes
 last and is rewound after each step (the branch: demonstrations, then the turn with its answer). So the cache
 of the trunk is kept over a whole episode. The turn repeats the task, the initial state (what the world
-consists of), the earlier states that speak of what the action names (`recall.py`) and the current one: a
-small model concludes well over a short distance and copies badly over a long one.
+consists of), the earlier states that speak of what the action names (`episodic_recall.py`) and the current
+one: a small model concludes well over a short distance and copies badly over a long one.
 
     trunk    <task> instruction <state> s0 [<think> premise] <action> a0 <state> s1 <action> a1 <state> s2 ...
     branch   <demo> s a <state> s' ... <turn> instruction <state> s0 [<think> premise] <recall> s_i ...
@@ -23,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.experience.recall import recall
-from components.language.examples import Example, Segment
+from components.experience.episodic_recall import recall
 from components.language.markers import (
     ACTION,
     ANSWER,
@@ -42,6 +41,7 @@ from components.language.markers import (
     Marker,
 )
 from components.language.tokenizer import Vocabulary
+from components.language.training.examples import Example, Segment
 from components.records import Task, Trajectory, Transition
 
 OUTCOMES = (CONTINUE, SUCCESS, FAILURE)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from components.environments.protocol import Adapter, Fact
-from components.experience.agreement import Replay
+from components.experience.real_replay import Replay
 from components.experience.side_by_side import Comparison, compare_states
 from components.records import Trajectory
 

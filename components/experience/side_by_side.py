@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from components.environments.protocol import Adapter, Environment, Fact, Step
 from components.errors import EnvironmentFailure
-from components.experience.agreement import replay_in
+from components.experience.real_replay import replay_in
 from components.records import Task, Trajectory, Transition
 
 

@@ -34,21 +34,21 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
 from components.config import BackboneConfig, ChatTemplate
+from components.config.training_config import LoraConfig
 from components.errors import ConfigError, DataError
-from components.language.known_ids import set_unknown_ids
-from components.language.marker_rows import fit_rows
-from components.language.markers import END, MARKERS, PAD
-from components.language.model_size import plausible_size, require_memory
-from components.language.sound_weights import (
+from components.language.checkpoint_files.model_size import plausible_size, require_memory
+from components.language.checkpoint_files.weight_checks import (
     refuse_left_out,
     refuse_other_head,
     refuse_quantised,
     require_finite,
 )
+from components.language.checkpoint_files.weight_files import stored_weights
+from components.language.marker_rows import fit_rows
+from components.language.markers import END, MARKERS, PAD
+from components.language.sampled_ids import set_unknown_ids
 from components.language.tokenizer import Vocabulary
 from components.language.torch_seeds import torch_seed
-from components.language.weight_files import stored_weights
-from components.training_config import LoraConfig
 
 transformers_logging.disable_progress_bar()  # a bar for each of a stage's many small models says nothing
 
@@ -125,7 +125,7 @@ def load_backbone(
 
     Markers that the tokenizer lacks are added and the embeddings grown to fit, with the same new rows at
     every load. Ids that the model has rows for and the tokenizer does not know are never sampled
-    (`known_ids.py`). With `chat_template="off"` the tokenizer's own is taken away, also from what is saved
+    (`sampled_ids.py`). With `chat_template="off"` the tokenizer's own is taken away, also from what is saved
     later.
 
     Raises:

@@ -4,8 +4,8 @@ A piece of a prompt is either a `Marker` or a plain `str`. `Vocabulary.encode` g
 and encodes plain text as plain text, even where it spells a marker: a page that says "<success>" forges
 nothing.
 
-A `Frame` is a place where the chat template of a backbone speaks (`chat.py`); without one nothing stands
-there.
+A `Frame` is a place where the chat template of a backbone speaks (`chat_completions.py`); without one nothing
+stands there.
 """
 
 from __future__ import annotations

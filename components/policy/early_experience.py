@@ -24,13 +24,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.environments.again import play_whole
 from components.environments.protocol import Environment, Forkable, Step
+from components.environments.retry import play_whole
 from components.errors import EnvironmentFailure
-from components.language.examples import Example, Segment
 from components.language.markers import ACTION, END
 from components.language.tokenizer import Vocabulary
-from components.policy.prompt import observed, opening, reply, turn
+from components.language.training.examples import Example, Segment
+from components.policy.agent_prompt import observed, opening, reply, turn
 from components.records import Trajectory
 
 Reflect = Callable[[Trajectory, str, Sequence[tuple[str, str]]], str]

@@ -11,7 +11,7 @@ from typing import Any
 from components.config import ChatTemplate
 from components.language.backbone import load_backbone, save_model
 from components.language.compute import Compute
-from components.language.engine import KeptCacheEngine
+from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.tokenizer import Vocabulary
 
 

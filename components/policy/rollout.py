@@ -6,14 +6,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from components.environments import again
+from components.environments import retry as again
 from components.environments.protocol import NO_ACTION, Environment, Step, side_by_side
 from components.errors import EnvironmentFailure
-from components.language.engine import Generation, Session
-from components.language.examples import Example, Segment
+from components.language.engines.kept_cache import Generation, Session
 from components.language.markers import END
+from components.language.training.examples import Example, Segment
+from components.policy.agent_prompt import observed, opening, parse_reply, turn
 from components.policy.policy import Policy
-from components.policy.prompt import observed, opening, parse_reply, turn
 from components.records import REAL, Task, Trajectory, Transition
 
 ROWS = 512

@@ -21,10 +21,10 @@ from fastapi import FastAPI
 from openenv.core.env_server import HTTPEnvServer, ServerMode
 
 from components.errors import ConfigError
-from components.serving.catalogue import Catalogue
+from components.serving.dream_session import DreamAction, DreamObservation, DreamSession, Limits
 from components.serving.guard import App, Guard
-from components.serving.session import DreamAction, DreamObservation, DreamSession, Limits
 from components.serving.shared_dream import SharedDream
+from components.serving.task_choice import Catalogue
 
 GRACE_SECONDS = 10
 MESSAGE_BYTES_A_CHAR, LEAST_CHARS = 12, 2000

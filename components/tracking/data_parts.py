@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from components.config import Config
 from components.errors import DataError
 from components.tracking.manifest import DataLineage, Manifest
-from components.trajectories.dvc_cache import cache_directory, listing_hash, read_listing
-from components.trajectories.pointer import DATA, part_of
+from components.trajectories.dvc.dvc_cache import cache_directory, listing_hash, read_listing
+from components.trajectories.dvc.pointer import DATA, part_of
+from components.trajectories.dvc.snapshots import part_hash
+from components.trajectories.store import DataLayout
 
 MOST_FILES = 3
 """A part with more changed files is one row: its own hash, without those of its files."""
@@ -83,3 +86,9 @@ def backbone_path(run: Manifest, *, experience: bool) -> str:
 def _section(run: Manifest, name: str) -> Mapping[str, Any]:
     section = run.config.get(name)
     return section if isinstance(section, Mapping) else {}
+
+
+def trajectories_hash(config: Config, root: Path) -> str:
+    """The DVC hash of the offline trajectories of the config's environment, without the replay log of RL."""
+    layout = DataLayout.of(root, config.environment.name)
+    return part_hash(root, layout.trajectories("train").parent.relative_to(layout.root.parent).as_posix())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from components.errors import DataError, ServiceUnreachable, TrackingError
 from components.tracking.manifest import Manifest
-from components.tracking.mlflow_store import CLONE_TAG, PROCESS_TAG, Tracker
+from components.tracking.mlflow_adapter.tracker import CLONE_TAG, PROCESS_TAG, Tracker
 from components.tracking.process import OwnProcess, is_dead
 from components.tracking.runs import list_runs
 

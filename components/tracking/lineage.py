@@ -13,7 +13,7 @@ from components.errors import DataError
 from components.tracking.data_parts import backbone_path, files_of_part, part_hashes, world_of
 from components.tracking.manifest import Manifest, StageEntry
 from components.tracking.runs import list_runs
-from components.trajectories.pointer import DATA
+from components.trajectories.dvc.pointer import DATA
 
 MADE_OF = {
     "sim_to_real": ("synthetic_rl",),

@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from components.atomic import write_text
-from components.bounded import read_text
 from components.errors import DataError
-from components.tracking.environment import Closed, Environment
+from components.files import read_text, write_text
 from components.tracking.process import OwnProcess
-from components.tracking.stages import StageResult
+from components.tracking.run_environment import Closed, Environment
+from components.tracking.stage_store.stage_store import StageResult
 
 MANIFEST = "manifest.json"
 

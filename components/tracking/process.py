@@ -7,7 +7,7 @@ import platform
 import psutil
 from pydantic import Field
 
-from components.tracking.environment import Closed
+from components.tracking.run_environment import Closed
 
 CLOCK_SECONDS = 2.0
 """What a process's start may seem to move by when the machine's clock is set."""

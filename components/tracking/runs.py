@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.atomic import cannot_write, write_json
-from components.bounded import read_text
 from components.errors import DataError, TrackingError
+from components.files import cannot_write, read_text, write_json
 
 Metrics = dict[str, dict[str, float | int | None]]
 METRICS = "metrics.json"

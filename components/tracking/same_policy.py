@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from components.bounded import read_text
 from components.errors import DataError
+from components.files import read_text
 from components.tracking.manifest import Manifest
-from components.tracking.stages import RECORD
+from components.tracking.stage_store.stage_store import RECORD
 
 POLICY_STAGES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real", "real": "real_rl"}
 """What a policy is called -> the stage that makes it, the last one last."""

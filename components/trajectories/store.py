@@ -22,8 +22,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.atomic import cannot_write
 from components.errors import DataError
+from components.files import cannot_write
 from components.records import Task, Trajectory, Transition
 from components.trajectories.columns import as_record, bytes_of
 

@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 from components.config import DataConfig
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.errors import DataError
 from components.language.markers import MARKERS
 from components.records import REAL, SYNTHETIC, TRAIN, Task, Transition

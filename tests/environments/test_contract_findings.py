@@ -13,8 +13,8 @@ from text_worlds import Counting
 
 from components.config import Config
 from components.environments import make_adapter
-from components.environments.contract import check
-from components.environments.rows import Outcome
+from components.environments.contract.adapter_contract import check
+from components.environments.vectorized import Outcome
 from components.errors import EnvironmentFailure
 
 

@@ -14,10 +14,10 @@ from test_environment_contract import *  # noqa: F403  (its tests, with the subj
 from text_worlds import FACTORY, counting_server, write_solutions
 
 from components.config import Config
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.contract import Subject, _pace, check
-from components.environments.contract_findings import Broken
+from components.environments.contract.adapter_contract import Subject, _pace, check
+from components.environments.contract.finding import Broken
 
 REFUSALS = ["Nothing happens"]
 TEMPLATE = "components.environments.template:TemplateAdapter"

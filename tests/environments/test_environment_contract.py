@@ -14,11 +14,11 @@ from typing import get_args
 
 import pytest
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.browser.chromium import NAMES as CHROMIUM
-from components.environments.plain import PlainAdapter
+from components.environments.browser.engine.chromium import NAMES as CHROMIUM
 from components.environments.protocol import Adapter, Environment, Forkable
+from components.environments.text_world.plain_adapter import PlainAdapter
 from components.environments.validation_split import batch_seed, draw_validation_tasks, opening, splits_of
 from components.errors import EnvironmentFailure
 from components.records import Trajectory, Transition

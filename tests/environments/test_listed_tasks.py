@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from components.config import load_config
-from components.environments.contract import check
-from components.environments.listed_tasks import listed_tasks
-from components.environments.plain import task_of
+from components.environments.contract.adapter_contract import check
 from components.environments.protocol import Step
-from components.environments.rows import RowsEnvironment
 from components.environments.template import BoxWorld, TemplateAdapter
+from components.environments.text_world.listed_tasks import listed_tasks
+from components.environments.text_world.plain_adapter import task_of
+from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
-from components.trajectories.collect import collect, plan
+from components.trajectories.recording import collect, plan
 
 CONFIG = load_config(None, ["environment.name=own", "environment.own.adapter=x:X"])
 

@@ -8,9 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from components.environments.plain import task_of
 from components.environments.protocol import Environment
-from components.environments.rows import Outcome, RowsEnvironment
+from components.environments.text_world.plain_adapter import task_of
+from components.environments.vectorized import Outcome, RowsEnvironment
 from components.errors import EnvironmentFailure
 
 TASKS = [

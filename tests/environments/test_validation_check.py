@@ -10,8 +10,8 @@ import pytest
 
 from components.config import Config
 from components.environments import make_adapter
+from components.environments.contract.validation_check import examine_validation
 from components.environments.template import TemplateAdapter
-from components.environments.validation_check import examine_validation
 from components.errors import EnvironmentFailure
 from components.records import VALIDATION
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from builders import make_task
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.seeds import SEEDS, draw_seeds
+from components.environments.text_world.seed_tasks import SEEDS, draw_seeds
 from components.environments.validation_split import (
     MOST_BATCHES,
     apart_from,

@@ -10,10 +10,10 @@ from builders import make_task, make_transition
 from chat_server import ChatServer, Say
 
 from components.errors import DataError, EndpointError
-from components.evaluation.axes import AXES
 from components.evaluation.judge import VERSION, judge_transitions
-from components.experience.fidelity import Judgement
-from components.language.endpoint import Endpoint
+from components.evaluation.metrics.judge_axes import AXES
+from components.experience.step_judgements import Judgement
+from components.language.endpoint.json_endpoint import Endpoint
 
 GOOD = Judgement(
     transition=make_transition(),

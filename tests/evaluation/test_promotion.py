@@ -6,9 +6,9 @@ import pytest
 
 from components.config import PromotionConfig
 from components.errors import DataError
-from components.evaluation.intervals import paired_difference, proportion
-from components.evaluation.promotion import decide, family_changes
-from components.evaluation.promotion_batches import Match, decide_in_batches
+from components.evaluation.metrics.intervals import paired_difference, proportion
+from components.evaluation.promotion.gate import decide, family_changes
+from components.evaluation.promotion.promotion_batches import Match, decide_in_batches
 
 
 def games(wins, n, start=0):

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from components.config import PromotionConfig
-from components.evaluation.promotion_batches import Match, decide_in_batches
-from components.evaluation.promotion_power import power_tables, promoted_over_champion, promoted_over_floor
+from components.evaluation.promotion.promotion_batches import Match, decide_in_batches
+from components.evaluation.promotion.promotion_power import (
+    power_tables,
+    promoted_over_champion,
+    promoted_over_floor,
+)
 
 DEFAULT = PromotionConfig()
 SEQUENCES = 1000

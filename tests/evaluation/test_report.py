@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 
 from components.errors import DataError
-from components.evaluation.curriculum_figure import curriculum_svg
-from components.evaluation.report import ReportData, summary, write_report
-from components.evaluation.report_charts import curve_svg, spark
-from components.evaluation.report_words import TERMS, title_of
+from components.evaluation.report.charts import curve_svg, spark
+from components.evaluation.report.curriculum_figure import curriculum_svg
+from components.evaluation.report.metric_titles import TERMS, title_of
+from components.evaluation.report.run_report import ReportData, summary, write_report
 
 EVIL = "<script>alert(1)</script>"
 

@@ -7,8 +7,8 @@ import shutil
 import pytest
 from test_report import EVIL, SECTIONS, STEP, make_data
 
-from components.environments.browser.chromium import NAMES, SWITCHES
-from components.evaluation.report import write_report
+from components.environments.browser.engine.chromium import NAMES, SWITCHES
+from components.evaluation.report.run_report import write_report
 
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = pytest.mark.skipif(

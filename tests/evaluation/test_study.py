@@ -12,14 +12,20 @@ import pytest
 from scipy.stats import ttest_rel
 
 from components.errors import DataError
-from components.evaluation.documents import insert_table, marks
-from components.evaluation.intervals import Estimate, crossed_mean, proportion
-from components.evaluation.study import Cell, holm, reached_at, require_different_cells, summarise
-from components.evaluation.study_figures import draw_study
-from components.evaluation.study_table import study_table
-from components.evaluation.transfer_table import transfer_table
-from flows.study import write_study
-from flows.study_methods import BASE, BASES, METHODS
+from components.evaluation.metrics.intervals import Estimate, crossed_mean, proportion
+from components.evaluation.report.document_tables import insert_table, marks
+from components.evaluation.study.study_figures import draw_study
+from components.evaluation.study.study_results import (
+    Cell,
+    holm,
+    reached_at,
+    require_different_cells,
+    summarise,
+)
+from components.evaluation.study.study_table import study_table
+from components.evaluation.study.transfer_table import transfer_table
+from flows.jobs.study import write_study
+from flows.jobs.study_methods import BASE, BASES, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from components.errors import TrainingError
-from components.evaluation.watch import DreamWatch
-from components.language.examples import Example
+from components.evaluation.dream_watch import DreamWatch
+from components.language.training.examples import Example
 from components.policy.rollout import Rollout
 from components.records import Trajectory
 

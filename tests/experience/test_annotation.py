@@ -11,8 +11,8 @@ from builders import make_episode, make_task
 from chat_server import ChatServer, Say
 
 from components.errors import EndpointError
-from components.experience.annotation import VERSION, annotate, render
-from components.language.endpoint import Endpoint
+from components.experience.teacher import VERSION, annotate, render
+from components.language.endpoint.json_endpoint import Endpoint
 
 TUTORIAL = {
     "Overall Plan": "Find it.",

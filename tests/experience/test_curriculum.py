@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from builders import make_task
 
+from components.config.training_config import CurriculumConfig
 from components.experience import curriculum as module
 from components.experience.curriculum import Curriculum, return_variance
-from components.training_config import CurriculumConfig
 
 MIXED, WON, LOST = [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]
 

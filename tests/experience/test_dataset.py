@@ -19,9 +19,9 @@ from components.experience.dataset import (
     transition_examples,
     with_premises,
 )
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Trajectory
-from components.trajectories.renaming import told_of
+from components.trajectories.augmentation.renaming import told_of
 
 
 def episodes() -> list[Trajectory]:

@@ -8,8 +8,8 @@ from builders import VOCABULARY, make_episode, make_task, make_transition
 from components.config import ExperienceModelConfig, RetrievalConfig
 from components.environments.protocol import Environment
 from components.experience.dream import Dream
-from components.experience.experience_model import PREMISE_TRIES, ExperienceModel
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.model import PREMISE_TRIES, ExperienceModel
+from components.experience.retrieval.replay_buffer import ReplayBuffer
 
 
 @pytest.fixture

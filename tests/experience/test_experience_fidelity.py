@@ -11,10 +11,10 @@ from builders import make_episode, make_task
 from components.config import RetrievalConfig
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
-from components.experience.agreement import replay, replay_in
-from components.experience.fidelity import judge, measure
 from components.experience.prompts import Answer
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.real_replay import replay, replay_in
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.experience.step_judgements import judge, measure
 from components.records import Trajectory
 
 H = " Holding nothing."

@@ -12,12 +12,12 @@ from builders import ROOM, VOCABULARY, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
-from components.experience import experience_model
-from components.experience.experience_model import ExperienceModel, Query, note_form
+from components.experience import model as experience_model
+from components.experience.model import ExperienceModel, Query, note_form
 from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
 from components.language.backbone import save_model
-from components.language.examples import collate
-from components.language.training import supervised_finetune, token_logprobs
+from components.language.training.examples import collate
+from components.language.training.fine_tuning import supervised_finetune, token_logprobs
 from components.records import Trajectory
 
 H = " Holding nothing."

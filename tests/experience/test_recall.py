@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.experience.recall import recall
+from components.experience.episodic_recall import recall
 
 PAST = [
     "Room: desk 1, shelf 2, shelf 21. Holding nothing.",

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.experience.agreement import Replay, replay
+from components.experience.real_replay import Replay, replay
 from components.experience.replay_record import replay_record
 from components.records import Trajectory
 

@@ -15,7 +15,7 @@ from prefect_server import stop_shared_server
 from rich.console import Console
 from small_job import make_clone, run
 
-from flows import command
+from flows.cli import command
 from flows.settings import DEFAULTS
 
 

@@ -112,7 +112,7 @@ def test_what_was_won_in_the_dream_is_looked_at_in_the_real_engine_during_rl(clo
 def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     from mlflow import MlflowClient
 
-    from components.tracking import mlflow_view
+    from components.tracking.mlflow_adapter import runs_view as mlflow_view
 
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
     client = MlflowClient(manifest["mlflow_uri"])
@@ -238,7 +238,7 @@ def test_a_scheduled_run_is_skipped_while_nothing_has_changed(clone, first):
 import json, sys
 from pathlib import Path
 from components.config import load_config
-from flows.resume import unchanged_since
+from flows.past_runs.resume import unchanged_since
 configs = [load_config("configs/quick.yaml", overrides) for overrides in json.loads(sys.argv[1])]
 print(json.dumps([unchanged_since(config, Path.cwd()) for config in configs]))
 """

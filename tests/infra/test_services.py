@@ -25,8 +25,8 @@ from ports import free_port
 
 from components.config import TrackingConfig
 from components.errors import TrackingError
-from components.tracking.mlflow_store import Tracker
-from components.trajectories import snapshots
+from components.tracking.mlflow_adapter.tracker import Tracker
+from components.trajectories.dvc import snapshots
 
 ROOT = Path(__file__).parents[2]
 BINARIES = next(

@@ -25,7 +25,7 @@ def image(tmp_path) -> Path:
     """A repository with the program of infra/, as an image holds it."""
     place = tmp_path / "image"
     (place / "infra").mkdir(parents=True)
-    shutil.copy(ROOT / "infra" / "workspace.py", place / "infra")
+    shutil.copy(ROOT / "infra" / "pipeline_run.py", place / "infra")
     (place / "data.dvc").write_text("first\n")
     (place / "code.py").write_text("print('old')\n")
     git(place, "init", "-q")
@@ -35,7 +35,7 @@ def image(tmp_path) -> Path:
 
 
 def started(image: Path, place: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(image / "infra" / "workspace.py"), str(place), *command]
+    program = [sys.executable, str(image / "infra" / "pipeline_run.py"), str(place), *command]
     return subprocess.run(program, capture_output=True, text=True)
 
 

@@ -6,11 +6,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from components.config import BackboneConfig
+from components.config.training_config import LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.backbone import add_lora, build_backbone, load_backbone, merge_lora, save_model
 from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
-from components.training_config import LoraConfig
 
 TEXTS = [f"put mug {i} in cabinet {i % 5}" for i in range(30)]
 SMALL = BackboneConfig(hidden=32, layers=2, heads=4, max_positions=64)

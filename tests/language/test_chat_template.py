@@ -11,7 +11,7 @@ from components.language.backbone import load_backbone, save_model
 from components.language.chat_template import DATE
 from components.language.markers import ANSWER, FRAMES, OPENING, RESUME, TASK
 from components.language.tokenizer import Vocabulary
-from components.policy import prompt as policy
+from components.policy import agent_prompt as policy
 from language.foreign import CHATML, make_checkpoint
 
 LLAMA = (

@@ -14,8 +14,8 @@ from chat_server import ChatServer, Say
 
 from components.config import EndpointConfig, load_config
 from components.errors import ConfigError, EndpointError
-from components.language.chat import Unanswered
-from components.language.endpoint import Endpoint, Question, StrictAnswer
+from components.language.endpoint.chat_completions import Unanswered
+from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 
 KEY = "sk-secret-0123456789"
 NO_COSTS = {

@@ -13,16 +13,16 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from components.config import ExperienceModelConfig
+from components.config.training_config import CloningConfig, LoraConfig
 from components.errors import ConfigError, DataError
-from components.experience.experience_model import ExperienceModel, Query
+from components.experience.model import ExperienceModel, Query
 from components.experience.prompts import render_trajectory
 from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
-from components.language.engine import KeptCacheEngine
+from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.markers import MARKERS
-from components.language.training import supervised_finetune
-from components.policy.cloning import clone
+from components.language.training.fine_tuning import supervised_finetune
+from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.training_config import CloningConfig, LoraConfig
 from language.foreign import CHATML, make_checkpoint
 
 WORKING = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gpt_neox", "gpt2", "phi3"]
@@ -38,7 +38,7 @@ EPISODES = [
 SETTINGS = {"epochs": 3, "learning_rate": 3e-3, "batch_tokens": 600, "seed": 0}
 
 
-def examples_of(vocabulary):
+def training_examples(vocabulary):
     return [render_trajectory(vocabulary, episode, [[EPISODES[0].steps[0]], []]) for episode in EPISODES]
 
 
@@ -49,13 +49,13 @@ def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, t
     assert len(vocabulary.added) == len(MARKERS) and model.get_input_embeddings().weight.shape[0] == len(
         vocabulary
     )
-    record = supervised_finetune(model, examples_of(vocabulary), **SETTINGS)
+    record = supervised_finetune(model, training_examples(vocabulary), **SETTINGS)
     assert record.losses[-1] < record.losses[0]
     save_model(model, vocabulary, tmp_path / "tuned")
     assert {file.suffix for file in (tmp_path / "tuned").iterdir()} <= {".safetensors", ".json", ".jinja"}
     loaded, words = load_backbone(tmp_path / "tuned")
-    prompt = examples_of(vocabulary)[0].segments[0].tokens
-    assert not words.added and examples_of(words)[0].segments[0].tokens == prompt
+    prompt = training_examples(vocabulary)[0].segments[0].tokens
+    assert not words.added and training_examples(words)[0].segments[0].tokens == prompt
     prompts = {0: prompt, 1: prompt[:5]}
     written = (
         KeptCacheEngine(loaded, words)
@@ -96,7 +96,7 @@ def test_both_sides_of_a_dream_run_on_such_a_model(kind, tmp_path):
 def test_an_architecture_that_cannot_take_branches_is_refused(kind, words, tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, kind))
     with pytest.raises(ConfigError, match=f"{words}.*Llama, Qwen or Mistral"):
-        supervised_finetune(model, examples_of(vocabulary), **SETTINGS)
+        supervised_finetune(model, training_examples(vocabulary), **SETTINGS)
 
 
 def test_an_architecture_whose_attention_the_engine_leaves_out_is_refused(tmp_path):
@@ -108,7 +108,7 @@ def test_an_architecture_whose_attention_the_engine_leaves_out_is_refused(tmp_pa
 def test_an_example_longer_than_the_model_is_refused_before_training(tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, "gpt2", n_positions=64))
     with pytest.raises(DataError, match=r"has \d+ tokens .*The model takes 64"):
-        supervised_finetune(model, examples_of(vocabulary), **SETTINGS)
+        supervised_finetune(model, training_examples(vocabulary), **SETTINGS)
 
 
 def test_dropout_is_off_so_that_sampler_and_trainer_are_the_same(tmp_path):
@@ -134,7 +134,7 @@ def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_
     assert all("lora_" in name or "trainable_tokens" in name for name in trained)
     assert len([name for name in trained if "lora_A" in name]) == (4 if targets != "all-linear" else 14)
     record = supervised_finetune(
-        wrapped, examples_of(vocabulary), **{**SETTINGS, "learning_rate": 2e-2, "epochs": 8}
+        wrapped, training_examples(vocabulary), **{**SETTINGS, "learning_rate": 2e-2, "epochs": 8}
     )
     assert record.losses[-1] < record.losses[0] - 0.5
     frozen = {
@@ -146,7 +146,7 @@ def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_
     }
     for name, weight in before.items():
         assert torch.equal(frozen[name], weight), name
-    ids = torch.tensor([examples_of(vocabulary)[0].segments[0].tokens])
+    ids = torch.tensor([training_examples(vocabulary)[0].segments[0].tokens])
     with torch.no_grad():
         adapted = wrapped(input_ids=ids).logits
     save_model(wrapped, vocabulary, tmp_path / "tuned")

@@ -13,14 +13,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from components.language.backbone import load_backbone, save_model
-from components.language.copying import copy_examples
-from components.language.engine import KeptCacheEngine
-from components.language.examples import Example, Segment, collate
+from components.language.engines.kept_cache import KeptCacheEngine
+from components.language.engines.plain_generate import plain_generate
+from components.language.exercises.copying import copy_examples
 from components.language.markers import MARKERS
-from components.language.plain import plain_generate
-from components.language.training import supervised_finetune, token_logprobs
-from components.policy.forward import scored
+from components.language.training.examples import Example, Segment, collate
+from components.language.training.fine_tuning import supervised_finetune, token_logprobs
 from components.policy.policy import Policy
+from components.policy.rl.log_probabilities import scored
 from components.policy.rollout import Rollout
 from components.records import Trajectory
 from language.foreign import make_checkpoint
@@ -150,7 +150,7 @@ def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation
     padded, temperature, fused, monkeypatch
 ):
     if not fused:
-        monkeypatch.setattr("components.language.engine.can_fuse", lambda model: False)
+        monkeypatch.setattr("components.language.engines.kept_cache.can_fuse", lambda model: False)
     model, vocabulary = load_backbone(padded)
     raw = logits_of(model)[-1]
     unknown = vocabulary.unknown_ids(len(raw))
@@ -241,8 +241,8 @@ def test_exercises_are_of_ids_that_have_a_token(padded):
 
 
 def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
-    from components.policy.cloning import clone
-    from components.training_config import CloningConfig, LoraConfig
+    from components.config.training_config import CloningConfig, LoraConfig
+    from components.policy.behaviour_cloning import clone
 
     policy = Policy.load(padded)
     episodes = [make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), won=True)]

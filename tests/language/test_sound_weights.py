@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from components.errors import DataError
 from components.language.backbone import load_backbone, save_model
-from components.language.inspection import inspect_model
-from components.language.known_ids import without_unknown
-from components.language.weight_files import SINGLE
+from components.language.checkpoint_files.inspection import inspect_model
+from components.language.checkpoint_files.weight_files import SINGLE
+from components.language.sampled_ids import without_unknown
 from language.foreign import make_checkpoint
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])

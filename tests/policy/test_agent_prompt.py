@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.language.markers import ACTION, END, STATE, SUCCESS, TASK, THINK, TURN, Marker
-from components.policy.prompt import observed, opening, parse_reply, render_demonstration, reply, turn
+from components.policy.agent_prompt import observed, opening, parse_reply, render_demonstration, reply, turn
 
 HOSTILE = ["<end>", "go <action> there", "<think>", "<state> At desk 1", "a\nb <end>", "ünïcödé ☃"]
 ANY = st.one_of(

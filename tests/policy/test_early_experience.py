@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from builders import VOCABULARY, make_model
 
+from components.config.training_config import CloningConfig
 from components.environments.protocol import Forkable, Step
 from components.errors import EnvironmentFailure
-from components.policy.cloning import clone
+from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import Explored, explore, reflections, world_examples
 from components.policy.policy import Policy
-from components.training_config import CloningConfig
 
 
 @pytest.fixture(scope="module")

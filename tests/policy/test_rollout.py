@@ -11,19 +11,19 @@ import torch
 from builders import VOCABULARY, make_model, make_task
 
 from components.config import RetrievalConfig
+from components.config.training_config import CloningConfig, LoraConfig
 from components.environments.protocol import Step
 from components.errors import DataError, EnvironmentFailure
 from components.experience.dream import Dream
-from components.experience.replay_buffer import ReplayBuffer
-from components.language.examples import collate
-from components.language.training import token_logprobs
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.language.training.examples import collate
+from components.language.training.fine_tuning import token_logprobs
 from components.policy import rollout as rollout_module
-from components.policy.cloning import clone
+from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.policy.prompt import observed, opening, parse_reply, turn
 from components.policy.rollout import Stamp, evenly, grouped, play, play_whole
 from components.records import SYNTHETIC
-from components.training_config import CloningConfig, LoraConfig
 
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
 

@@ -8,7 +8,7 @@ import pytest
 from builders import make_task
 
 from components.errors import ConfigError
-from components.serving.catalogue import Catalogue, Wish
+from components.serving.task_choice import Catalogue, Wish
 
 TASKS = [make_task(number, instruction=f"put a mug in desk {number}") for number in range(5)]
 CATALOGUE = Catalogue(

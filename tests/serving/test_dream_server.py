@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 
 from components.config import RetrievalConfig
 from components.errors import ConfigError
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.serving.guard import check_token
 from components.serving.server import listen
 

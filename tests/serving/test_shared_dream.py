@@ -14,8 +14,8 @@ import pytest
 from components.config import RetrievalConfig
 from components.errors import DataError, ExperienceModelError
 from components.experience.dream import Dream
-from components.experience.experience_model import ExperienceModel
-from components.experience.replay_buffer import ReplayBuffer
+from components.experience.model import ExperienceModel
+from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.serving.shared_dream import SharedDream
 
 

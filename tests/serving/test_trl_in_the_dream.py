@@ -21,14 +21,14 @@ from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 
 from components.config import ExperienceModelConfig
-from components.experience.experience_model import ExperienceModel
+from components.config.training_config import CloningConfig, LoraConfig
+from components.experience.model import ExperienceModel
 from components.experience.prompts import render_trajectory
 from components.language.markers import ACTION, END
-from components.language.training import supervised_finetune
-from components.policy.cloning import clone
+from components.language.training.fine_tuning import supervised_finetune
+from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.policy.prompt import observed, opening, parse_reply, turn
-from components.training_config import CloningConfig, LoraConfig
 
 STOP = VOCABULARY.marker_id(END)
 GROUP, STEPS = 8, 6

@@ -9,7 +9,7 @@ import copy
 import pytest
 from test_manifest import git, make_manifest, repository  # noqa: F401
 
-from components.tracking.comparison import differences
+from components.tracking.run_differences import differences
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from components.errors import ServiceUnreachable
-from components.tracking import curves
-from components.tracking.curves import CURVES, Curves, read_curves
+from components.tracking import curve_file as curves
+from components.tracking.curve_file import CURVES, Curves, read_curves
 
 
 class Sent(list):

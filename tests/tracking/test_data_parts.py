@@ -7,10 +7,10 @@ import json
 import pytest
 from test_manifest import make_manifest, repository  # noqa: F401
 
-from components.tracking.comparison import differences
 from components.tracking.lineage import lineage
 from components.tracking.manifest import StageEntry
-from components.trajectories.dvc_cache import cache_directory, listing_hash, object_path
+from components.tracking.run_differences import differences
+from components.trajectories.dvc.dvc_cache import cache_directory, listing_hash, object_path
 
 TRAIN, OTHER, HELD_OUT = "1" * 32, "2" * 32, "3" * 32
 LOG = "data/alfworld/trajectories"

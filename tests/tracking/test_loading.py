@@ -9,7 +9,7 @@ import pytest
 from workplace import METRIC, directory_of, make_run
 
 from components.errors import DataError
-from components.tracking.loading import load_stage, path_of
+from components.tracking.stage_store.loading import load_stage, path_of
 
 
 @pytest.fixture

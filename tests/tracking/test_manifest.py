@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from components.errors import DataError
-from components.tracking.environment import collect_environment, describe_git, describe_hardware
 from components.tracking.manifest import Costs, Manifest
-from components.tracking.stages import StageResult
+from components.tracking.run_environment import collect_environment, describe_git, describe_hardware
+from components.tracking.stage_store.stage_store import StageResult
 
 
 def git(root, *arguments):

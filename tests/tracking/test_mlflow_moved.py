@@ -13,10 +13,10 @@ import pytest
 
 from components.config import TrackingConfig
 from components.errors import TrackingError
-from components.tracking.hashes import tree_hash
-from components.tracking.mlflow_moved import follow_artifacts
-from components.tracking.mlflow_store import Tracker
-from components.tracking.mlflow_uri import opened_alone, resolve_uri
+from components.tracking.mlflow_adapter.mlflow_uri import opened_alone, resolve_uri
+from components.tracking.mlflow_adapter.moved_store import follow_artifacts
+from components.tracking.mlflow_adapter.tracker import Tracker
+from components.tracking.stage_store.hashes import tree_hash
 
 ODD = "é 100%41 #1 +x"
 """A directory's name that an URI must quote."""
@@ -34,7 +34,8 @@ def tables(tmp_path_factory):
 def _local_store(monkeypatch, tables, tmp_path):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(
-        "components.tracking.mlflow_uri._make_tables", lambda file: shutil.copyfile(tables, file)
+        "components.tracking.mlflow_adapter.mlflow_uri._make_tables",
+        lambda file: shutil.copyfile(tables, file),
     )
 
 

@@ -16,11 +16,11 @@ from mlflow import MlflowClient
 
 from components.config import Config, TrackingConfig
 from components.errors import DataError, TrackingError
-from components.tracking import mlflow_view
-from components.tracking.curves import Point
-from components.tracking.hashes import tree_hash
-from components.tracking.mlflow_store import GIT_COMMIT_TAG, Tracker
-from components.tracking.mlflow_uri import require_reachable, resolve_uri, without_password
+from components.tracking.curve_file import Point
+from components.tracking.mlflow_adapter import runs_view as mlflow_view
+from components.tracking.mlflow_adapter.mlflow_uri import require_reachable, resolve_uri, without_password
+from components.tracking.mlflow_adapter.tracker import GIT_COMMIT_TAG, Tracker
+from components.tracking.stage_store.hashes import tree_hash
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
         "import sys, time; from pathlib import Path; from components.config import TrackingConfig;"
-        "from components.tracking.mlflow_store import Tracker; here = Path(sys.argv[1]); (here / "
+        "from components.tracking.mlflow_adapter.tracker import Tracker; here = Path(sys.argv[1]); (here / "
         "sys.argv[2]).touch()\n"
         "while len(list(here.glob('ready-*'))) < 2: time.sleep(0.001)\n"
         "t = Tracker(TrackingConfig(), here); t.finish(t.start_run(sys.argv[2]))"
@@ -106,7 +106,8 @@ def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cann
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
         "import os, signal, sys; from pathlib import Path; from sqlalchemy import event, Table\n"
-        "from components.config import TrackingConfig; from components.tracking.mlflow_store import Tracker\n"
+        "from components.config import TrackingConfig; from components.tracking.mlflow_adapter.tracker "
+        "import Tracker\n"
         "event.listen(Table, 'after_create', lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL))\n"
         "Tracker(TrackingConfig(), Path(sys.argv[1]))"
     )
@@ -357,7 +358,7 @@ def test_passwords_are_not_printed():
 def test_mlflow_is_the_package_and_says_nothing(tracker, root):
     script = (
         "from pathlib import Path; from components.config import TrackingConfig; from "
-        "components.tracking.mlflow_store import Tracker;"
+        "components.tracking.mlflow_adapter.tracker import Tracker;"
         "import mlflow, sys; assert mlflow.__file__;"
         f"t = Tracker(TrackingConfig(uri={tracker.uri!r}), Path({str(root)!r})); "
         "t.finish(t.start_run('quiet'))"

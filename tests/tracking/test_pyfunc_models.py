@@ -24,14 +24,14 @@ from ports import free_port
 
 from components.config import Config, TrackingConfig
 from components.errors import ExperienceModelError
-from components.experience.experience_model import Query, note_form
+from components.experience.model import Query, note_form
 from components.language.backbone import save_model
 from components.language.markers import END
+from components.policy.agent_prompt import observed, opening, parse_reply, reply, turn
 from components.policy.policy import Policy
-from components.policy.prompt import observed, opening, parse_reply, reply, turn
-from components.tracking.hashes import tree_hash
-from components.tracking.mlflow_store import Tracker
-from components.tracking.served_models import served_experience_model, served_policy
+from components.tracking.mlflow_adapter.tracker import Tracker
+from components.tracking.pyfunc.served_models import served_experience_model, served_policy
+from components.tracking.stage_store.hashes import tree_hash
 
 ROOT = Path(__file__).parents[2]
 TASK = make_task()

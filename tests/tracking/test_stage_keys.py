@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from components.errors import DataError
-from components.tracking.stage_keys import KeyChange, key_changes, key_of, key_parts, read_pins
-from components.tracking.stages import StageStore
+from components.tracking.stage_store.stage_keys import KeyChange, key_changes, key_of, key_parts, read_pins
+from components.tracking.stage_store.stage_store import StageStore
 
 PARTS = {
     "inputs": {"train": "aa", "policy": "bb"},

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from components import atomic
+from components import files as atomic
+from components.config import load_config
+from components.environments import adapter_modules
 from components.errors import DataError, TrackingError
-from components.tracking.hashes import with_imports
-from components.tracking.stages import StageStore, code_hash, file_hash, tree_hash
+from components.tracking.stage_store.hashes import with_imports
+from components.tracking.stage_store.stage_store import StageStore, code_hash, file_hash, tree_hash
 
 METRICS = {"loss": {"value": 0.5, "n": 10, "low": 0.4, "high": 0.6}}
 
@@ -202,22 +204,38 @@ def test_code_hash_follows_the_source_and_ignores_caches(tmp_path, monkeypatch):
 
 
 def test_the_code_of_a_stage_is_what_its_module_imports_near_or_far():
-    found = with_imports(["flows.synthetic_rl"], ["components.tracking", "flows.workspace"])
-    near, far, inside = (
-        "components.policy.loop",
-        "components.language.markers",
-        "components.environments.alfworld.adapter",
-    )
+    found = with_imports(["flows.stages.synthetic_rl"], ["components.tracking", "flows.run.pipeline_run"])
     assert {
-        near,
-        far,
-        inside,
-        "components.evaluation.fidelity",
-        "flows.experience_model",
-        "flows.threads",
+        "components.policy.rl.loop",
+        "components.language.markers",
+        "components.evaluation.dream_watch",
+        "flows.run.rl_training",
+        "components.language.threads",
     } <= set(found)
-    assert not any(name.startswith("components.tracking") or name == "flows.workspace" for name in found)
+    assert not any(
+        name.startswith("components.tracking") or name == "flows.run.pipeline_run" for name in found
+    )
     assert all(name.split(".")[0] in ("components", "flows") for name in found)
+
+
+@pytest.mark.parametrize("selected", ["alfworld", "webshop", "browser"])
+def test_of_the_environments_only_the_selected_one_belongs_to_the_code_of_a_stage(selected):
+    """An edit in the browser's behaviours does not make ALFWorld's models again."""
+    config = load_config(None, [f"environment.name={selected}"])
+    code = ["flows.stages.experience_model", *adapter_modules(config.environment)]
+    found = {name.split(".")[2] for name in with_imports(code) if name.startswith("components.environments.")}
+    assert f"components.environments.{selected}.behaviours" in with_imports(code)
+    assert found & {"alfworld", "webshop", "browser", "gymnasium", "openenv"} == {selected}
+
+
+def test_docstrings_comments_and_layout_do_not_change_the_hash_of_code(tmp_path, monkeypatch):
+    module = tmp_path / "dreamt_words.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    hashes = []
+    for text in ('"""A."""\nX = 1\n', '"""B."""\n\n# why\nX = (1)\n"""Of X."""\n', "X = 2\n"):
+        module.write_text(text)
+        hashes.append(code_hash(["dreamt_words"]))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_tree_hash_sees_names_and_content_but_not_where_it_lies(tmp_path):

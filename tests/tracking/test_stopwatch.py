@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from components.tracking import stopwatch
-from components.tracking.stopwatch import NOTE, Stopwatch
+from components.tracking.stage_store import stopwatch
+from components.tracking.stage_store.stopwatch import NOTE, Stopwatch
 
 
 def test_attempts_add_up_and_the_time_between_them_does_not_count(tmp_path):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from workplace import age, directory_of, make_run
 
-from components.tracking.loading import STAGES
-from components.tracking.storage import Champions, remove, runs_in_progress, survey
+from components.tracking.disk_usage import Champions, remove, runs_in_progress, survey
+from components.tracking.stage_store.loading import STAGES
 
 NONE = Champions()
 HOLDS = """

@@ -8,11 +8,11 @@ import time
 from functools import cache
 from pathlib import Path
 
-from components.tracking.environment import Environment, collect_environment
-from components.tracking.loading import STAGES
 from components.tracking.manifest import Manifest, RegisteredModel
 from components.tracking.process import this_process
-from components.tracking.stages import StageStore
+from components.tracking.run_environment import Environment, collect_environment
+from components.tracking.stage_store.loading import STAGES
+from components.tracking.stage_store.stage_store import StageStore
 
 METRIC = {"value": 0.5, "n": 10, "low": 0.4, "high": 0.6}
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import signal
 
 import pytest
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.alfworld.adapter import AlfworldAdapter
 from components.environments.alfworld.states import read_state
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
-from components.trajectories.collect import BEHAVIOURS, Episode, collect, plan
+from components.trajectories.recording import BEHAVIOURS, Episode, collect, plan
 from components.trajectories.store import trajectories, write_transitions
 
 COUNTS = {"expert": 1, "noisy": 1, "near_miss": 1, "random": 1}

@@ -9,8 +9,8 @@ from name_lists import ADAPTER, EPISODES
 from components.config import load_config
 from components.environments import make_adapter
 from components.errors import ConfigError
-from components.trajectories.hindsight import _candidates, hindsight, in_hindsight
-from components.trajectories.renaming import Names, told_of
+from components.trajectories.augmentation.hindsight import _candidates, hindsight, in_hindsight
+from components.trajectories.augmentation.renaming import Names, told_of
 
 
 def lost(number):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from name_lists import ADAPTER, EPISODES, PEOPLE
 
-from components.trajectories.renaming import Names, retold, told_of
+from components.trajectories.augmentation.renaming import Names, retold, told_of
 
 
 def test_names_are_exchanged_throughout_and_the_form_stays():

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from components.errors import DataError, StageTimeout
-from components.trajectories import dvc_command, snapshots, versions
-from components.trajectories.experiment_commit import commit_experiment
+from components.trajectories.dvc import dvc_command, snapshots, versions
+from components.trajectories.dvc.experiment_commit import commit_experiment
 
 TRAIN, STEPS = "data/world/tasks/train.txt", "data/world/trajectories/b.txt"
 

@@ -20,8 +20,8 @@ from components.errors import DataError
 from components.records import Task, Transition
 from components.trajectories import store
 from components.trajectories.validation import ValidationReport, examples, validate
-from flows.output import Output
-from flows.validation_view import print_validation
+from flows.cli.validation_view import print_validation
+from flows.printing.output import Output
 
 LIMIT = 50
 STEPS = 4

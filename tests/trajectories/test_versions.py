@@ -15,10 +15,10 @@ import pytest
 
 from components.errors import DataError
 from components.tracking.experiment_files import experiment_files
-from components.trajectories import snapshots, versions
-from components.trajectories.dvc_cache import remote_to_push_to
-from components.trajectories.experiment_commit import commit_experiment, experiments
-from components.trajectories.pointer import changed_parts, parse_pointer, pointer_text, read_pointer
+from components.trajectories.dvc import snapshots, versions
+from components.trajectories.dvc.dvc_cache import remote_to_push_to
+from components.trajectories.dvc.experiment_commit import commit_experiment, experiments
+from components.trajectories.dvc.pointer import changed_parts, parse_pointer, pointer_text, read_pointer
 
 TASKS, REPLAY = "data/world/tasks/train.txt", "data/world/replay"
 METRICS = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.alfworld import behaviours, coherence, premise, reasoning
 from components.environments.alfworld.embody import embody
 from components.environments.alfworld.games import (

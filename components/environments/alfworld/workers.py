@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from components.child_processes import end_with_parent
 from components.environments.alfworld.games import World
 from components.errors import EnvironmentFailure
-from components.orphans import end_with_parent
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _GAMES_A_WORKER = 2000

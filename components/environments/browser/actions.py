@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from components.environments.browser.elements import EDITABLE, Element
+from components.environments.browser.engine.elements import EDITABLE, Element
 from components.environments.browser.states import View
 
 _ID = r"\[(?P<id>[a-zA-Z]*\d+)\]"

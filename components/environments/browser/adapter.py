@@ -10,17 +10,17 @@ import random
 from collections.abc import Sequence
 from contextlib import closing
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.browser import actions, behaviours, coherence, quotes, reasoning
-from components.environments.browser.chromium import find_chromium
 from components.environments.browser.embody import embody
+from components.environments.browser.engine.chromium import find_chromium
+from components.environments.browser.engine.pool import Browsers, PoolSettings
+from components.environments.browser.engine.web_sites import require_for_web
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.goals import read_goal
-from components.environments.browser.outlook import missing, progress
-from components.environments.browser.pool import Browsers, PoolSettings
+from components.environments.browser.progress import missing, progress
 from components.environments.browser.states import contradicts, read_state, state_facts
 from components.environments.browser.task_lists import Candidate, Slot, side_of, unseen_type, web_candidates
-from components.environments.browser.web_sites import require_for_web
 from components.environments.protocol import Behaviour, Fact
 from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure

@@ -1,10 +1,10 @@
 """Behaviour policies for offline data: a scripted expert, one that errs, near misses, and random.
 
-They act on what the states show (`outlook.py`). The near-miss policy does on purpose what an eager agent does
-by mistake: it sends a form that is not filled, takes the neighbour of what is wanted, writes another word or
-into another field, fills a button, clicks an id that it has not seen. Every second of its episodes has
-misread the goal in one place and is brought to its end like that, so that what was got stands beside what was
-wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are
+They act on what the states show (`progress.py`). The near-miss policy does on purpose what an eager agent
+does by mistake: it sends a form that is not filled, takes the neighbour of what is wanted, writes another
+word or into another field, fills a button, clicks an id that it has not seen. Every second of its episodes
+has misread the goal in one place and is brought to its end like that, so that what was got stands beside what
+was wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are
 short. Task types without an expert are played by the random policies alone: then `noisy` takes actions that
 the page allows, the other two also ones that it does not.
 """
@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from components.environments.browser.actions import quoted, read_action
-from components.environments.browser.elements import EDITABLE
+from components.environments.browser.engine.elements import EDITABLE
 from components.environments.browser.goals import Goal, Wish, find, read_goal
-from components.environments.browser.outlook import Outlook, outlook
+from components.environments.browser.progress import Outlook, outlook
 from components.environments.browser.reasoning import think
 from components.environments.browser.states import read_state
 from components.environments.protocol import NO_ACTION, Behaviour

@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.environments.browser.gym_tasks import PLAYED, of_the_web
-from components.environments.browser.pool import Browsers, PoolSettings
-from components.environments.browser.seat import Fork, Seen
+from components.environments.browser.engine.gym_tasks import PLAYED, of_the_web
+from components.environments.browser.engine.pool import Browsers, PoolSettings
+from components.environments.browser.engine.tab import Fork, Seen
 from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure

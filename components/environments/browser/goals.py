@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from components.environments.browser.elements import EDITABLE, TEXT, Element
+from components.environments.browser.engine.elements import EDITABLE, TEXT, Element
 from components.environments.browser.states import View
 
 BUTTONS = ("button", "item", "tab", "link", "menuitem")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.environments.browser.actions import Command, read_action
-from components.environments.browser.elements import Element
+from components.environments.browser.engine.elements import Element
 from components.environments.browser.goals import named, told
 from components.environments.browser.reasoning import checked
 from components.environments.browser.states import View, read_state

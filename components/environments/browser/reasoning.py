@@ -32,9 +32,9 @@ import re
 from collections.abc import Sequence
 
 from components.environments.browser.actions import Command, obstacle, read_action
-from components.environments.browser.elements import EDITABLE, Element
+from components.environments.browser.engine.elements import EDITABLE, Element
 from components.environments.browser.goals import Goal, Wish, find, named, told
-from components.environments.browser.outlook import Outlook, enabled, names, outlook
+from components.environments.browser.progress import Outlook, enabled, names, outlook
 from components.environments.browser.states import FAILURES, View, read_state
 from components.records import Trajectory
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.browser.elements import FIELDS, FLAGS, TEXT, WORDS, Element, clean
+from components.environments.browser.engine.elements import FIELDS, FLAGS, TEXT, WORDS, Element, clean
 from components.environments.protocol import Fact
 
 OVER, EMPTY = "Episode over.", "Empty page."

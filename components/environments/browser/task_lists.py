@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from components.browser_config import BrowserConfig
+from components.config.worlds.browser_config import BrowserConfig
 from components.environments.browser.goals import closed
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task

@@ -15,15 +15,15 @@ import json
 import random
 from typing import Any
 
-from components.environment_config import EnvironmentConfig
-from components.environments.named import load_named
-from components.environments.plain import PlainAdapter, task_of
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.protocol import Behaviour, Environment, Step
-from components.environments.replayed import make_behaviour, read_demonstrations
-from components.environments.rows import Outcome, RowsEnvironment, plain_value
-from components.environments.seeds import draw_seeds
-from components.environments.users_code import require_seed, users_call
+from components.environments.text_world.import_path import load_named
+from components.environments.text_world.plain_adapter import PlainAdapter, task_of
+from components.environments.text_world.replayed_behaviours import make_behaviour, read_demonstrations
+from components.environments.text_world.seed_tasks import draw_seeds
+from components.environments.text_world.user_code import require_seed, users_call
 from components.environments.validation_split import require_split
+from components.environments.vectorized import Outcome, RowsEnvironment, plain_value
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, is_text
 
@@ -72,7 +72,7 @@ class GymnasiumAdapter(PlainAdapter):
 
 
 class GymnasiumWorld:
-    """One world of the factory's (`components.environments.rows.World`)."""
+    """One world of the factory's (`components.environments.vectorized.World`)."""
 
     def __init__(self, made: Any, success: float, instruction: str) -> None:
         self._made, self._success, self._instruction = made, success, instruction

@@ -16,17 +16,17 @@ import random
 from collections import Counter
 from typing import Any
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
+from components.config.worlds.own_world_config import OpenEnvConfig
 from components.environments.openenv.client import OpenEnvSession, list_tasks
-from components.environments.plain import PlainAdapter, task_of
 from components.environments.protocol import Behaviour, Environment, Step
-from components.environments.replayed import make_behaviour, read_demonstrations
-from components.environments.rows import Outcome, RowsEnvironment
-from components.environments.seeds import SEEDS, draw_seeds
+from components.environments.text_world.plain_adapter import PlainAdapter, task_of
+from components.environments.text_world.replayed_behaviours import make_behaviour, read_demonstrations
+from components.environments.text_world.seed_tasks import SEEDS, draw_seeds
 from components.environments.validation_split import require_split
+from components.environments.vectorized import Outcome, RowsEnvironment
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, is_text
-from components.world_config import OpenEnvConfig
 
 _Chosen = tuple[str, dict[str, Any], dict[str, Any]]
 """A task's name, what `reset` is sent, and what the server says of it."""
@@ -131,7 +131,7 @@ class OpenEnvAdapter(PlainAdapter):
 
 
 class OpenEnvWorld:
-    """One session (`components.environments.rows.World`)."""
+    """One session (`components.environments.vectorized.World`)."""
 
     def __init__(self, session: OpenEnvSession, settings: OpenEnvConfig) -> None:
         self._session, self._settings = session, settings

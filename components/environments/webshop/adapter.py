@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
+from components.config.worlds.webshop_config import VARIABLE
 from components.environments.protocol import Behaviour, Environment, Fact
 from components.environments.validation_split import require_split
 from components.environments.webshop import (
@@ -21,19 +22,18 @@ from components.environments.webshop import (
     reasoning,
     thoughts,
 )
-from components.environments.webshop.catalogue import GENERATED, Catalogue, catalogue_of
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
 from components.environments.webshop.environment import WebshopEnvironment
+from components.environments.webshop.goals import read_wants
 from components.environments.webshop.knowledge import learn
-from components.environments.webshop.official import folder
-from components.environments.webshop.products import Goal
-from components.environments.webshop.session import Session, parse
+from components.environments.webshop.shop.assortment import UNSEEN
+from components.environments.webshop.shop.catalogue import GENERATED, Catalogue, catalogue_of
+from components.environments.webshop.shop.official import folder
+from components.environments.webshop.shop.products import Goal
+from components.environments.webshop.shop.session import Session, parse
 from components.environments.webshop.states import FIRST, contradicts, read_state, state_facts
-from components.environments.webshop.stock import UNSEEN
-from components.environments.webshop.wants import read_wants
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
-from components.webshop_config import VARIABLE
 
 
 class WebshopAdapter:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from components.environments.protocol import NO_ACTION, Behaviour
+from components.environments.webshop.goals import Wants, read_wants
 from components.environments.webshop.knowledge import (
     NO,
     UNSEEN,
@@ -28,10 +29,9 @@ from components.environments.webshop.knowledge import (
     picks,
     verdict,
 )
-from components.environments.webshop.session import SUB_PAGES
-from components.environments.webshop.stock import COLOURS, KINDS, SIZES
+from components.environments.webshop.shop.assortment import COLOURS, KINDS, SIZES
+from components.environments.webshop.shop.session import SUB_PAGES
 from components.environments.webshop.thoughts import promise, think
-from components.environments.webshop.wants import Wants, read_wants
 from components.environments.webshop.wording import short_query
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory

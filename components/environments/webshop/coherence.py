@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from components.environments.webshop.knowledge import Item, Knowledge, learn, page_of
 from components.environments.webshop.premise import broken
-from components.environments.webshop.search import FOUND
-from components.environments.webshop.session import PAGE
+from components.environments.webshop.shop.search import FOUND
+from components.environments.webshop.shop.session import PAGE
 from components.environments.webshop.states import Seen, read_state
 from components.environments.webshop.wording import MOST_GROUPS, MOST_OPTIONS
 from components.records import Trajectory

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from components.environments.webshop.goals import read_wants
 from components.environments.webshop.knowledge import Item, Knowledge
-from components.environments.webshop.products import NO_LIMIT, Goal, Product
-from components.environments.webshop.session import PAGE
+from components.environments.webshop.shop.assortment import BY_NAME
+from components.environments.webshop.shop.products import NO_LIMIT, Goal, Product
+from components.environments.webshop.shop.session import PAGE
 from components.environments.webshop.states import read_state
-from components.environments.webshop.stock import BY_NAME
-from components.environments.webshop.wants import read_wants
 from components.errors import EnvironmentFailure
 from components.records import TRAIN, Task, Trajectory
 

@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 from components.environments.budget import spend
 from components.environments.protocol import Step
-from components.environments.webshop.pages import observation
-from components.environments.webshop.session import Session
+from components.environments.webshop.goals import keywords
+from components.environments.webshop.shop.pages import observation
+from components.environments.webshop.shop.session import Session
 from components.environments.webshop.states import describe, failed
-from components.environments.webshop.wants import keywords
 from components.errors import EnvironmentFailure
 from components.records import Task
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from components.environments.webshop.catalogue import Catalogue
-from components.environments.webshop.stock import BY_NAME
-from components.environments.webshop.wants import Wants, read_wants
+from components.environments.webshop.goals import Wants, read_wants
+from components.environments.webshop.shop.assortment import BY_NAME
+from components.environments.webshop.shop.catalogue import Catalogue
 
 _LEAST_WORDS = 3
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from components.environments.webshop.reward import has_attribute, same_option
-from components.environments.webshop.session import PAGE
+from components.environments.webshop.goals import Wants
+from components.environments.webshop.shop.assortment import BY_NAME
+from components.environments.webshop.shop.reward import has_attribute, same_option
+from components.environments.webshop.shop.session import PAGE
 from components.environments.webshop.states import Seen, read_state
-from components.environments.webshop.stock import BY_NAME
-from components.environments.webshop.wants import Wants
 from components.records import Trajectory
 
 YES, NO, UNSEEN = "yes", "no", "unseen"

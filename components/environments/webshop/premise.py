@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from components.environments.webshop.goals import Wants, read_wants
 from components.environments.webshop.knowledge import (
     NO,
     YES,
@@ -22,7 +23,6 @@ from components.environments.webshop.knowledge import (
     verdict,
 )
 from components.environments.webshop.states import Seen, read_state
-from components.environments.webshop.wants import Wants, read_wants
 from components.records import Task, Trajectory
 
 _PREMISE = re.compile(r"^item (\d{1,2})$")

@@ -7,10 +7,10 @@ is looked at, or of the best one that was.
 
 from __future__ import annotations
 
+from components.environments.webshop.goals import Wants, read_wants
 from components.environments.webshop.knowledge import NO, Knowledge, verdict
 from components.environments.webshop.premise import first_query
-from components.environments.webshop.reward import same_option
-from components.environments.webshop.wants import Wants, read_wants
+from components.environments.webshop.shop.reward import same_option
 from components.records import Trajectory
 
 

@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Sequence
 
+from components.environments.webshop.goals import Wants, read_wants
 from components.environments.webshop.knowledge import NO, YES, Check, Knowledge
 from components.environments.webshop.reasoning import bought_checks
-from components.environments.webshop.session import BACK_TO_SEARCH, BUY, NEXT, PREV, SUB_PAGES, parse
-from components.environments.webshop.wants import Wants, read_wants
+from components.environments.webshop.shop.session import BACK_TO_SEARCH, BUY, NEXT, PREV, SUB_PAGES, parse
 from components.records import Task
 
 _WORKS, _FAILS = ". works", ". fails"

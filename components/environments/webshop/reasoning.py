@@ -22,12 +22,12 @@ have one form, that of the backbone's exercise (`language/comparing.py`). Exampl
 
 from __future__ import annotations
 
+from components.environments.webshop.goals import Wants, read_wants
 from components.environments.webshop.knowledge import NO, UNSEEN, YES, Check, Item, Knowledge, judge, learn
 from components.environments.webshop.premise import decided
-from components.environments.webshop.reward import same_option
-from components.environments.webshop.session import BACK_TO_SEARCH, BUY, NEXT, PREV, SUB_PAGES, parse
+from components.environments.webshop.shop.reward import same_option
+from components.environments.webshop.shop.session import BACK_TO_SEARCH, BUY, NEXT, PREV, SUB_PAGES, parse
 from components.environments.webshop.states import Seen, read_state
-from components.environments.webshop.wants import Wants, read_wants
 from components.records import Trajectory
 
 

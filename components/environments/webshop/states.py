@@ -27,8 +27,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.environments.protocol import Fact
-from components.environments.webshop.products import Product
-from components.environments.webshop.session import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, Session
+from components.environments.webshop.shop.products import Product
+from components.environments.webshop.shop.session import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, Session
 from components.environments.webshop.wording import (
     LONGEST_DESCRIPTION,
     MOST_FEATURES,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.environments.webshop.goals import Wants
 from components.environments.webshop.knowledge import (
     NO,
     UNSEEN,
@@ -28,9 +29,8 @@ from components.environments.webshop.knowledge import (
     picks,
     verdict,
 )
-from components.environments.webshop.reward import same_option
+from components.environments.webshop.shop.reward import same_option
 from components.environments.webshop.states import read_state
-from components.environments.webshop.wants import Wants
 from components.records import Trajectory
 
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 
-from components.environments.webshop.products import Product
+from components.environments.webshop.shop.products import Product
 
 LONGEST_TITLE, LONGEST_OPTION, LONGEST_QUERY, LONGEST_FEATURE, LONGEST_DESCRIPTION = 9, 6, 10, 8, 24
 MOST_FEATURES, MOST_OPTIONS, MOST_GROUPS = 8, 16, 4

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from builders import make_task
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.alfworld.adapter import unseen_floor
 from components.environments.alfworld.games import FAMILIES, World

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.alfworld.adapter import is_validation_folder
 from components.environments.alfworld.engine import Game
 from components.environments.alfworld.games import FAMILIES, floors, game_data, make_world
 from components.environments.validation_split import draw_validation_tasks
 from components.errors import EnvironmentFailure
-from components.trajectories.collect import collect, plan
+from components.trajectories.recording import collect, plan
 
 OFFICIAL = (FAMILIES[1], FAMILIES[2], FAMILIES[5])
 WORDS = ("take it", "go to moon 1", "<success>", "", "heat mug 1 with microwave 1")

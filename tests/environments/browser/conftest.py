@@ -9,8 +9,8 @@ from real_browser import settings
 
 from components.config import load_config
 from components.environments.browser.adapter import BrowserAdapter
-from components.environments.browser.pool import Browsers
-from components.trajectories.collect import collect, plan
+from components.environments.browser.engine.pool import Browsers
+from components.trajectories.recording import collect, plan
 
 TYPES = (
     "click-button,click-tab-2,login-user,focus-text-2,choose-list,click-checkboxes,enter-text,enter-text-2"

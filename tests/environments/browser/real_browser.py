@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.environments.browser.chromium import find_chromium
-from components.environments.browser.pool import PoolSettings
+from components.environments.browser.engine.chromium import find_chromium
+from components.environments.browser.engine.pool import PoolSettings
 from components.errors import EnvironmentFailure
 
 

@@ -14,16 +14,16 @@ from builders import make_task
 from real_browser import settings
 
 from components.config import load_config
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.states import read_state
 from components.environments.browser.task_lists import SOLVED, side_of, split_of
 from components.environments.protocol import Forkable
-from components.environments.recorded import replay
+from components.environments.step_cost import replay
 from components.errors import ConfigError, EnvironmentFailure
 from components.policy.early_experience import explore
-from flows import doctor
+from flows.checks import doctor
 
 
 def test_every_fourth_type_is_for_the_test_split_alone(adapter, tasks):

@@ -10,7 +10,7 @@ from builders import make_episode, make_task
 from components.environments.browser.behaviours import NAMES, make_behaviour
 from components.environments.browser.coherence import contradiction
 from components.environments.browser.goals import read_goal, spaced
-from components.environments.browser.outlook import missing, outlook, progress
+from components.environments.browser.progress import missing, outlook, progress
 from components.environments.browser.reasoning import reason, reflect, reveals, think
 from components.environments.browser.states import OVER, read_state
 from components.errors import EnvironmentFailure

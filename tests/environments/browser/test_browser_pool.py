@@ -19,8 +19,14 @@ import psutil
 import pytest
 from real_browser import settings
 
-from components.environments.browser.pool import OWNER, PREFIX, Browsers, remove_abandoned_folders, started_by
-from components.environments.browser.seat import Fork
+from components.environments.browser.engine.pool import (
+    OWNER,
+    PREFIX,
+    Browsers,
+    remove_abandoned_folders,
+    started_by,
+)
+from components.environments.browser.engine.tab import Fork
 from components.environments.browser.states import read_state
 
 BUTTONS = {"task": "miniwob.click-button", "seed": 3}
@@ -212,7 +218,7 @@ def test_nothing_outlives_an_owner_that_is_killed(tmp_path):
             f"""
             import sys, time
             sys.path[:0] = {sys.path!r}
-            from components.environments.browser.pool import Browsers
+            from components.environments.browser.engine.pool import Browsers
             from real_browser import settings
             if __name__ == "__main__":
                 browsers = Browsers(settings())
@@ -241,7 +247,7 @@ def test_an_owner_that_forgets_to_close_leaves_nothing(tmp_path):
             f"""
             import sys
             sys.path[:0] = {sys.path!r}
-            from components.environments.browser.pool import Browsers
+            from components.environments.browser.engine.pool import Browsers
             from real_browser import settings
             if __name__ == "__main__":
                 browsers = Browsers(settings())

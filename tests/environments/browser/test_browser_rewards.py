@@ -9,10 +9,10 @@ import json
 import pytest
 from real_browser import acted, opened, settings
 
+from components.environments.browser.engine.gym_tasks import is_success, raw_reward
 from components.environments.browser.environment import BrowserEnvironment
-from components.environments.browser.gym_tasks import is_success, raw_reward
 from components.environments.browser.states import read_state
-from components.environments.browser.stock import StockSeat
+from components.environments.browser.surveys.stock_browsergym import StockSeat
 from components.records import Task
 
 

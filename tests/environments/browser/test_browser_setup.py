@@ -17,16 +17,16 @@ from real_browser import opened, settings
 
 from components.config import load_config
 from components.environments import make_adapter
-from components.environments.browser import web_sites
-from components.environments.browser.chromium import SWITCHES, find_chromium, version
-from components.environments.browser.gym_tasks import make_task, without_downloads
-from components.environments.browser.pool import Browsers
-from components.environments.browser.seat import Seat, SeatSettings
+from components.environments.browser.engine import web_sites
+from components.environments.browser.engine.chromium import SWITCHES, find_chromium, version
+from components.environments.browser.engine.gym_tasks import make_task, without_downloads
+from components.environments.browser.engine.pool import Browsers
+from components.environments.browser.engine.tab import Seat, SeatSettings
+from components.environments.browser.engine.web_sites import SITES, lacking, site_hosts
 from components.environments.browser.states import OVER, read_state
 from components.environments.browser.task_lists import _entries, _held_out, template, web_candidates
-from components.environments.browser.web_sites import SITES, lacking, site_hosts
 from components.errors import EnvironmentFailure
-from flows import doctor
+from flows.checks import doctor
 
 WITHOUT = next(
     (name for name in (*web_sites.PACKAGES, "text_generation") if not web_sites._installed(name)), ""

@@ -14,7 +14,7 @@ from components.environments.browser.actions import (
     to_browsergym,
     well_formed,
 )
-from components.environments.browser.elements import (
+from components.environments.browser.engine.elements import (
     EDITABLE,
     FIELDS,
     FLAGS,

@@ -8,7 +8,8 @@ from builders import make_task
 from real_browser import opened, settings
 
 from components.environments.browser.environment import BrowserEnvironment
-from components.environments.browser.pay_survey import (
+from components.environments.browser.states import read_state
+from components.environments.browser.surveys.reward_survey import (
     play,
     sending_player,
     sends,
@@ -16,7 +17,6 @@ from components.environments.browser.pay_survey import (
     table,
     write_table,
 )
-from components.environments.browser.states import read_state
 from components.records import Task, Trajectory
 
 ROWS = {

@@ -8,7 +8,7 @@ import pytest
 from text_worlds import FACTORY, write_solutions
 
 from components.config import load_config
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.errors import ConfigError, EnvironmentFailure
 

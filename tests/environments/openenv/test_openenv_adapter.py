@@ -16,12 +16,12 @@ from dream_server import serving
 from text_worlds import counting_server
 from websockets.sync.server import serve
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.openenv import adapter as openenv_adapter
 from components.environments.openenv import client as openenv_client
 from components.errors import EnvironmentFailure
-from components.trajectories.collect import collect, plan
+from components.trajectories.recording import collect, plan
 
 TOKEN = "a-secret-of-some-length"
 

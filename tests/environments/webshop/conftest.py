@@ -6,7 +6,7 @@ import pytest
 from shops import settings
 
 from components.environments import make_adapter
-from components.trajectories.collect import collect, plan
+from components.trajectories.recording import collect, plan
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from components.environment_config import EnvironmentConfig
-from components.environments.webshop.products import Goal, Product
-from components.environments.webshop.session import Session
+from components.config.worlds.environment_config import EnvironmentConfig
+from components.environments.webshop.shop.products import Goal, Product
+from components.environments.webshop.shop.session import Session
 from components.environments.webshop.states import FIRST
 from components.records import Task, Trajectory, Transition
 

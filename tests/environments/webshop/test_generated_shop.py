@@ -10,13 +10,13 @@ import pytest
 from shops import settings
 
 from components.environments import make_adapter
-from components.environments.webshop import generated
-from components.environments.webshop.catalogue import catalogue_of
-from components.environments.webshop.nouns import nouns
-from components.environments.webshop.products import human_goals, read_product
-from components.environments.webshop.reward import same_option, score
-from components.environments.webshop.stock import KINDS, UNSEEN
-from components.environments.webshop.wants import read_wants
+from components.environments.webshop.goals import read_wants
+from components.environments.webshop.shop import generated
+from components.environments.webshop.shop.assortment import KINDS, UNSEEN
+from components.environments.webshop.shop.catalogue import catalogue_of
+from components.environments.webshop.shop.nouns import nouns
+from components.environments.webshop.shop.products import human_goals, read_product
+from components.environments.webshop.shop.reward import same_option, score
 
 
 @pytest.fixture(scope="module")

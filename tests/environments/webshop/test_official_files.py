@@ -9,12 +9,12 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.webshop import catalogue, generated, official
-from components.environments.webshop.products import NO_LIMIT, human_goals, read_product, synthetic_goals
+from components.environments.webshop.shop import catalogue, generated, official
+from components.environments.webshop.shop.products import NO_LIMIT, human_goals, read_product, synthetic_goals
 from components.errors import EnvironmentFailure
-from components.trajectories.collect import collect, plan
+from components.trajectories.recording import collect, plan
 
 RECORD = {
     "asin": "B0912345AB",

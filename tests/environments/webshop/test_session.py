@@ -8,9 +8,9 @@ from hypothesis.strategies import text
 from shops import INSTRUCTION, make_product, make_session
 
 from components.environments.webshop.environment import WebshopEnvironment, admissible
-from components.environments.webshop.pages import observation
-from components.environments.webshop.search import SearchEngine
-from components.environments.webshop.session import parse
+from components.environments.webshop.shop.pages import observation
+from components.environments.webshop.shop.search import SearchEngine
+from components.environments.webshop.shop.session import parse
 from components.environments.webshop.states import describe
 
 TWENTY_THREE = [

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 from shops import INSTRUCTION, make_history
 
+from components.environments.webshop.goals import keywords, read_wants
 from components.environments.webshop.knowledge import learn, missing, verdict
 from components.environments.webshop.thoughts import think
-from components.environments.webshop.wants import keywords, read_wants
 from components.errors import EnvironmentFailure
-from components.trajectories.collect import collect, plan
+from components.trajectories.recording import collect, plan
 
 WANTS = read_wants(INSTRUCTION)
 LISTING = (

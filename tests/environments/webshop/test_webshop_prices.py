@@ -10,14 +10,14 @@ import math
 import pytest
 from test_official_files import HUMAN, RECORD, folder  # noqa: F401  (a fixture)
 
-from components.environment_config import EnvironmentConfig
+from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.webshop import catalogue, official
+from components.environments.webshop.goals import read_wants
 from components.environments.webshop.knowledge import NO, YES, Item, judge
-from components.environments.webshop.prices import read_prices
-from components.environments.webshop.products import NO_LIMIT, human_goals, read_product
-from components.environments.webshop.reward import score
-from components.environments.webshop.wants import read_wants
+from components.environments.webshop.shop import catalogue, official
+from components.environments.webshop.shop.prices import read_prices
+from components.environments.webshop.shop.products import NO_LIMIT, human_goals, read_product
+from components.environments.webshop.shop.reward import score
 from components.environments.webshop.wording import short_price
 from components.errors import EnvironmentFailure
 

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from components.environments.webshop.nouns import nouns
-from components.environments.webshop.products import NO_LIMIT, Goal, Product, price_limit
-from components.environments.webshop.reward import alike, colour, same_option, score, title_score, type_score
+from components.environments.webshop.shop.nouns import nouns
+from components.environments.webshop.shop.products import NO_LIMIT, Goal, Product, price_limit
+from components.environments.webshop.shop.reward import (
+    alike,
+    colour,
+    same_option,
+    score,
+    title_score,
+    type_score,
+)
 
 SHIRT = Product(
     "B1",

@@ -1,0 +1,100 @@
+"""The config section `endpoint`: which language model is asked over HTTP, and how patiently.
+
+The key itself never stands in a config, since every run saves its own: the section names the environment
+variable that holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from components.config.section import Section
+
+
+class EndpointConfig(Section):
+    """A language model behind a chat-completions endpoint that speaks OpenAI's protocol (vLLM, Ollama, hosted
+    ones).
+    """
+
+    url: str = Field(
+        "", description="Base address, such as http://localhost:8000/v1; `/chat/completions` is added to it."
+    )
+    model: str = Field("", description="The model's name, as the endpoint knows it.")
+    key_variable: str = Field(
+        "",
+        description="NAME of the environment variable with the API key, such as OPENAI_API_KEY, never the "
+        "key; empty: none is sent.",
+    )
+    timeout_seconds: float = Field(120.0, gt=0, description="Longest wait for one answer.")
+    retries: int = Field(
+        5,
+        ge=0,
+        description="Further tries after a transport error, a timeout, HTTP 429 or 5xx; nothing else is "
+        "retried.",
+    )
+    backoff_seconds: float = Field(
+        1.0, ge=0, description="Wait before the first retry; it doubles each time, up to 60, with jitter."
+    )
+    corrections: int = Field(
+        2,
+        ge=0,
+        description="How often an answer that cannot be used is asked for again, with what is wrong with it.",
+    )
+    temperature: float = Field(
+        0.0, ge=0, description="Of the model's sampling; some hosted models take 1 alone."
+    )
+    max_tokens: int = Field(4096, ge=1, description="Longest answer in tokens.")
+    limit_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the endpoint calls that limit: OpenAI's newer models want max_completion_tokens.",
+    )
+    json_mode: bool = Field(
+        True, description="Ask for `response_format: json_object`; false for endpoints that refuse it."
+    )
+    concurrency: int = Field(4, ge=1, description="Questions asked at the same time.")
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> EndpointConfig:
+        if self.retries == 0:
+            self._refuse_dead(["backoff_seconds"], "retries: 0", "retries")
+        return self
+
+    @model_validator(mode="after")
+    def _no_secrets(self) -> EndpointConfig:
+        """The messages do not repeat what they refuse: it may be a key or a password."""
+        if self.key_variable and not variable_name(self.key_variable):
+            raise ValueError(
+                "key_variable is not the name of an environment variable (capitals, digits, '_'); "
+                "put the key into one, such as OPENAI_API_KEY, and give that name"
+            )
+        if self.url and not plain_address(self.url):
+            raise ValueError(
+                "url is not a plain http(s) address such as http://localhost:8000/v1, without user, "
+                "password, '?' or '#'; "
+                "a key goes into the variable that key_variable names"
+            )
+        return self
+
+
+def variable_name(text: str) -> bool:
+    """True for what can be the name of an environment variable."""
+    return re.fullmatch(r"[A-Z_][A-Z0-9_]*", text) is not None
+
+
+def plain_address(url: str) -> bool:
+    """True for an http(s) address that holds no user, password, query or fragment."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return False
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and "@" not in parts.netloc
+        and not parts.query + parts.fragment
+    )

@@ -1,0 +1,127 @@
+"""The config sections of measuring: the fidelity gate, evaluation on real games, studies, and the promotion
+gate.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from components.config.section import Section
+
+
+class FidelityConfig(Section):
+    """The gate between the experience model and RL: below one of these floors the run stops before RL."""
+
+    tasks: int = Field(
+        40, ge=1, description="Held-out tasks whose real transitions the model is measured on."
+    )
+    open_loop_tasks: int = Field(
+        48,
+        ge=1,
+        description="Held-out tasks that each examined policy dreams once, replayed in the real engine.",
+    )
+    judged: int = Field(
+        0,
+        ge=0,
+        description="Predicted steps that a language model at `endpoint` judges in `dreamgym fidelity`; 0: "
+        "none.",
+    )
+    policy_tasks: int = Field(
+        48, ge=1, description="Training tasks on which the policy at hand is checked, dreamed and real."
+    )
+    min_next_state_exact: float = Field(
+        0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history."
+    )
+    min_reward_precision: float = Field(
+        0.80, ge=0, le=1, description="Floor of reward precision on held-out transitions."
+    )
+    max_unparsable_rate: float = Field(
+        0.02, ge=0, le=1, description="Ceiling of answers that cannot be read."
+    )
+    min_rollout_agreement: float = Field(
+        0.80, ge=0, le=1, description="Floor of dreamed successes that the real engine confirms."
+    )
+    max_batches: int = Field(
+        4,
+        ge=1,
+        description="Most batches of policy_tasks that are dreamed and replayed while the interval of the "
+        "confirmed share holds the floor.",
+    )
+
+
+class EvaluationConfig(Section):
+    """Success on held-out real games."""
+
+    tasks: int = Field(64, ge=1, description="Held-out real games each policy plays once.")
+    temperature: float = Field(
+        1.0, ge=0, description="Of the evaluated policy: 1 as it was trained, 0 greedy."
+    )
+    confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
+
+
+class StudyConfig(Section):
+    """What `dreamgym study` looks at beside the last policies; `dreamgym retrain` has no use for it."""
+
+    curve_every: int = Field(
+        0,
+        ge=0,
+        description="Iterations of RL between policies that play the held-out games for the learning "
+        "curves; 0: rollouts alone.",
+    )
+
+
+class PromotionConfig(Section):
+    """When a challenger replaces the champion (vocabulary of MLflow's model validation)."""
+
+    threshold: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Floor that the lower bound of the success rate must reach, also for the very first "
+        "champion.",
+    )
+    confidence: float = Field(
+        0.95,
+        ge=0.5,
+        lt=1,
+        description="One-sided level of that bound, over all batches together (docs/evaluation.md gives the "
+        "reason).",
+    )
+    min_absolute_change: float = Field(
+        0.02, ge=-1, le=1, description="Least gain in success over the champion on the same games."
+    )
+    max_p_value: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="Largest one-sided p-value of a gain over the champion, over all batches together "
+        "(exact McNemar test); 1: any.",
+    )
+    max_family_drop: float = Field(
+        0.25,
+        ge=0,
+        le=1,
+        description="Most that the success of any one family of tasks may fall, by the bounds of its change "
+        "on the same games; 1: any.",
+    )
+    max_batches: int = Field(
+        3,
+        ge=1,
+        le=1000,
+        description="Most batches of evaluation.tasks validation games that are played while the conditions "
+        "are open.",
+    )
+    refresh: Literal["never", "week", "month"] = Field(
+        "never",
+        description="When other validation games are drawn: never, or with each ISO week or month (UTC) of "
+        "a run's start.",
+    )
+    draw: int | None = Field(
+        None,
+        ge=0,
+        le=10_000_000,
+        description="Number of the draw of validation games; empty: by refresh. A run's record has it "
+        "filled in.",
+    )

@@ -1,0 +1,55 @@
+"""The config section `environment.browser`: which benchmark a real Chromium plays, and how patiently."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from components.config.section import Section
+
+
+class BrowserConfig(Section):
+    """The browser environment's own options; `environment.workers` says how many browsers there are."""
+
+    benchmark: Literal["miniwob", "webarena", "webarenalite"] = Field(
+        "miniwob",
+        description="MiniWoB++ from its package, or WebArena's or WebArena-Lite's tasks on the sites that "
+        "the WA_* variables name.",
+    )
+    types: list[str] = Field(
+        default_factory=list,
+        description="MiniWoB task types played, such as click-tab-2, every fourth for the test split alone; "
+        "empty: all with an expert.",
+    )
+    executable: str = Field(
+        "",
+        description="Chromium's or Chrome's program; empty: the first of chromium, google-chrome ... on the "
+        "PATH.",
+    )
+    elements: int = Field(
+        10,
+        ge=3,
+        le=60,
+        description="Most elements of a page in a state: those that share most with the instruction.",
+    )
+    page_seconds: float = Field(
+        30.0, gt=0, description="Longest wait for a page to load or to answer; then its episode has failed."
+    )
+    action_seconds: float = Field(
+        5.0,
+        gt=0,
+        description="Longest wait until an element can be acted on; BrowserGym's 0.5 fails on a busy "
+        "machine.",
+    )
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> BrowserConfig:
+        twice = sorted({name for name in self.types if self.types.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"types names {', '.join(twice)} more than once: every fourth is for the test split alone"
+            )
+        if self.benchmark != "miniwob":
+            self._refuse_dead(["types"], f"benchmark: {self.benchmark}", "benchmark: miniwob")
+        return self

@@ -1,0 +1,117 @@
+"""The section `environment` of the configuration: which world is played in, and what it is like."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from components.config.reading.config_values import Seed
+from components.config.section import Section
+from components.config.worlds.browser_config import BrowserConfig
+from components.config.worlds.own_world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
+from components.config.worlds.webshop_config import WebshopConfig
+
+ADAPTERS_OWN = {
+    "games": ("alfworld",),
+    "receptacles": ("alfworld",),
+    "objects": ("alfworld",),
+    "workers": ("alfworld", "browser", "openenv", "own"),
+    "webshop": ("webshop",),
+    "browser": ("browser",),
+    "gymnasium": ("gymnasium",),
+    "openenv": ("openenv",),
+    "own": ("own",),
+}
+"""Fields of `environment` that only some adapters read; with another one they are refused, and left out of
+what is recorded.
+"""
+IDLE: dict[str, Any] = {
+    "workers": True,
+    "openenv": {"token_variable", "timeout_seconds", "sessions"},
+    "browser": {"executable", "page_seconds", "action_seconds"},
+}
+"""What of the section `environment` changes no result, as pydantic's `exclude` takes it."""
+NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
+"""Worlds that the user brings: the option of each that says where it is."""
+
+
+class EnvironmentConfig(Section):
+    """Which real environment, and how large its worlds are."""
+
+    name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"] = Field(
+        "alfworld",
+        description="The adapter under components/environments; own: the one that environment.own.adapter "
+        "names.",
+    )
+    games: Literal["generated", "official"] = Field(
+        "generated",
+        description="Generate games from the package's floor plans, or play the official ones under "
+        "$ALFWORLD_DATA.",
+    )
+    receptacles: int = Field(
+        8,
+        ge=3,
+        le=60,
+        description="Most receptacles of a generated game; ignored parts of the plan are left out.",
+    )
+    objects: int = Field(8, ge=1, le=60, description="Objects of a generated game beside its targets.")
+    max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
+    workers: int = Field(
+        2,
+        ge=1,
+        description="Processes that run ALFWorld's engine, slow and not thread-safe; browsers; sessions of "
+        "OpenEnv asked at once.",
+    )
+    seed: Seed = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+    webshop: WebshopConfig = Field(default_factory=WebshopConfig)
+    browser: BrowserConfig = Field(default_factory=BrowserConfig)
+    gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
+    openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
+    own: OwnConfig = Field(default_factory=OwnConfig)
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> EnvironmentConfig:
+        for field, adapters in ADAPTERS_OWN.items():
+            if self.name not in adapters:
+                self._refuse_dead([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
+        option = NEEDED.get(self.name)
+        if option and not getattr(getattr(self, self.name), option):
+            raise ValueError(
+                f"name: {self.name} needs environment.{self.name}.{option}; see docs/add-an-environment.md"
+            )
+        if self.games == "official":
+            self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
+        if self.name == "webshop" and self.webshop.source == "official":
+            self._refuse_dead(["seed"], f"webshop.{self.webshop.told}", "webshop.catalogue: generated")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What another adapter alone would read is part of no record, so that a new adapter changes no old
+        one's.
+        """
+        return {
+            name: value
+            for name, value in handler(self).items()
+            if self.name in ADAPTERS_OWN.get(name, (self.name,))
+        }
+
+    def decisive(self, *, where: bool = False) -> dict[str, Any]:
+        """What of this section decides which tasks there are and how they go, as plain values: nothing of
+        this machine, but whether WebShop's `auto` means the official files here.
+
+        Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay
+        and hold another.
+        """
+        idle = IDLE if where else IDLE | {"openenv": {"url", *IDLE["openenv"]}}
+        values = self.model_dump(mode="json", exclude=idle)
+        if self.name == "webshop" and self.webshop.source == "official":
+            values["webshop"]["catalogue"] = "official"
+        return values
+
+    @property
+    def own_module(self) -> str:
+        """The module of the user's own code that makes the world; "" for none."""
+        named = {"gymnasium": self.gymnasium.factory, "own": self.own.adapter}.get(self.name, "")
+        return named.partition(":")[0]

@@ -1,0 +1,60 @@
+"""The section `environment.webshop` of the configuration: which products are sold, and which goals are
+set.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from components.config.section import Section
+
+VARIABLE = "WEBSHOP_DATA"
+"""The environment variable that names the folder of the official product files."""
+
+
+class WebshopConfig(Section):
+    """Which shop the WebShop adapter opens."""
+
+    catalogue: Literal["auto", "generated", "official"] = Field(
+        "auto",
+        description="Generate the products, or read the official files under $WEBSHOP_DATA; auto: official "
+        "where that is set.",
+    )
+    products: int = Field(
+        3000,
+        ge=200,
+        le=50_000,
+        description="Products of the generated catalogue; official files are taken whole whatever it says.",
+    )
+    goals: Literal["human", "synthetic"] = Field(
+        "human",
+        description="Of official files: the goals that people wrote, or those made of attributes and "
+        "options.",
+    )
+
+    @property
+    def source(self) -> str:
+        """`generated` or `official`: which of them this machine opens."""
+        return (
+            ("official" if os.environ.get(VARIABLE) else "generated")
+            if self.catalogue == "auto"
+            else self.catalogue
+        )
+
+    @property
+    def told(self) -> str:
+        """The catalogue as a message names it: what `auto` is here, too."""
+        return f"catalogue: {self.catalogue}" + (
+            f" and ${VARIABLE} set" if self.catalogue == "auto" and self.source == "official" else ""
+        )
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> WebshopConfig:
+        if self.source == "official":
+            self._refuse_dead(["products"], self.told, "catalogue: generated")
+        if self.catalogue == "generated":
+            self._refuse_dead(["goals"], "catalogue: generated", "catalogue: official")
+        return self

@@ -1,0 +1,1 @@
+"""Measurements and pictures of the browser world, for its documentation."""

@@ -1,0 +1,84 @@
+"""Screenshots of the browser at work, each page beside the state that the agent sees: those of
+docs/browser.md.
+
+    python -m components.environments.browser.surveys.pictures docs login-user:2 click-tab-2:1 choose-list:0
+
+Each argument is a task type and after how many steps of the expert it is shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from PIL import Image
+
+from components.config import load_config
+from components.environments.browser.adapter import BrowserAdapter
+from components.environments.browser.environment import BrowserEnvironment
+from components.environments.browser.task_lists import page_of
+from components.records import TEST, Trajectory, Transition
+
+SEED = 10_000_003
+_PAGE = """<!doctype html><meta charset=utf-8>
+<body style="margin:12px;display:flex;gap:16px;width:760px;font:14px monospace;background:#fff">
+<img src="data:image/png;base64,{picture}" style="width:160px;height:210px;
+object-fit:none;object-position:left top;border:1px solid #999">
+<div><b>{goal}</b><pre style="white-space:pre-wrap">{state}</pre>
+<div style="color:#06c">{action}</div></div>"""
+
+
+def take(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps: int) -> bytes:
+    """The PNG of a page after `steps` of the expert, with its goal, its state and what the expert does
+    next.
+    """
+    (task,) = adapter.opened(world.browsers, [page_of(family, SEED)], TEST)
+    world.reset([task])
+    expert, episode = adapter.behaviour("expert", task, 0), Trajectory(task)
+    for number in range(steps):
+        action = expert(episode, world.admissible[0])[1]
+        answer = world.step([action])[0]
+        assert answer is not None
+        step = Transition(
+            task.id, "", number, episode.states[-1], action, answer.state, answer.reward, answer.done
+        )
+        episode = Trajectory(task, (*episode.steps, step))
+    thought, action = expert(episode, world.admissible[0])
+    parts = {"goal": task.instruction, "state": episode.states[-1], "action": f"{thought} → {action}"}
+    picture = base64.b64encode(world.browsers.picture(0)).decode()
+    return _shown(
+        world, _PAGE.format(picture=picture, **{name: html.escape(text) for name, text in parts.items()})
+    )
+
+
+def _shown(world: BrowserEnvironment, page: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        file.write_text(page, encoding="utf-8")
+        world.browsers.load({0: {"task": "openended", "url": file.as_uri(), "goal": ""}})
+        with Image.open(io.BytesIO(world.browsers.picture(0))) as whole, io.BytesIO() as cut:
+            whole.crop((0, 0, 790, 240)).save(cut, format="PNG", optimize=True)
+            return cut.getvalue()
+
+
+def main() -> None:
+    """The command line: a folder, then types with steps."""
+    folder, *asked = sys.argv[1:]
+    adapter = BrowserAdapter(
+        load_config(None, ["environment.name=browser", "environment.workers=1"]).environment
+    )
+    with closing(adapter.open()) as world:
+        for one in asked:
+            family, _, steps = one.partition(":")
+            (Path(folder) / f"browser-{family}.png").write_bytes(
+                take(world, adapter, family, int(steps or 0))
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What `dreamgym check-environment` asks of an adapter, and how its findings read."""

@@ -1,0 +1,1 @@
+"""Parts from which a world of text that nobody knows gets its adapter."""

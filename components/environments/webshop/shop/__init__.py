@@ -1,0 +1,1 @@
+"""WebShop's simulator: products, search, pages, sessions and the graded reward."""

@@ -1,0 +1,1 @@
+"""The promotion gate: does the challenger replace the champion?"""

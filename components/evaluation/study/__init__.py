@@ -1,0 +1,1 @@
+"""Results of studies, ablations and transfer: cells, pooling, tables, figures."""

@@ -1,0 +1,1 @@
+"""The replay buffer and its vector index: transitions that ground the dream."""

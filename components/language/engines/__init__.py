@@ -1,0 +1,1 @@
+"""Engines that generate: over a kept key-value cache, or with transformers alone."""

@@ -1,0 +1,1 @@
+"""Synthetic exercises for a small backbone: copy, edit, compare, recall."""

@@ -1,0 +1,1 @@
+"""Supervised fine-tuning: examples, optimisers, checkpoints, data parallel."""

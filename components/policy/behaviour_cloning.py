@@ -1,0 +1,91 @@
+"""Behaviour cloning (Pomerleau 1989, NIPS; for language models: supervised fine-tuning): the mean over the
+tokens of the loss
+
+    -log pi(thought, action | history)
+
+    dreamgym retrain cloning.demonstrations=200 cloning.behaviours='[expert, noisy]'
+
+on a few expert demonstrations, or on all that the logs hold; the thought is the one that leads to the action
+(`Adapter.think`).
+
+Differs from common practice in stopping early on purpose: cloned to a loss near zero a policy no longer
+explores, all rollouts of a task end alike, and RL has nothing to learn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from components.config.training_config import CloningConfig
+from components.language.backbone import add_lora, merge_lora
+from components.language.training.examples import Example
+from components.language.training.fine_tuning import OnFigures, TrainingRecord, supervised_finetune
+from components.policy.agent_prompt import render_demonstration
+from components.policy.policy import Policy
+from components.records import Trajectory
+
+
+def clone(
+    policy: Policy,
+    demonstrations: Sequence[Trajectory],
+    think: Callable[[Trajectory, str], str],
+    config: CloningConfig,
+    seed: int,
+    checkpoint: Path | None = None,
+    *,
+    world: Sequence[Example] = (),
+    reflections: Sequence[Sequence[str]] = (),
+    on_figures: OnFigures | None = None,
+    on_world_figures: OnFigures | None = None,
+) -> TrainingRecord:
+    """Train `policy` in place; `think(history, action)` gives the thought that leads to an action.
+
+    Args (see `early_experience.py`):
+        world: examples of what actions lead to, trained on first, in one pass.
+        reflections: for each demonstration other thoughts, with which it is shown once more.
+        on_figures, on_world_figures: told of each update on the demonstrations, and on `world`.
+    """
+    examples = [
+        render_demonstration(
+            policy.vocabulary,
+            episode,
+            [think(episode.up_to(step.step), step.action) for step in episode.steps],
+        )
+        for episode in demonstrations
+    ]
+    if reflections:
+        examples += [
+            render_demonstration(policy.vocabulary, e, thoughts)
+            for e, thoughts in zip(demonstrations, reflections, strict=True)
+        ]
+    policy.model = add_lora(policy.model, config.lora, added=policy.vocabulary.added, seed=seed)
+    if world:
+        before = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
+        _train(policy, world, config, 1.0, seed, before, on_world_figures)
+    record = _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
+    policy.model = merge_lora(policy.model)
+    return record
+
+
+def _train(
+    policy: Policy,
+    examples: Sequence[Example],
+    config: CloningConfig,
+    epochs: float,
+    seed: int,
+    checkpoint: Path | None,
+    on_figures: OnFigures | None,
+) -> TrainingRecord:
+    return supervised_finetune(
+        policy.model,
+        examples,
+        epochs=epochs,
+        learning_rate=config.learning_rate,
+        batch_tokens=config.batch_tokens,
+        seed=seed,
+        optimizer=config.optimizer,
+        checkpoint=checkpoint,
+        compute=policy.compute,
+        on_figures=on_figures,
+    )

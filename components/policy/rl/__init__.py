@@ -1,0 +1,1 @@
+"""Reinforcement learning: the loop, the learner, and one file an algorithm."""

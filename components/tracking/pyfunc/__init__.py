@@ -1,0 +1,1 @@
+"""The policy and the experience model as MLflow pyfunc models."""

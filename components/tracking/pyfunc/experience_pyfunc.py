@@ -1,0 +1,143 @@
+"""The experience model as an MLflow model: (task, initial state, history, action) -> (reasoning, next state,
+reward, done).
+
+    mlflow.pyfunc.load_model("models:/dreamgym-experience-model/1").predict(rows)
+
+It answers as inside a dream, with three differences: it reads the demonstrations that the caller gives, and
+retrieves none; no adapter checks its answers; what the history leaves open is answered by the likeliest
+state, not by a sampled one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from mlflow.models import ModelSignature
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import Array, Object, Property
+
+from components.config import ExperienceModelConfig
+from components.errors import DataError
+from components.experience.episodic_recall import recall
+from components.experience.model import ExperienceModel, Query
+from components.experience.prompts import growth, opening, turn
+from components.language.compute import Compute
+from components.language.tokenizer import Vocabulary
+from components.records import Transition
+from components.tracking.pyfunc.pyfunc_rows import Row, columns, items, parameters, part, read_rows, refusal
+
+ROWS = 32
+"""Most rows answered side by side."""
+FORMAT = (
+    "<task> instruction <state> initial state [<think> premise] <action> action <state> state ... <demo> "
+    "state <action> action <state> "
+    "next state ... <turn> instruction <state> initial state [<think> premise] <recall> earlier state ... "
+    "<state> state <action> action ; "
+    "the model writes: <think> reasoning <state> next state, then <continue>, <success> or <failure>"
+)
+DEMONSTRATION = (
+    'Expected an object such as {"state": "At desk 1: mug 1.", "action": "take mug 1", '
+    '"next_state": "Took mug 1."}.'
+)
+_PARTS = ("state", "action", "next_state")
+
+
+def signature() -> ModelSignature:
+    """Input, output and parameters."""
+    shown = Array(Object([Property(name, DataType.string) for name in _PARTS]))
+    inputs: list[ColSpec | TensorSpec] = [
+        *columns(with_thoughts=False),
+        ColSpec(DataType.string, "action"),
+        ColSpec(shown, "demonstrations", required=False),
+        ColSpec(DataType.string, "premise", required=False),
+    ]
+    outputs: list[ColSpec | TensorSpec] = [
+        *(ColSpec(DataType.string, name) for name in ("reasoning", "next_state")),
+        ColSpec(DataType.double, "reward"),
+        *(ColSpec(DataType.boolean, name) for name in ("done", "answered")),
+    ]
+    return ModelSignature(Schema(inputs), Schema(outputs), parameters(seed=0))
+
+
+def prompt(vocabulary: Vocabulary, config: ExperienceModelConfig, row: Row) -> list[int]:
+    """The tokens that the experience model reads of a row before it answers."""
+    action, history = str(row.values["action"]), row.history if config.history else ()
+    pieces = opening(row.task, _premise(row)) + [
+        piece for step in history for piece in growth(step.action, step.state)
+    ]
+    recalled = recall(row.states, action, config.recall)
+    return vocabulary.encode(
+        pieces + turn(row.task, row.states[-1], action, _demonstrations(row), recalled, _premise(row))
+    )
+
+
+class ExperienceModelService:
+    """An experience model behind MLflow's `predict`."""
+
+    def __init__(self, model: ExperienceModel) -> None:
+        self.model = model
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """One answer a row: `reasoning`, `next_state`, `reward`, `done`; `answered` is False where no try
+        could be read.
+
+        A row without an answer keeps its state, with reward 0 and the episode at its end, as in a dream.
+
+        Raises:
+            MlflowException: a row cannot be read, or is longer than the model's longest sequence.
+        """
+        rows, seed = read_rows(model_input), int((params or {}).get("seed", 0))
+        for row in rows:
+            row.text("action", "go to desk 1")
+        answers = [
+            found
+            for start in range(0, len(rows), ROWS)
+            for found in self._predict(rows[start : start + ROWS], seed)
+        ]
+        return pd.DataFrame(answers, columns=["reasoning", "next_state", "reward", "done", "answered"])
+
+    def _predict(self, rows: list[Row], seed: int) -> list[tuple[str, str, float, bool, bool]]:
+        foresight = self.model.begin([row.task for row in rows], [_premise(row) for row in rows], seed=seed)
+        for number, row in enumerate(rows):
+            for step in row.history:
+                foresight.advance({number: (step.action, step.state)})
+        queries = {
+            number: Query(row.states[-1], str(row.values["action"]), _demonstrations(row))
+            for number, row in enumerate(rows)
+        }
+        try:
+            answers = foresight.predict(queries)
+        except DataError as error:
+            raise refusal(error.found, "Shorten the history, or give fewer demonstrations.") from None
+        return [
+            (answer.reasoning, answer.state, answer.reward, answer.done, True)
+            if answer
+            else ("", row.states[-1], 0.0, True, False)
+            for row, answer in ((rows[number], answers[number]) for number in range(len(rows)))
+        ]
+
+
+def _premise(row: Row) -> str:
+    """What the episode has decided about its hidden world; empty where the column has no text."""
+    value = row.values.get("premise")
+    return value if isinstance(value, str) else ""
+
+
+def _demonstrations(row: Row) -> list[Transition]:
+    """The caller's demonstrations, the most similar first."""
+    found = items(row.values.get("demonstrations"), row.number, "demonstrations", DEMONSTRATION)
+    texts = [[part(entry, key, name, DEMONSTRATION) for key in _PARTS] for name, entry in found]
+    return [Transition("", "", 0, state, action, following, 0.0, False) for state, action, following in texts]
+
+
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ExperienceModelService:
+    """MLflow's way in. Args: path: the directory with the weights; model_config: `experience_model` (a
+    config's section), `device`.
+    """
+    settings = dict(model_config or {})
+    config = ExperienceModelConfig.model_validate(settings.get("experience_model", {}))
+    compute = Compute(str(settings.get("device", "cpu")))
+    return ExperienceModelService(ExperienceModel.load(Path(path), config, compute=compute))

@@ -1,0 +1,97 @@
+"""The policy as an MLflow model: (task, initial state, history) -> (thought, action).
+
+    mlflow.pyfunc.load_model("models:/dreamgym-policy@champion").predict(rows)
+
+MLflow loads the weights through `_load_pyfunc`. The prompt is that of the rollouts
+(`components/policy/agent_prompt.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from mlflow.models import ModelSignature
+from mlflow.types import ColSpec, DataType, Schema
+
+from components.language.compute import Compute
+from components.language.markers import END
+from components.policy.agent_prompt import observed, opening, parse_reply, reply, turn
+from components.policy.policy import Policy
+from components.tracking.pyfunc.pyfunc_rows import Row, columns, parameters, read_rows, refusal
+
+ROWS = 64
+"""Most rows answered side by side."""
+FORMAT = (
+    "<task> instruction <state> initial state <turn> instruction <state> initial state <think> thought "
+    "<action> action <end> "
+    "<state> state <turn> ... ; the model writes: thought <action> action <end>"
+)
+
+
+def signature(temperature: float, max_new_tokens: int) -> ModelSignature:
+    """Input, output and parameters, with these defaults."""
+    outputs = Schema([ColSpec(DataType.string, "thought"), ColSpec(DataType.string, "action")])
+    settings = parameters(temperature=float(temperature), seed=0, max_new_tokens=max_new_tokens)
+    return ModelSignature(Schema(columns(with_thoughts=True)), outputs, settings)
+
+
+def prompt(row: Row) -> list[list[str]]:
+    """What the policy reads of an episode under way, in the parts in which a rollout encodes it."""
+    parts = [[*opening(row.task), *turn(row.task)]]
+    for step in row.history:
+        parts += [reply(step.thought, step.action), [*observed(step.state), *turn(row.task)]]
+    return parts
+
+
+class PolicyModel:
+    """A policy behind MLflow's `predict`."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """One thought and one action a row. Parameters: `temperature` (0: greedy), `seed`, `max_new_tokens`.
+
+        Raises:
+            MlflowException: a row cannot be read, or is longer than the model's longest sequence.
+        """
+        rows, settings = read_rows(model_input), {"temperature": 0.0, "seed": 0} | dict(params or {})
+        replies = [
+            found
+            for start in range(0, len(rows), ROWS)
+            for found in self._act(rows[start : start + ROWS], settings)
+        ]
+        return pd.DataFrame(replies, columns=["thought", "action"])
+
+    def _act(self, rows: list[Row], settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+        vocabulary = self.policy.vocabulary
+        prompts = {
+            number: [token for part in prompt(row) for token in vocabulary.encode(part)]
+            for number, row in enumerate(rows)
+        }
+        session = self.policy.engine(int(settings["seed"])).open(len(rows))
+        for number, tokens in prompts.items():
+            if len(tokens) >= session.longest:
+                found = f"Row {rows[number].number} takes {len(tokens):,} tokens."
+                raise refusal(found, f"The model reads at most {session.longest - 1:,}: shorten the history.")
+        written = session.generate(
+            prompts,
+            stop={vocabulary.marker_id(END)},
+            max_new_tokens=int(settings.get("max_new_tokens", self.policy.max_new_tokens)),
+            temperature=float(settings["temperature"]),
+        )
+        return [parse_reply(vocabulary.pieces(written[number].tokens)) for number in prompts]
+
+
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PolicyModel:
+    """MLflow's way in. Args: path: the directory with the weights; model_config: `max_new_tokens`, and
+    `device` (cpu).
+    """
+    settings: dict[str, Any] = {"max_new_tokens": 32, "device": "cpu"} | dict(model_config or {})
+    compute = Compute(str(settings["device"]))
+    return PolicyModel(
+        Policy.load(Path(path), max_new_tokens=int(settings["max_new_tokens"]), compute=compute)
+    )

@@ -1,0 +1,1 @@
+"""The content-addressed store of finished stages, their keys and hashes."""

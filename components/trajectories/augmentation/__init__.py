@@ -1,0 +1,1 @@
+"""Episodes told again: under another instruction, or with other names."""

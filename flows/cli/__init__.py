@@ -1,0 +1,8 @@
+"""The `dreamgym` command, one module a group of verbs."""
+
+
+def main() -> None:
+    """Run the command with the arguments of this process."""
+    from flows.cli.app import main as run_app
+
+    run_app()

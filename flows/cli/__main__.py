@@ -1,0 +1,5 @@
+"""`python -m flows.cli`: the `dreamgym` command without an installed script."""
+
+from flows.cli import main
+
+main()

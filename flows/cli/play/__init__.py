@@ -1,0 +1,1 @@
+"""`dreamgym play`: a person steps into the dream."""

@@ -1,0 +1,179 @@
+"""Success of policies on held-out real games: the three of a run, any directory of a policy, or the
+registered champion.
+
+    dreamgym evaluate --policy champion evaluation.tasks=100
+    dreamgym evaluate --run latest --split test
+
+The test split is read on demand alone, and each reading is written into its ledger: choosing among policies
+by its number makes the number worthless as a result. Validation games are those that a run with the same
+config is evaluated on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from components.config import Config
+from components.errors import DataError, TrackingError
+from components.evaluation.metrics.intervals import Estimate, exact, proportion
+from components.records import TEST, VALIDATION, Task
+from components.tracking.held_out_ledger import note_held_out_read
+from components.tracking.manifest import Manifest
+from components.tracking.mlflow_adapter.tracker import Tracker
+from components.tracking.runs import find_run
+from components.trajectories.dvc.snapshots import data_hash
+from flows.dead_flow_runs import end_dead_runs
+from flows.run.games import family_rates, held_out_tasks, play_games
+from flows.run.pipeline_run import Run
+from flows.run.validation_games import validation_games
+from flows.stages.evaluate import POLICIES
+from flows.stages.promote import download_champion
+
+CHAMPION = "champion"
+
+
+@dataclass(frozen=True)
+class Score:
+    """Success rate of a policy in all and by family of tasks."""
+
+    policy: Path
+    success: Estimate
+    families: dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The policies by name, the split, real steps, the MLflow run, and how often the test games have been
+    read (0: validation games).
+    """
+
+    policies: dict[str, Score]
+    split: str
+    interactions: int
+    mlflow_run_id: str
+    readings: int
+
+
+@flow(name="score", validate_parameters=False)
+def score_policies(
+    config: Config, root: Path, policy: str, split: str = VALIDATION, of_run: str = ""
+) -> Scores:
+    """Find the policy, or the three of the run `of_run`; each plays each game once; record the result in
+    MLflow.
+
+    Raises:
+        TrackingError: there is no champion.
+        DataError: the directory holds no policy, the run's stages are gone, or the tasks or data.dvc are
+            missing.
+    """
+    version = data_hash(root)
+    run = Run(config, root)
+    end_dead_runs(root.resolve(), run.tracker)
+    directories = policies_of(run, of_run) if of_run else {policy: find_policy(run.tracker, root, policy)}
+    name = f"run {of_run}" if of_run else policy
+    test = run.data.tasks(TEST)
+    tasks = held_out_tasks(test, config.evaluation.tasks) if split == TEST else validation_games(run)
+    readings = note_held_out_read(root, test, "evaluate", name, len(tasks)) if split == TEST else 0
+    get_run_logger().info("%s plays %d %s games", name, len(tasks), split)
+    games = play_games(run, directories, tasks)
+    scores = {
+        name: score_of(directories[name], won, tasks, config.evaluation.confidence)
+        for name, won in games.won.items()
+    }
+    tags = {
+        "dreamgym.policy": ", ".join(map(str, directories.values())),
+        "dvc.hash": version,
+        "dreamgym.evaluated_on": f"{split} games",
+    }
+    parent = run.tracker.start_run(
+        f"evaluate {name}", tags, config.model_dump(mode="json", include={"environment", "evaluation"})
+    )
+    metrics = {
+        "evaluate/real_interactions": exact(games.steps),
+        "evaluate/replayed_episodes": exact(games.restarts),
+    }
+    metrics[f"evaluate/{split}_games"] = exact(len(tasks))
+    for policy_name, score in scores.items():
+        prefix = f"evaluate/{policy_name}" if of_run else "evaluate"
+        metrics[f"{prefix}/success_rate"] = score.success
+        metrics |= {
+            f"{prefix}/success_rate/{family}": estimate for family, estimate in score.families.items()
+        }
+    run.tracker.log_estimates(parent, {name: dict(estimate.to_json()) for name, estimate in metrics.items()})
+    run.tracker.finish(parent)
+    return Scores(scores, split, games.steps, parent, readings)
+
+
+def score_of(directory: Path, won: dict[str, bool], tasks: list[Task], confidence: float) -> Score:
+    """The success of the policy in `directory` on all tasks and by family. Args: won: task id -> success."""
+    success = proportion(sum(won.values()), len(tasks), confidence)
+    return Score(directory, success, family_rates(won, tasks, confidence))
+
+
+def policies_of(run: Run, name: str) -> dict[str, Path]:
+    """The cloned, dreamed and refined policy of a finished run, from its stages.
+
+    Raises:
+        DataError: there is no such run, it is of another world, or a stage of it is gone.
+    """
+    manifest = Manifest.load(find_run(run.root / "runs", name))
+    world = manifest.config.get("environment", {}).get("name", "alfworld")
+    if world != run.config.environment.name:
+        found = (
+            f"Run {manifest.run_id} is of the environment {world}, this config of "
+            f"{run.config.environment.name}."
+        )
+        raise DataError(
+            found,
+            "Expected the same one.",
+            f"Give the run's config: --config runs/{manifest.run_id}/config.json",
+        )
+    keys = {stage.name: stage.key for stage in manifest.stages}
+    policies: dict[str, Path] = {}
+    for policy, stage in POLICIES.items():
+        result = run.store.find(stage, keys[stage]) if stage in keys else None
+        if result is None:
+            lack = (
+                f"The stage {stage} of run {manifest.run_id} is not in {run.root / '.dreamgym' / 'stages'}."
+            )
+            raise DataError(
+                lack,
+                "Expected its policy.",
+                f"Make it again: dreamgym reproduce {manifest.run_id}, or name another run.",
+            )
+        policies[policy] = result.outputs["policy"]
+    return policies
+
+
+def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
+    """The directory of `policy`: a path, or `champion`, which is copied from the registry.
+
+    Raises:
+        TrackingError: there is no champion.
+        DataError: there is no such directory, or it holds no weights.
+    """
+    if policy != CHAMPION:
+        directory = Path(policy)
+        if not any(directory.glob("*.safetensors")):
+            found = (
+                f"{directory} holds no policy: "
+                f"{'no *.safetensors in it' if directory.is_dir() else 'there is no such directory'}."
+            )
+            next_step = (
+                "Name one such as .dreamgym/stages/sim_to_real-*/policy, or type `dreamgym evaluate "
+                "--policy champion`."
+            )
+            raise DataError(found, next_step=next_step)
+        return directory
+    version = tracker.alias("policy", CHAMPION)
+    if version is None:
+        found = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
+        raise TrackingError(
+            found,
+            next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with "
+            "--policy.",
+        )
+    return download_champion(tracker, root, version)

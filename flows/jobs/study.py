@@ -1,0 +1,286 @@
+"""The study: methods times seeds on the same held-out games, cell by cell, with what each cost.
+
+    dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table
+    docs/results.md
+
+A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells
+share (the clone, the experience model, the dreamed policy) is made once. A finished cell is a small file: the
+study goes on where it was, on any machine that has the files. A cell that crashes is said in the table, and
+the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from components.config import Config
+from components.evaluation.metrics.intervals import Estimate
+from components.evaluation.report.document_tables import insert_table
+from components.evaluation.study.study_figures import draw_study
+from components.evaluation.study.study_results import Cell, require_different_cells
+from components.evaluation.study.study_table import study_table
+from components.files import write_json
+from components.tracking.runs import checked_metrics
+from components.tracking.stage_store.stage_store import StageResult
+from components.trajectories.store import DataLayout, read_tasks
+from flows.jobs.cell_origin import Origin, origin_of
+from flows.jobs.study_cells import cell_file, read_cell, write_cell
+from flows.jobs.study_methods import BASE, BASES, METHODS, configured
+from flows.run.pipeline_run import Run, series_of
+from flows.run.plan import Step
+from flows.run.rl_training import SNAPSHOTS
+from flows.stages.clone import clone_policy
+from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots
+from flows.stages.experience_model import fine_tune_experience_model
+from flows.stages.sim_to_real import refine_in_reality, train_in_reality
+from flows.stages.synthetic_rl import train_in_dream
+from flows.stages.validate import validate_data
+
+FIDELITY = (
+    "fidelity/next_state_exact/determined",
+    "fidelity/hallucination_rate/determined",
+    "fidelity/reward_precision",
+    "fidelity/reward_recall",
+)
+"""What a cell tells of its experience model."""
+TEACHING = ("unparsable_episodes", "zero_variance_groups", "lessons")
+"""What a cell tells of its RL: episodes without an answer of the dream, groups that ended alike, episodes
+(DPO: pairs) learnt from.
+"""
+
+
+@flow(name="study", validate_parameters=False)
+def study(
+    config: Config,
+    root: Path,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    directory: Path,
+    *,
+    finished: bool = False,
+) -> dict[str, list[Cell]]:
+    """The cells of each method, in the order of the seeds; those in `directory` are read back. Args:
+    finished: no other is made.
+    """
+    log, root = get_run_logger(), root.resolve()
+    families = sorted(
+        {task.family for task in read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))}
+    )
+    settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
+    cells: dict[str, list[Cell]] = {name: [] for name in methods}
+    for number, ((name, seed), own) in enumerate(settings.items(), start=1):
+        origin = origin_of(own, root)
+        found = read_cell(directory, name, seed, origin)
+        fate = ", already there" if found else ", not made yet" if finished else ""
+        log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, fate)
+        if found or not finished:
+            cells[name].append(found or _made(own, root, name, origin, directory))
+    require_different_cells(cells)
+    return {name: made for name, made in cells.items() if made}
+
+
+def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
+    """A new cell; one that crashed is told and not written, so that it is tried again next time."""
+    try:
+        cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, origin, directory)
+    except Exception as error:
+        get_run_logger().error("%s, seed %d crashed: %s", name, config.seed, error)
+        return Cell(name, config.seed, origin, crash=f"{type(error).__name__}: {error}")
+    write_cell(directory, cell)
+    return cell
+
+
+@task(cache_policy=NO_CACHE)
+def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
+    """One method with one seed, from the offline data to the held-out games; the manifest says which file in
+    `directory` it becomes.
+    """
+    method, run = METHODS[name], Run(config, root)
+    run.start(f"study {name}")
+    try:
+        run.note_cell(cell_file(directory, name, config.seed))
+        # 1. Check the offline data; clone the policy that all methods begin with.
+        validate_data(run)
+        clone_policy(run)
+        # 2. RL in the dream, for those that dream.
+        if method.dream:
+            fine_tune_experience_model(run)
+            train_in_dream(run)
+        # 3. RL in reality: a little after the dream, or all that the budget allows.
+        if method.real and method.dream:
+            refine_in_reality(run)
+        elif method.real:
+            train_in_reality(run)
+        # 4. Held-out real games.
+        evaluate_policy(run, method.last)
+        # 5. How policies on the way would have played them, for the learning curves.
+        for stage in method.stages if run.config.study.curve_every else []:
+            if SNAPSHOTS in run.results[stage].outputs:
+                evaluate_snapshots(run, stage)
+        run.finish()
+    except BaseException as error:
+        run.fail(error)
+        raise
+    return _cell(run, name, origin)
+
+
+def steps_of(config: Config, name: str) -> dict[str, Step]:
+    """The steps of a cell of the method `name` in their order: what `--dry-run` asks."""
+    method = METHODS[name]
+    steps = {"validate": Step(validate_data.declare), "clone": Step(clone_policy.declare)}
+    if method.dream:
+        steps["experience_model"] = Step(fine_tune_experience_model.declare)
+        steps["synthetic_rl"] = Step(train_in_dream.declare)
+    if method.real:
+        steps[method.last] = Step((refine_in_reality if method.dream else train_in_reality).declare)
+    steps["evaluate_policy"] = Step(lambda run: evaluate_policy.declare(run, method.last))
+    if config.study.curve_every:
+        steps |= {f"snapshots_{stage}": _snapshots_step(stage) for stage in method.stages}
+    return steps
+
+
+def _snapshots_step(stage: str) -> Step:
+    """The games of the policies that `stage` kept during training, if it kept any."""
+    return Step(
+        lambda run: evaluate_snapshots.declare(run, stage),
+        condition=lambda run: SNAPSHOTS in run.results[stage].outputs,
+    )
+
+
+def _cell(run: Run, name: str, origin: Origin) -> Cell:
+    tasks = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
+    games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
+    seconds = {
+        stage: result.seconds
+        for stage, result in run.results.items()
+        if stage in ("experience_model", *METHODS[name].stages)
+    }
+    stages = [run.results[stage] for stage in METHODS[name].stages]
+    costs = run.manifest.costs
+    dreamed = sum(
+        _interactions(result)[-1]
+        for result in stages
+        if result.name == "synthetic_rl" and _interactions(result)
+    )
+    curve = _curve(stages, seconds.get("experience_model", 0.0))
+    return Cell(
+        name,
+        run.config.seed,
+        origin,
+        games,
+        {game: tasks[game] for game in games},
+        costs.real_interactions,
+        int(dreamed),
+        costs.check_interactions,
+        seconds,
+        curve,
+        _held_out(run, stages, curve),
+        _curriculum(stages),
+        _watched(stages),
+        _figures(run, stages),
+        run.manifest.run_id,
+        run.manifest.environment.git.commit,
+        run.results[METHODS[name].last].output_hashes["policy"],
+    )
+
+
+def _held_out(run: Run, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]) -> list[list[float]]:
+    """See `Cell.held_out`."""
+    points, before = [], 0
+    for stage in stages:
+        played = run.results.get(f"snapshots_{stage.name}")
+        won = json.loads(played.outputs["games"].read_text()) if played else {}
+        points += [
+            [*curve[before + int(name) - 1][:3], sum(games.values()) / len(games)]
+            for name, games in won.items()
+        ]
+        before += len(_interactions(stage))
+    return points
+
+
+def _interactions(result: StageResult) -> list[float]:
+    """Interactions spent after each iteration."""
+    return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
+
+
+def _curriculum(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
+    return [entry for stage in stages for entry in stage.details.get("curriculum", [])]
+
+
+def _watched(stages: Sequence[StageResult]) -> list[list[float]]:
+    """See `Cell.watched`."""
+    looks = []
+    for series in map(series_of, stages):
+        confirmed, rates = (
+            series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate")
+        )
+        pairs = zip(confirmed, rates, strict=True)
+        looks += [
+            [number, rate, share]
+            for number, (share, rate) in enumerate(pairs, start=1)
+            if not math.isnan(share)
+        ]
+    return looks
+
+
+def _figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
+    """See `Cell.figures`."""
+    measured = run.results["experience_model"].metrics if "experience_model" in run.results else {}
+    figures = {
+        name: float(value) for name in FIDELITY if (value := measured.get(name, {}).get("value")) is not None
+    }
+    for stage in stages:
+        means = {
+            f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in TEACHING
+        }
+        figures |= {name: sum(values) / len(values) for name, values in means.items() if values}
+    return figures
+
+
+def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
+    """See `Cell.curve`; the clock starts with the fine-tuning of the experience model, where there is one."""
+    curve, real, dreamed, clock = [], 0.0, 0.0, began
+    for result in stages:
+        series = series_of(result)
+        rates, spent = series.get(f"{result.name}/success_rate", []), _interactions(result)
+        times = list(accumulate(series.get(f"{result.name}/seconds", [])))
+        for rate, steps, seconds in zip(rates, spent, times, strict=True):
+            in_dream = result.name == "synthetic_rl"
+            curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
+        if curve:
+            real, dreamed, clock = curve[-1][:3]
+    return curve
+
+
+def write_study(
+    cells: Mapping[str, Sequence[Cell]],
+    metrics: Mapping[str, Mapping[str, Estimate]],
+    json_file: Path | None,
+    figures: Path | None,
+    table: Path | None = None,
+    mark: str = "study",
+) -> list[Path]:
+    """The files asked for; their paths. Args: mark: the name of the marks between which the table stands in
+    its document.
+    """
+    written: list[Path] = []
+    if json_file is not None:
+        values = {
+            name: checked_metrics({metric: found.to_json() for metric, found in own.items()})
+            for name, own in metrics.items()
+            if own
+        }
+        write_json(json_file, values)
+        written.append(json_file)
+    if table is not None:
+        insert_table(table, study_table(metrics, cells, BASE, BASES), mark)
+        written.append(table)
+    return written + (draw_study(metrics, cells, BASE, figures) if figures else [])

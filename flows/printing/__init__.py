@@ -1,0 +1,1 @@
+"""What a command prints: tables for people or JSON, and how numbers read."""

@@ -1,0 +1,112 @@
+"""Real games of policies, and their success rates."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.config import EvaluationConfig
+from components.environments import make_adapter
+from components.errors import DataError
+from components.evaluation.metrics.intervals import Estimate, proportion
+from components.language.threads import decoding
+from components.policy.policy import Policy
+from components.policy.rollout import play_whole
+from components.records import Task
+from components.trajectories.store import read_tasks
+from flows.run.pipeline_run import Run
+
+ROWS = 64
+"""Tasks that are played at the same time."""
+
+
+def success_rates(
+    won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig
+) -> dict[str, Estimate]:
+    """The success rate on all tasks and on those of each family; a task may have none."""
+    rates = {f"{prefix}/success_rate": proportion(sum(won.values()), len(tasks), settings.confidence)}
+    by_family = family_rates(won, tasks, settings.confidence)
+    return rates | {f"{prefix}/success_rate/{family}": rate for family, rate in by_family.items()}
+
+
+def family_rates(won: dict[str, bool], tasks: list[Task], confidence: float) -> dict[str, Estimate]:
+    """Family -> success rate on its tasks. Args: won: task id -> success. Tasks without a family are left
+    out.
+    """
+    rates: dict[str, Estimate] = {}
+    for family in sorted({task.family for task in tasks if task.family}):
+        of_family = [won[task.id] for task in tasks if task.family == family]
+        rates[family] = proportion(sum(of_family), len(of_family), confidence)
+    return rates
+
+
+def held_out_tasks(path: Path, count: int) -> list[Task]:
+    """The first `count` tasks of the test split.
+
+    Raises:
+        DataError: there are fewer.
+    """
+    tasks = read_tasks(path)
+    if len(tasks) < count:
+        raise DataError(
+            f"evaluation.tasks is {count}.",
+            f"{path} lists {len(tasks)} held-out tasks.",
+            "Lower evaluation.tasks.",
+        )
+    return tasks[:count]
+
+
+def games_config(run: Run) -> dict[str, Any]:
+    """The config values that real games of policies depend on, as part of a stage's config."""
+    length = {"max_new_tokens": run.config.synthetic_rl.max_new_tokens}
+    return run.slice("environment", "evaluation") | length | run.computing()
+
+
+@dataclass(frozen=True)
+class Games:
+    """Real games of several policies.
+
+    Args:
+        won: policy -> task id -> success.
+        steps: real steps of all games.
+        restarts: episodes that were restarted because infrastructure failed.
+    """
+
+    won: dict[str, dict[str, bool]]
+    steps: int
+    restarts: int
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """The costs as a stage's outcome counts them."""
+        return {"check_interactions": self.steps, "replayed_episodes": self.restarts}
+
+
+def play_games(
+    run: Run, policies: dict[str, Path], tasks: list[Task], max_new_tokens: int | None = None
+) -> Games:
+    """Play all tasks with each policy. Args: max_new_tokens: of a reply; None: as in RL."""
+    config = run.config
+    length = max_new_tokens or config.synthetic_rl.max_new_tokens
+    won: dict[str, dict[str, bool]] = {name: {} for name in policies}
+    restarts = 0
+    with closing(make_adapter(config.environment).open()) as world, decoding():
+        for name, directory in policies.items():
+            policy = Policy.load(directory, max_new_tokens=length, compute=run.compute)
+            for start in range(0, len(tasks), ROWS):
+                rollouts = play_whole(
+                    policy,
+                    world,
+                    tasks[start : start + ROWS],
+                    max_steps=config.environment.max_steps,
+                    temperature=config.evaluation.temperature,
+                    seed=config.seed,
+                )
+                restarts += sum(rollout.tries - 1 for rollout in rollouts)
+                won[name] |= {
+                    task.id: rollout.trajectory.success
+                    for task, rollout in zip(tasks[start : start + ROWS], rollouts, strict=True)
+                }
+        return Games(won, world.interactions, restarts)

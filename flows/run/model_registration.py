@@ -1,0 +1,65 @@
+"""Registering the models of a run in MLflow, with what MLflow needs to load and serve them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from components.records import Trajectory
+from components.tracking.manifest import RegisteredModel
+from components.tracking.pyfunc.served_models import served_experience_model, served_policy
+from flows.run.pipeline_run import Run
+from flows.run.run_data import training_episodes
+
+SERVED: dict[str, Callable[..., Any]] = {"policy": served_policy, "experience-model": served_experience_model}
+EXAMPLE_STEPS = 2
+"""Steps of the history in a model's input example."""
+
+
+def register(run: Run, name: str, stage: str, output: str, tags: Mapping[str, str]) -> RegisteredModel:
+    """A version of the model that `stage` made; the newest one, if it holds the very same files.
+
+    Its source is the run itself, on whose page it stands; the run of the stage lists it too.
+    """
+    result = run.results[stage]
+    alias = f"stage-{result.key[:12]}"
+    version = run.tracker.alias(name, alias)
+    if version is None:
+        weights = result.outputs[output]
+        served = SERVED[name](
+            run.config, weights, input_example(run, with_action=name != "policy"), _facts(run, stage)
+        )
+        version = run.tracker.register_model(run.parent, name, weights, tags, served)
+        run.tracker.set_alias(name, alias, version)
+    for linked in (run.child(stage), run.parent):
+        run.tracker.link_model(linked, name, version)
+    model = RegisteredModel(name=run.tracker.model_name(name), version=version, mlflow_run_id=run.parent)
+    run.manifest.models.append(model)
+    return model
+
+
+def _facts(run: Run, stage: str) -> dict[str, str]:
+    git = run.manifest.environment.git
+    return {
+        "environment": run.config.environment.name,
+        "run": run.manifest.run_id,
+        "stage": f"{stage} {run.results[stage].key[:12]}",
+        "seed": str(run.config.seed),
+        "commit": git.commit + (" with changes" if git.dirty else ""),
+        "data": run.manifest.data.dvc_in,
+    }
+
+
+def input_example(run: Run, *, with_action: bool) -> list[dict[str, Any]]:
+    """A recorded training episode at its start and after some steps, as rows of a model's input."""
+    episodes = training_episodes(run, run.results["validate"].outputs["train"])
+    episode = next((one for one in episodes if one.success and len(one.steps) > EXAMPLE_STEPS), episodes[0])
+    lengths = range(min(EXAMPLE_STEPS, len(episode.steps) - 1) + 1)
+    return [_row(episode, length, with_action) for length in (lengths[0], lengths[-1])]
+
+
+def _row(episode: Trajectory, length: int, with_action: bool) -> dict[str, Any]:
+    history = [{"action": step.action, "state": step.next_state} for step in islice(episode.steps, length)]
+    row = {"task": episode.task.instruction, "initial_state": episode.task.initial_state, "history": history}
+    return row | ({"action": episode.steps[length].action} if with_action else {})

@@ -1,0 +1,223 @@
+"""What a job would do today, stage by stage: what is reused, what runs, and which part of its key changed.
+
+    dreamgym retrain --dry-run
+    dreamgym resume --dry-run
+
+The declarations of the stages (`stage.py`) are asked for their keys; nothing runs. A key that has no result
+is compared with the earlier result of that stage whose key differs in the fewest parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from components.config import Config
+from components.errors import FidelityGateClosed
+from components.tracking.stage_store.stage_keys import (
+    CODE,
+    CONFIG,
+    INPUTS,
+    PACKAGES,
+    SEED,
+    KeyChange,
+    key_changes,
+    key_of,
+)
+from components.tracking.stage_store.stage_store import EarlierResult, StageResult, StageStore
+from flows.run.pipeline_run import Run
+from flows.run.stage import Stage
+
+REUSED = "reused"
+PENDING = "pending:"
+"""Begins the hash of an input that a stage will make which is not there yet; that stage's name follows."""
+MOST_NAMES = 6
+"""Modules and packages of one stage that the table names; of more, the rest is counted. JSON has all."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One stage and what becomes of it: `reused`, `goes on`, `made`, `made again`, `open` or `stops`.
+
+    `note`: why. `compared`: the earlier result that is reused or nearest; `seconds`: how long it took.
+    `changes`: how the key differs from that result's. `has_parts`: whether that result has its key's parts.
+    `key`: of the stage, empty for a gate that stops the job.
+    """
+
+    name: str
+    fate: str
+    note: str = ""
+    seconds: float | None = None
+    compared: str = ""
+    has_parts: bool = True
+    changes: Sequence[KeyChange] = field(default_factory=list)
+    key: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The values as JSON has them."""
+        changes = [asdict(change) for change in self.changes]
+        values = {"stage": self.name, "fate": self.fate, "note": self.note, "why": why(self)}
+        return values | {"seconds": self.seconds, "compared": self.compared, "changes": changes}
+
+
+Declare = Callable[[Run], Stage]
+Gate = Callable[[Run, StageResult], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a job: the declaration of its stage, and a gate that may stop the job after it.
+
+    Args:
+        declare: returns the stage, given a run with the results of the steps before.
+        gate: raises FidelityGateClosed if the job must stop here.
+        condition: False if the run does not reach this step with the results of the steps before.
+    """
+
+    declare: Declare
+    gate: Gate | None = None
+    condition: Callable[[Run], bool] | None = None
+
+
+class _PendingHashes(dict[str, str]):
+    """Output hashes of a stage that has not run yet."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__()
+        self._stage = stage
+
+    def __missing__(self, output: str) -> str:
+        return f"{PENDING}{self._stage}"
+
+
+def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[Planned]:
+    """What would become of each step with this config, today. Nothing runs and nothing is written."""
+    run = Run(config, root.resolve())
+    planned: list[Planned] = []
+    for name, step in steps.items():
+        if step.condition is not None and not step.condition(run):
+            continue
+        found = _plan_stage(run, step.declare(run))
+        planned.append(found)
+        try:
+            if step.gate is not None and found.fate == REUSED:
+                step.gate(run, run.results[found.name])
+        except FidelityGateClosed as closed:
+            planned.append(Planned(name, "stops", closed.found))
+            break
+    return planned
+
+
+def _plan_stage(run: Run, stage: Stage) -> Planned:
+    """What becomes of one stage; `run.results` gets its result, or a stand-in with pending outputs."""
+    parts = run.stage_key_parts(stage)
+    key = key_of(stage.name, parts)
+    pending = [value.removeprefix(PENDING) for value in parts[INPUTS].values() if value.startswith(PENDING)]
+    result, damage = (None, "") if pending else run.store.look_up(stage.name, key)
+    if result is not None:
+        run.results[stage.name] = result
+        note = f"made in {result.seconds:.0f} s"
+        return Planned(stage.name, REUSED, note, result.seconds, result.directory.name, key=key)
+    run.results[stage.name] = StageResult(
+        stage.name, key, run.store.root, {}, _PendingPaths(), _PendingHashes(stage.name), 0.0
+    )
+    return _plan_missing(run.store, stage.name, key, parts, pending, damage)
+
+
+class _PendingPaths(dict[str, Path]):
+    """Output paths of a stage that has not run yet: none of them is read."""
+
+    def __missing__(self, output: str) -> Path:
+        return Path()
+
+
+def _plan_missing(
+    store: StageStore, name: str, key: str, parts: Mapping[str, Any], pending: Sequence[str], damage: str
+) -> Planned:
+    nearest, changes = _nearest(store, name, key, parts)
+    has_parts = nearest is None or bool(nearest.parts)
+    step = Planned(name, "made", has_parts=has_parts, changes=changes, key=key)
+    if nearest is not None:
+        step = replace(step, seconds=nearest.seconds, compared=nearest.directory.name)
+    if pending:
+        makers = ", ".join(dict.fromkeys(pending))
+        return replace(step, fate="open", note=f"depends on what comes before: {makers}")
+    left = store.begun(name, key)
+    saved = [entry for entry in left if entry.endswith(".pt")]
+    fate = "made again" if damage else "goes on" if left else "made"
+    return replace(step, fate=fate, note=damage or (f"from {', '.join(saved)}" if saved else ""))
+
+
+def _nearest(
+    store: StageStore, name: str, key: str, parts: Mapping[str, Any]
+) -> tuple[EarlierResult | None, list[KeyChange]]:
+    """The earlier result whose key differs in the fewest parts; one without parts if there is no other."""
+    earlier = [result for result in store.earlier(name) if result.key != key]
+    compared = [(result, key_changes(result.parts, parts)) for result in earlier if result.parts]
+    if compared:
+        return min(compared, key=lambda pair: len(pair[1]))
+    return (earlier[0] if earlier else None), []
+
+
+def seconds_to_run(steps: Sequence[Planned]) -> float | None:
+    """How long what is not reused took last time; None where one of them was never made."""
+    run = [step.seconds for step in steps if step.fate not in ("reused", "stops")]
+    return None if any(seconds is None for seconds in run) else sum(seconds or 0.0 for seconds in run)
+
+
+def why(step: Planned) -> str:
+    """The reason in words, on one line."""
+    return "; ".join(reasons(step))
+
+
+def reasons(step: Planned) -> list[str]:
+    """The note; the earlier result that the key is compared with; each kind of change."""
+    notes = [step.note] if step.note else []
+    if step.fate in ("reused", "stops"):
+        return notes
+    if not step.compared:
+        return [*notes, "there is no earlier result"]
+    if not step.has_parts:
+        return [
+            *notes,
+            f"the key differs from that of {step.compared}, which does not say what its key was made of",
+        ]
+    return [*notes, f"against {step.compared}:", *describe_changes(step.changes)]
+
+
+def describe_changes(changes: Sequence[KeyChange]) -> list[str]:
+    """Config keys and the seed with both values; inputs, modules of code and packages by name."""
+    told = [_value_change(change) for change in changes if change.part in (CONFIG, SEED)]
+    inputs = [_input_change(change) for change in changes if change.part == INPUTS]
+    modules = [change.name for change in changes if change.part == CODE]
+    pins = [
+        f"{change.name} {change.before or 'none'} -> {change.now or 'none'}"
+        for change in changes
+        if change.part == PACKAGES
+    ]
+    for label, names in (("input", inputs), ("code", modules), ("packages", pins)):
+        if names:
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            told.append(f"{label} {', '.join(names[:MOST_NAMES])}{more}")
+    return told
+
+
+def _value_change(change: KeyChange) -> str:
+    label = change.name if change.part == SEED else f"config {change.name}"
+    return f"{label} {_text(change.before)} -> {_text(change.now)}"
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _input_change(change: KeyChange) -> str:
+    if str(change.now or "").startswith(PENDING):
+        return f"{change.name} (from {change.now.removeprefix(PENDING)})"
+    return f"{change.name} {_short(change.before)} -> {_short(change.now)}"
+
+
+def _short(value: Any) -> str:
+    return "none" if value is None else str(value)[:12]

@@ -1,0 +1,145 @@
+"""What the RL stages share, in the dream and in the real environment: building the loop, running it, its
+outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prefect import get_run_logger
+
+from components.config.training_config import RLConfig
+from components.environments import make_adapter
+from components.environments.protocol import Adapter
+from components.evaluation.metrics.intervals import exact
+from components.language.threads import decoding, training
+from components.language.training.examples import Example
+from components.policy.agent_prompt import render_demonstration
+from components.policy.policy import Policy
+from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.loop import Loop, LoopState, Snapshots, TaskSource
+from components.policy.rl.rollout_workers import Player
+from components.policy.rollout import Rollout, Stamp
+from flows.run.pipeline_run import Run
+from flows.run.run_data import episodes_to_clone
+from flows.run.stage import Outcome
+
+SNAPSHOTS = "snapshots"
+"""Output of an RL stage: copies of the policy, one directory for every `study.curve_every` iterations."""
+CHECKPOINT = "checkpoint.pt"
+
+OnRollouts = Callable[[int, list[Rollout]], dict[str, float]]
+"""Called with the number of an iteration and its rollouts; returns further figures of the iteration."""
+
+
+def build_loop(
+    run: Run,
+    settings: RLConfig,
+    *,
+    policy: Policy,
+    player: Player,
+    tasks: TaskSource,
+    stamp: Stamp,
+    seed: int,
+    train: Path,
+    work: Path,
+    tokens: Callable[[], int],
+) -> Loop:
+    """The RL loop of a stage; the same for a dream and for the real environment.
+
+    Args:
+        player: plays the rollouts in the stage's world.
+        stamp: what the transitions say of their origin.
+        train: validated training transitions, from which demonstrations are taken.
+        work: work directory of the stage, with its checkpoint.
+        tokens: returns the tokens that were generated so far.
+    """
+    adapter = make_adapter(run.config.environment)
+    every = run.config.study.curve_every
+    return Loop(
+        policy,
+        player,
+        tasks,
+        make_algorithm(settings, policy, adapter.progress),
+        settings,
+        max_steps=run.config.environment.max_steps,
+        seed=seed,
+        stamp=stamp,
+        checkpoint=work / CHECKPOINT,
+        updating=lambda: training(run.config),
+        demonstrations=_demonstrations(run, policy, settings, train),
+        snapshots=Snapshots(work / SNAPSHOTS, every) if every else None,
+        tokens=tokens,
+    )
+
+
+def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -> list[Example]:
+    """The first expert demonstrations as the policy reads them; none if RL does not mix them in."""
+    if not settings.demonstration_weight:
+        return []
+    adapter = make_adapter(run.config.environment)
+    examples = []
+    for episode in episodes_to_clone(run, train, ["expert"]):
+        thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
+        examples.append(render_demonstration(policy.vocabulary, episode, thoughts))
+    return examples
+
+
+def run_loop(
+    run: Run, stage: str, loop: Loop, on_rollouts: OnRollouts, budget: int | None = None
+) -> LoopState:
+    """Run the loop, with a log line and curves in MLflow for each iteration.
+
+    Args: budget: of real interactions; None: no limit.
+    """
+    log = get_run_logger()
+
+    def log_iteration(iteration: int, figures: dict[str, float]) -> None:
+        log.info(
+            "iteration %d: success %.2f, length %.1f, entropy %.3f, groups without variance %.2f, generated "
+            "tasks %.2f",
+            iteration,
+            figures["success_rate"],
+            figures["episode_length"],
+            figures.get("policy_entropy", float("nan")),
+            figures["zero_variance_groups"],
+            figures["generated_task_share"],
+        )
+        run.log_curves(iteration - 1, {f"{stage}/{name}": value for name, value in figures.items()})
+
+    with decoding():
+        state = loop.run(budget=budget, on_rollouts=on_rollouts, on_iteration=log_iteration)
+    loop.interpolate()
+    return state
+
+
+def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) -> Outcome:
+    """Save the policy and return the stage's outcome.
+
+    Its metrics are the means of the last five values of each curve; a curve without a value has no metric.
+    """
+    policy.save(work / "policy")
+    (work / CHECKPOINT).unlink(missing_ok=True)
+    series = {f"{stage}/{name}": values for name, values in state.series.items()}
+    last_values = {
+        name: [value for value in values if not math.isnan(value)][-5:] for name, values in series.items()
+    }
+    metrics = {name: exact(sum(last) / len(last)) for name, last in last_values.items() if last}
+    outputs = {"policy": "policy"}
+    if (work / SNAPSHOTS).is_dir():
+        outputs[SNAPSHOTS] = SNAPSHOTS
+    return Outcome(outputs, metrics, series)
+
+
+def snapshots_config(run: Run) -> dict[str, int]:
+    """`study.curve_every` as part of a stage's config; nothing if no snapshots are kept."""
+    return {"snapshots": run.config.study.curve_every} if run.config.study.curve_every else {}
+
+
+def impossible_actions(adapter: Adapter, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """`impossible_actions`: the share of an iteration's actions that the world did not carry out."""
+    steps = [step for rollout in rollouts for step in rollout.trajectory.steps]
+    refused = sum(adapter.refused(step.next_state) for step in steps)
+    return {"impossible_actions": refused / max(1, len(steps))}

@@ -1,0 +1,120 @@
+"""What the stages read: episodes, tasks, the backbone, the encoder and the replay buffer of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from prefect import get_run_logger
+
+from components.errors import ConfigError, TrainingError
+from components.experience.dataset import chosen, of_families
+from components.experience.retrieval.encoders import encoder_identity
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.records import Task, Trajectory
+from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
+from flows.run.pipeline_run import Run
+from flows.run.stage import Fingerprint
+
+
+def policy_backbone(run: Run) -> Path:
+    """Directory of the pretrained model that the policy starts from."""
+    return Path(run.config.backbone.path) if run.config.backbone.path else run.data.backbone
+
+
+def experience_model_backbone(run: Run) -> Path:
+    """Directory of the pretrained model that the experience model starts from."""
+    return (
+        Path(run.config.experience_model.path) if run.config.experience_model.path else policy_backbone(run)
+    )
+
+
+def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
+    """Validated episodes of `train` or `fidelity`. Args: transitions: Parquet file of the stage
+    `validate`.
+    """
+    return trajectories(read_tasks(run.data.tasks(name)), read_transitions(transitions))
+
+
+def training_episodes(run: Run, train: Path) -> list[Trajectory]:
+    """Validated training episodes of the task families in `data.families` (empty: of all)."""
+    return of_families(read_episodes(run, "train", train), run.config.data.families)
+
+
+def model_episodes(run: Run, train: Path) -> list[Trajectory]:
+    """The training episodes that the experience model learns from and retrieves, by its config."""
+    return chosen(training_episodes(run, train), run.config.experience_model, run.config.seed)
+
+
+def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[Trajectory]:
+    """The first `cloning.demonstrations` episodes of `behaviours`; expert episodes only if they succeeded.
+
+    Raises:
+        TrainingError: there is none.
+    """
+    episodes = [
+        episode
+        for episode in training_episodes(run, train)
+        if episode.steps[0].behaviour in behaviours
+        and (episode.success or episode.steps[0].behaviour != "expert")
+    ]
+    if not episodes:
+        raise TrainingError(
+            f"The offline data has no episode of {' or '.join(behaviours)} (of an expert: no successful "
+            "one).",
+            "Cloning needs at least one.",
+            "Set data.expert=1 and run `dreamgym collect`.",
+        )
+    return episodes[: run.config.cloning.demonstrations]
+
+
+def training_tasks(run: Run) -> list[Task]:
+    """Training tasks of the task families in `data.families` (empty: of all).
+
+    Raises:
+        ConfigError: no training task belongs to a named family.
+    """
+    tasks, families = read_tasks(run.data.tasks("train")), run.config.data.families
+    existing = sorted({task.family for task in tasks})
+    missing = [family for family in families if family not in existing]
+    if missing:
+        raise ConfigError(
+            f"No training task is of the family {missing[0]!r}.",
+            f"data.families may name {', '.join(existing)}.",
+        )
+    return [task for task in tasks if not families or task.family in families]
+
+
+def families_config(run: Run) -> dict[str, list[str]]:
+    """`data.families` as part of a stage's config; nothing if all families are learnt from."""
+    return {"families": sorted(run.config.data.families)} if run.config.data.families else {}
+
+
+def encoder_input(run: Run) -> dict[str, Fingerprint]:
+    """The encoder as input of a stage: the content of its model; nothing for hashed n-grams."""
+    if run.config.retrieval.encoder == "hashing":
+        return {}
+    return {"encoder": Fingerprint(encoder_identity(run.config.retrieval))}
+
+
+def open_buffer(run: Run, episodes: Sequence[Trajectory]) -> ReplayBuffer:
+    """A replay buffer with the transitions of `episodes`; held-out tasks are refused."""
+    transitions = [step for episode in episodes for step in episode.steps]
+    directories = index_directories(run.root)
+    buffer = ReplayBuffer(run.config.retrieval, transitions, hidden=held_out(run.data), **directories)
+    if buffer.opened:
+        get_run_logger().info(buffer.opened)
+    return buffer
+
+
+class IndexDirectories(TypedDict):
+    """Directories of the stored index of the replay log, and of the embeddings of slow encoders."""
+
+    stored: Path
+    embeddings: Path
+
+
+def index_directories(root: Path) -> IndexDirectories:
+    """Both can be rebuilt, so they are no part of the data. Args: root: of the repository."""
+    return {"stored": root / ".dreamgym" / "index", "embeddings": root / ".dreamgym" / "embeddings"}

@@ -1,0 +1,116 @@
+"""Steps 5 and 7: check the dream against the real environment on a policy's own episodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger
+
+from components.environments import make_adapter
+from components.evaluation.metrics.fidelity_metrics import Metrics, check_agreement, policy_metrics
+from components.evaluation.metrics.intervals import Estimate, exact
+from components.evaluation.metrics.rollout_agreement import (
+    AgreementCheck,
+    agreement_metrics,
+    batches_of,
+    play_until_decided,
+    undecided_note,
+)
+from components.experience.real_replay import replay
+from components.experience.replay_record import replay_record
+from components.experience.step_judgements import measure
+from components.language.threads import decoding
+from components.policy.policy import Policy
+from components.policy.rollout import Rollout, evenly, play, play_whole
+from components.records import Task
+from components.tracking.stage_store.stage_store import StageResult
+from flows.run.pipeline_run import Run
+from flows.run.run_data import encoder_input, families_config, training_tasks
+from flows.run.run_dream import open_dream
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+
+
+@stage_flow("check-dream")
+def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
+    """Compare the dream with the real environment on episodes of the policy that `policy_stage` made.
+
+    Args: suffix: of the stage's name and of its metrics, such as `cloned`.
+    """
+    config = run.slice("experience_model", "retrieval", "environment")
+    config |= {"tasks": run.config.fidelity.policy_tasks}
+    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
+    config |= run.computing() | families_config(run)
+    config |= {"gate": run.config.fidelity.model_dump(include={"min_rollout_agreement", "max_batches"})}
+    return Stage(
+        f"check_{suffix}",
+        work=partial(_check, run, suffix),
+        inputs={
+            "model": StageOutput("experience_model", "model"),
+            "policy": StageOutput(policy_stage, "policy"),
+            "train": StageOutput("validate", "train"),
+            **encoder_input(run),
+        },
+        config=config,
+        code=__name__,
+    )
+
+
+def require_agreement(run: Run, result: StageResult) -> None:
+    """Raise FidelityGateClosed if too few dreamed successes of the policy are confirmed by the real
+    engine.
+    """
+    metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
+    check_agreement(metrics, run.config.fidelity, result.name.removeprefix("check_"))
+
+
+def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
+    config, adapter = run.config, make_adapter(run.config.environment)
+    settings, candidates = config.fidelity, training_tasks(run)
+    drawn = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
+    batches = batches_of(drawn, len(candidates), settings.policy_tasks)
+    model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
+    policy = Policy.load(
+        inputs["policy"], max_new_tokens=config.synthetic_rl.max_new_tokens, compute=run.compute
+    )
+    options: dict[str, Any] = {
+        "max_steps": config.environment.max_steps,
+        "temperature": config.synthetic_rl.temperature,
+    }
+
+    def dream_batch(batch: Sequence[Task], seed: int) -> list[Rollout]:
+        return play(policy, dream, batch, seed=seed, **options)
+
+    check, replay_batch = AgreementCheck(), partial(replay, adapter)
+    with decoding():
+        check.add(dream_batch(batches[0], config.seed), replay_batch)
+        with closing(adapter.open()) as real_world:
+            real = play_whole(policy, real_world, batches[0], seed=config.seed, **options)
+            real_steps = real_world.interactions
+        judged = measure(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
+        play_until_decided(check, batches, settings, config.seed, dream_batch, replay_batch)
+    buffer.close()
+    real_steps += check.steps
+    wins = sum(r.trajectory.success for r in real)
+    metrics: Metrics = policy_metrics(
+        judged, check.replays, len(check.dreamed), wins, suffix=suffix, played=len(real)
+    )
+    metrics |= agreement_metrics(check, settings, suffix)
+    records = [replay_record(adapter, one) for one in check.replays]
+    (work / "replays.json").write_text(json.dumps(records, indent=1))
+    metrics[f"fidelity/check_interactions/{suffix}"] = exact(real_steps)
+    metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
+    costs = {
+        "check_interactions": real_steps,
+        "replayed_episodes": sum(r.tries - 1 for r in real),
+        "tokens_generated": model.tokens + policy.tokens,
+    }
+    if note := undecided_note(check, settings, suffix):
+        get_run_logger().warning(note)
+    return Outcome(
+        {"replays": "replays.json"}, metrics, details={"gate_note": note} if note else {}, costs=costs
+    )

@@ -1,0 +1,80 @@
+"""Step 4: clone a policy from expert demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from components.config import Config
+from components.environments import make_adapter
+from components.environments.protocol import Adapter
+from components.evaluation.metrics.intervals import exact
+from components.language.threads import training
+from components.policy.behaviour_cloning import clone
+from components.policy.early_experience import explore, reflections, world_examples
+from components.policy.policy import Policy
+from components.records import Trajectory
+from flows.progress import drawing
+from flows.run.pipeline_run import Run
+from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+
+
+@stage_flow("clone")
+def clone_policy(run: Run) -> Stage:
+    """Behaviour cloning on the first expert demonstrations, or on the behaviours in `cloning.behaviours`."""
+    config = run.slice("cloning", "environment") | run.computing(training=True) | families_config(run)
+    return Stage(
+        "clone",
+        work=partial(_clone, run),
+        inputs={"backbone": policy_backbone(run), "train": StageOutput("validate", "train")},
+        config=config | {"chat_template": run.config.backbone.chat_template},
+        code=__name__,
+    )
+
+
+def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
+    config, adapter = run.config, make_adapter(run.config.environment)
+    demonstrations = episodes_to_clone(run, inputs["train"], config.cloning.behaviours)
+    policy = Policy.load(inputs["backbone"], compute=run.compute, chat_template=config.backbone.chat_template)
+    warm_start, real_steps = _early_experience(config, adapter, policy, demonstrations)
+    with training(config):
+        record = clone(
+            policy,
+            demonstrations,
+            adapter.think,
+            config.cloning,
+            config.seed,
+            work / "checkpoint.pt",
+            **warm_start,
+            on_figures=drawing("clone", run.log_curves),
+            on_world_figures=drawing("clone/world", run.log_curves),
+        )
+    policy.save(work / "policy")
+    for checkpoint in work.glob("*.pt"):
+        checkpoint.unlink()
+    metrics = {
+        "clone/loss": exact(record.final_loss),
+        "clone/demonstrations": exact(len(demonstrations)),
+        "clone/real_interactions": exact(real_steps),
+    }
+    costs = {"tokens_trained": record.tokens, "real_interactions": real_steps}
+    return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
+
+
+def _early_experience(
+    config: Config, adapter: Adapter, policy: Policy, demonstrations: Sequence[Trajectory]
+) -> tuple[dict[str, Any], int]:
+    """What `clone` learns from in addition to the demonstrations, and the real steps that it took."""
+    if config.cloning.early_experience == "none":
+        return {}, 0
+    world = adapter.open()
+    try:
+        explored = explore(world, demonstrations, config.cloning.alternatives, config.seed)
+    finally:
+        world.close()
+    if config.cloning.early_experience == "world_modelling":
+        return {"world": world_examples(policy.vocabulary, explored)}, world.interactions
+    return {"reflections": reflections(explored, adapter.reflect)}, world.interactions

@@ -1,0 +1,183 @@
+"""Step 2: fine-tune the experience model and measure its fidelity on held-out real transitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from components.config import Config
+from components.environments import make_adapter
+from components.evaluation.metrics.fidelity_metrics import fidelity_metrics
+from components.evaluation.metrics.intervals import exact
+from components.evaluation.metrics.judgements import write_judgements
+from components.evaluation.metrics.retrieval_recall import recall_metrics
+from components.experience.dataset import (
+    drawn,
+    drawn_episodes,
+    premise_examples,
+    transition_examples,
+    variation_examples,
+    with_premises,
+)
+from components.experience.model import note_form
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.experience.step_judgements import measure
+from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
+from components.language.exercises.rehearsal import rehearsal_examples
+from components.language.threads import decoding, training
+from components.language.tokenizer import Vocabulary
+from components.language.training.examples import Example
+from components.language.training.fine_tuning import supervised_finetune
+from components.records import TEST, TRAIN, Trajectory
+from components.trajectories.augmentation.hindsight import hindsight
+from components.trajectories.augmentation.renaming import retold, told_of
+from flows.progress import drawing, telling
+from flows.run.pipeline_run import Run
+from flows.run.run_data import (
+    encoder_input,
+    experience_model_backbone,
+    families_config,
+    model_episodes,
+    open_buffer,
+    read_episodes,
+)
+from flows.run.run_dream import load_experience_model, quotation_check
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.teacher_annotations import teach
+
+EXERCISE_KINDS = 4
+"""Comparing, editing, copying and recalling get equal shares of the rehearsal."""
+
+
+@stage_flow("experience-model")
+def fine_tune_experience_model(run: Run) -> Stage:
+    """The experience model, and `fidelity/*` of its single steps on held-out tasks."""
+    config: dict[str, Any] = run.slice("experience_model", "retrieval", "environment")
+    config |= {"tasks": run.config.fidelity.tasks, "chat_template": run.config.backbone.chat_template}
+    config |= run.computing(training=True) | families_config(run)
+    if (
+        run.config.experience_model.teacher == "llm"
+    ):  # its address, and how patiently it is asked, change no result
+        config["endpoint"] = run.config.endpoint.model_dump(
+            include={"model", "temperature", "max_tokens", "json_mode"}
+        )
+    return Stage(
+        "experience_model",
+        work=partial(_fine_tune, run),
+        inputs={
+            "backbone": experience_model_backbone(run),
+            "train": StageOutput("validate", "train"),
+            "fidelity": StageOutput("validate", "fidelity"),
+            **encoder_input(run),
+        },
+        config=config,
+        code=__name__,
+    )
+
+
+def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
+    quotation_check(run.config)  # a check that the adapter lacks is refused before the training
+    config, episodes = run.config, model_episodes(run, inputs["train"])
+    buffer = open_buffer(run, episodes)
+    backbone, vocabulary = load_backbone(
+        inputs["backbone"], run.compute.device, chat_template=config.backbone.chat_template
+    )
+    examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
+    settings, seed = config.experience_model, config.seed
+    model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
+    with training(config):
+        record = supervised_finetune(
+            model,
+            examples,
+            epochs=1,
+            learning_rate=settings.learning_rate,
+            batch_tokens=settings.batch_tokens,
+            seed=seed,
+            optimizer=settings.optimizer,
+            checkpoint=work / "checkpoint.pt",
+            checkpoint_every=settings.checkpoint_every,
+            on_step=telling(sum(map(len, examples))),
+            compute=run.compute,
+            on_figures=drawing("experience_model", run.log_curves),
+        )
+    save_model(merge_lora(model), vocabulary, work / "model")
+    note_form(work / "model", settings)
+    (work / "checkpoint.pt").unlink(missing_ok=True)
+    fidelity_episodes = read_episodes(run, "fidelity", inputs["fidelity"])
+    outcome = _measure_fidelity(config, work, buffer, fidelity_episodes)
+    outcome.metrics |= recall_metrics(buffer, fidelity_episodes)
+    buffer.close()
+    outcome.metrics |= {
+        "experience_model/loss": exact(record.final_loss),
+        "experience_model/tokens": exact(record.tokens),
+    }
+    outcome.series["experience_model/loss"] = record.losses
+    outcome.costs |= {"tokens_trained": record.tokens, **annotation.costs}
+    outcome.metrics |= annotation.metrics
+    outcome.outputs |= annotation.outputs
+    return outcome
+
+
+def training_examples(
+    config: Config,
+    root: Path,
+    work: Path,
+    vocabulary: Vocabulary,
+    buffer: ReplayBuffer,
+    episodes: list[Trajectory],
+) -> tuple[list[Example], Outcome]:
+    """All examples that the model learns from, and the outcome of the teacher's annotation.
+
+    Copies of the episodes under another instruction or with other names, premises, task variations and
+    rehearsed exercises are among them.
+
+    Args:
+        root: of the repository.
+        work: work directory of the stage.
+        buffer: where demonstrations are retrieved from.
+    """
+    settings, seed, adapter = config.experience_model, config.seed, make_adapter(config.environment)
+    augmented = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
+    augmented += retold(augmented, adapter, settings.renamed, seed)
+    annotated, annotation = teach(config, root, work, vocabulary, drawn_episodes(augmented, settings, seed))
+    if settings.premise:
+        annotated = with_premises(annotated, adapter, seed, taught=settings.teacher == "programmatic")
+    further = premise_examples(vocabulary, augmented, adapter) if settings.premise else []
+    tasks = list({episode.task.id: episode.task for episode in augmented}.values())
+    further += variation_examples(vocabulary, tasks, adapter.feasible, seed)
+    examples = transition_examples(vocabulary, annotated, buffer, settings, own=told_of)
+    examples += drawn(further, settings.epochs, seed)
+    each = int(settings.rehearsal * sum(map(len, examples)) / EXERCISE_KINDS)
+    return examples + rehearsal_examples(vocabulary, each, each, each, seed), annotation
+
+
+def _measure_fidelity(
+    config: Config, work: Path, buffer: ReplayBuffer, episodes: Sequence[Trajectory]
+) -> Outcome:
+    tasks = list({episode.task.id: episode.task for episode in episodes}.values())
+    parts = (
+        [task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST)
+    )
+    measured = {name for part in parts for name in part}
+    model = load_experience_model(config, work / "model")
+    began = time.monotonic()
+    with decoding():
+        judgements = measure(
+            model,
+            buffer,
+            make_adapter(config.environment),
+            [episode for episode in episodes if episode.task.id in measured],
+        )
+    write_judgements(work / "judgements.parquet", judgements)
+    metrics = fidelity_metrics(judgements)
+    if config.experience_model.grounded:
+        metrics["fidelity/misquoting_answers_a_step"] = exact(model.misquoting / max(1, len(judgements)))
+    metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
+    return Outcome(
+        {"model": "model", "judgements": "judgements.parquet"},
+        metrics,
+        costs={"tokens_generated": model.tokens},
+    )

@@ -1,0 +1,140 @@
+"""Step 11: promote the refined policy, or say why not."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from components.errors import EnvironmentFailure
+from components.evaluation.metrics.intervals import Estimate
+from components.evaluation.promotion.gate import Decision
+from components.evaluation.promotion.promotion_batches import Match, decide_in_batches
+from components.records import Task
+from components.tracking.mlflow_adapter.tracker import Tracker
+from components.tracking.stage_store.hashes import text_hash
+from components.trajectories.store import read_tasks
+from flows.run.games import play_games
+from flows.run.model_registration import register
+from flows.run.pipeline_run import Run
+from flows.run.stage import RUN_NAME
+from flows.run.validation_games import validation_games
+
+PROMOTED_AT = "dreamgym.promoted_at"
+"""Tag of a version: when it last became the champion, UTC, ISO 8601."""
+
+
+@flow(name="promote", flow_run_name=RUN_NAME, validate_parameters=False)
+def promote_challenger(run: Run) -> Decision:
+    """Register both models; the refined policy becomes the champion if it passes the gate on the same
+    games.
+    """
+    with run.limited("promote"):
+        decision = _promote(run)
+    get_run_logger().info("promotion: %s", decision.reason)
+    return decision
+
+
+def _promote(run: Run) -> Decision:
+    tracker = run.tracker
+    refined, evaluated = run.results["sim_to_real"], run.results["evaluate"]
+    tasks = read_tasks(evaluated.outputs["tasks"])
+    version = tracker.alias("policy", "champion")
+    champion, is_champion = _champion(run, version, refined.key)
+    won = {"challenger": json.loads(evaluated.outputs["refined"].read_text())}
+    won |= _played(run, {"champion": champion}, tasks) if champion else {}
+    policies = {"challenger": refined.outputs["policy"]} | ({"champion": champion} if champion else {})
+    decision, run.manifest.evaluation.batches = decide_in_batches(
+        _match(won, tasks),
+        lambda number: _further_games(run, policies, number),
+        run.config.promotion,
+        run.config.evaluation.confidence,
+        agreement=_agreement(run),
+        is_champion=is_champion,
+    )
+    tags = {
+        "dreamgym.run_id": run.manifest.run_id,
+        "dreamgym.stage_key": refined.key,
+        "dreamgym.promoted": str(decision.promoted),
+    }
+    policy = register(run, "policy", "sim_to_real", "policy", tags)
+    register(run, "experience-model", "experience_model", "model", tags)
+    if decision.promoted:
+        tracker.set_alias("policy", "champion", policy.version)
+        tracker.tag_version(
+            "policy", policy.version, {PROMOTED_AT: datetime.now(UTC).isoformat(timespec="microseconds")}
+        )
+        policy.alias = "champion"
+    run.manifest.decision = decision.to_json()
+    tracker.set_tags(
+        run.parent,
+        {
+            "dreamgym.decision": "promoted" if decision.promoted else "refused",
+            "dreamgym.reason": decision.reason,
+        },
+    )
+    return decision
+
+
+def _agreement(run: Run) -> tuple[Estimate, float]:
+    """How the dream stood to reality for the policy that it had trained, with the gate's bounds, and the
+    floor of that.
+    """
+    found = run.results["check_dreamed"].metrics["fidelity/rollout_agreement_bounds/dreamed"]
+    return Estimate.from_json(found), run.config.fidelity.min_rollout_agreement
+
+
+def _champion(run: Run, version: str | None, key: str) -> tuple[Path | None, bool]:
+    """The champion's files, None if there is none to compare with; and whether the challenger, of the stage
+    `key`, is the champion.
+    """
+    if version is None:
+        return None, False
+    if run.tracker.version("policy", version)["tags"].get("dreamgym.stage_key") == key:
+        return None, True
+    return download_champion(run.tracker, run.root, version), False
+
+
+def _played(run: Run, policies: dict[str, Path], tasks: list[Task]) -> dict[str, dict[str, bool]]:
+    """Outcomes of games that the gate has played beside the stages; their real steps are check
+    interactions.
+    """
+    games = play_games(run, policies, tasks)
+    run.manifest.costs.check_interactions += games.steps
+    run.manifest.costs.replayed_episodes += games.restarts
+    return games.won
+
+
+def _match(won: dict[str, dict[str, bool]], tasks: list[Task]) -> Match:
+    return Match(won["challenger"], won.get("champion"), {task.id: task.family for task in tasks})
+
+
+def _further_games(run: Run, policies: dict[str, Path], number: int) -> Match | None:
+    """Batch `number` of the validation games, played by all of `policies`; None where the world has no
+    further tasks.
+    """
+    log = get_run_logger()
+    try:
+        tasks = validation_games(run, number)
+    except EnvironmentFailure as failure:
+        log.warning("promotion: undecided, and there are no further validation games: %s", failure)
+        return None
+    log.info(
+        "promotion: undecided; batch %d of at most %d is played", number + 1, run.config.promotion.max_batches
+    )
+    return _match(_played(run, policies, tasks), tasks)
+
+
+def download_champion(tracker: Tracker, root: Path, version: str) -> Path:
+    """The directory with the champion's files."""
+    return tracker.download("policy", version, champion_directory(tracker, root, version))
+
+
+def champion_directory(tracker: Tracker, root: Path, version: str) -> Path:
+    """Where a version is downloaded to; each store and experiment counts versions from 1, so each has a place
+    of its own.
+    """
+    place = text_hash(f"{tracker.uri} {tracker.model_name('policy')}")[:12]
+    return root / ".dreamgym" / "champion" / f"{place}-{version}"

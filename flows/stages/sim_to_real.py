@@ -1,0 +1,93 @@
+"""Step 9: refine the policy in the real environment, under a budget of interactions.
+
+Studies also train in the real environment alone, from the cloned policy (`train_in_reality`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from components.config.training_config import RealRLConfig, SimToRealConfig
+from components.environments import make_adapter
+from components.evaluation.metrics.intervals import exact
+from components.policy.policy import Policy
+from components.policy.rl.loop import EvenTasks
+from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rollout import Rollout, Stamp
+from components.records import REAL
+from flows.run.pipeline_run import Run
+from flows.run.rl_training import (
+    build_loop,
+    finish_training,
+    impossible_actions,
+    run_loop,
+    snapshots_config,
+)
+from flows.run.run_data import families_config, training_tasks
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+
+
+@stage_flow("sim-to-real")
+def refine_in_reality(run: Run) -> Stage:
+    """RL on real training tasks, from the policy that was trained in the dream."""
+    return _real_training(run, "sim_to_real", "synthetic_rl", run.config.sim_to_real)
+
+
+@stage_flow("real-rl")
+def train_in_reality(run: Run) -> Stage:
+    """RL on real training tasks, from the cloned policy: the baseline without a dream."""
+    return _real_training(run, "real_rl", "clone", run.config.real_rl)
+
+
+def _real_training(run: Run, name: str, start: str, settings: SimToRealConfig | RealRLConfig) -> Stage:
+    config = run.slice("environment", name) | run.computing(training=True)
+    config |= families_config(run) | snapshots_config(run)
+    return Stage(
+        name,
+        work=partial(_train, run, name, settings, run.results[start].key[:12]),
+        inputs={
+            "policy": StageOutput(start, "policy"),
+            "tasks": run.data.tasks("train"),
+            "train": StageOutput("validate", "train"),
+        },
+        config=config,
+        code=__name__,
+    )
+
+
+def _train(
+    run: Run,
+    name: str,
+    settings: SimToRealConfig | RealRLConfig,
+    policy_version: str,
+    inputs: Inputs,
+    work: Path,
+) -> Outcome:
+    adapter = make_adapter(run.config.environment)
+    policy = Policy.load(inputs["policy"], compute=run.compute)
+    world = adapter.open(settings.budget)
+
+    def figures(_iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
+        return impossible_actions(adapter, rollouts)
+
+    try:
+        loop = build_loop(
+            run,
+            settings,
+            policy=policy,
+            player=OneProcess(world),
+            tasks=EvenTasks(training_tasks(run)),
+            stamp=Stamp(REAL, policy_version, run.manifest.run_id, "real"),
+            seed=run.config.seed + 1,
+            train=inputs["train"],
+            work=work,
+            tokens=lambda: policy.tokens,
+        )
+        state = run_loop(run, name, loop, figures, budget=settings.budget)
+    finally:
+        world.close()
+    outcome = finish_training(name, policy, state, work)
+    outcome.metrics[f"{name}/real_interactions"] = exact(state.interactions)
+    outcome.costs = {"real_interactions": state.interactions, "tokens_generated": state.tokens}
+    return outcome

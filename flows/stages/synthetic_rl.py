@@ -1,0 +1,181 @@
+"""Step 6: train the policy with RL in the dream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from components.environments import make_adapter
+from components.evaluation.dream_watch import CHECKS, DreamWatch
+from components.evaluation.metrics.intervals import exact
+from components.experience.curriculum import Curriculum
+from components.experience.model import ExperienceModel
+from components.experience.retrieval.encoders import make_encoder
+from components.experience.task_clusters import cluster_tasks
+from components.language.checkpoint_files.weight_files import stored_weights
+from components.policy.policy import Policy
+from components.policy.rl.loop import EvenTasks, Loop, TaskSource, reached
+from components.policy.rl.rollout_workers import Processes
+from components.policy.rollout import Rollout, Stamp
+from components.records import SYNTHETIC, Task, Transition
+from components.trajectories.store import append_transitions, held_out, read_log
+from flows.run.pipeline_run import Run
+from flows.run.rl_training import (
+    CHECKPOINT,
+    OnRollouts,
+    build_loop,
+    finish_training,
+    impossible_actions,
+    run_loop,
+    snapshots_config,
+)
+from flows.run.run_data import (
+    encoder_input,
+    families_config,
+    index_directories,
+    model_episodes,
+    training_tasks,
+)
+from flows.run.run_dream import dream_with, load_experience_model
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+
+REPLAY = "replay"
+"""StageOutput: the dreamed transitions, one Parquet file an iteration."""
+MAX_LISTED_TASKS = 50
+"""Generated tasks that the stage's record lists."""
+
+
+@stage_flow("synthetic-rl")
+def train_in_dream(run: Run) -> Stage:
+    """RL in the dream with the curriculum, without real interactions; dreamed transitions go to the
+    buffer.
+    """
+    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl")
+    config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
+    if run.config.synthetic_rl.check_every:
+        config |= {"floor": run.config.fidelity.min_rollout_agreement}
+    return Stage(
+        "synthetic_rl",
+        work=partial(_train, run, run.results["clone"].key[:12]),
+        inputs={
+            "model": StageOutput("experience_model", "model"),
+            "policy": StageOutput("clone", "policy"),
+            "train": StageOutput("validate", "train"),
+            **encoder_input(run),
+        },
+        config=config,
+        code=__name__,
+    )
+
+
+def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome:
+    config = run.config
+    known = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
+    weights = stored_weights(inputs["policy"]).count
+    finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration is played again
+    dreamed = read_log(work / REPLAY, shards=finished_iterations)
+    open_world = partial(dream_with, inputs["model"], config, known, dreamed, held_out(run.data), run.root)
+    with Processes(config.synthetic_rl.processes, open_world) as dreams:
+        model = load_experience_model(config, inputs["model"])
+        policy = Policy.load(inputs["policy"], compute=run.compute)
+        tasks = _task_source(run, model)
+        loop = build_loop(
+            run,
+            config.synthetic_rl,
+            policy=policy,
+            player=dreams,
+            tasks=tasks,
+            stamp=Stamp(SYNTHETIC, policy_version, run.manifest.run_id, "dream"),
+            seed=config.seed,
+            train=inputs["train"],
+            work=work,
+            tokens=lambda: model.tokens + dreams.tokens + policy.tokens,
+        )
+        state = run_loop(run, "synthetic_rl", loop, _keep_rollouts(run, loop, dreams, work))
+    outcome = finish_training("synthetic_rl", policy, state, work)
+    generated = list(getattr(tasks, "generated", {}).values())[:MAX_LISTED_TASKS]
+    outcome.details = {
+        "curriculum": getattr(tasks, "life", []),
+        "generated": [f"{task.instruction} (varied from {task.parent})" for task in generated],
+    }
+    check_interactions = int(sum(state.series.get(CHECKS, [])))
+    outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
+    outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
+    outcome.metrics[f"synthetic_rl/{CHECKS}"] = exact(check_interactions)
+    outcome.outputs[REPLAY] = REPLAY
+    outcome.costs = {CHECKS: check_interactions, "tokens_generated": state.tokens}
+    return outcome
+
+
+def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
+    """The curriculum, or an even draw of the training tasks where it is turned off."""
+    config, tasks = run.config, training_tasks(run)
+    if not config.curriculum.enabled:
+        return EvenTasks(tasks)
+    cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
+    feasible = make_adapter(config.environment).feasible
+    return Curriculum(
+        tasks,
+        config.curriculum,
+        lambda parents, seed: model.vary(parents, seed=seed),
+        feasible,
+        cluster,
+    )
+
+
+def _clustering(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
+    """How tasks are grouped whose returns PPO's curriculum compares."""
+    encoder = make_encoder(run.config.retrieval, index_directories(run.root)["embeddings"])
+    return lambda tasks, seed: cluster_tasks(tasks, encoder, run.config.synthetic_rl.ppo.clusters, seed)
+
+
+def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRollouts:
+    """What is done with each iteration's rollouts: log them, add them to the buffer, compare some with
+    reality.
+    """
+    config, adapter = run.config, make_adapter(run.config.environment)
+    settings = config.synthetic_rl
+    watch = DreamWatch(
+        adapter,
+        every=min(settings.check_every, settings.iterations),  # a short training is checked once, at its end
+        most=settings.check_replays,
+        floor=config.fidelity.min_rollout_agreement,
+    )
+    rejected = _RejectedAnswers(dreams)
+
+    def keep(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
+        transitions = [
+            step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps
+        ]
+        _write_shard(work / REPLAY, iteration, transitions)
+        dreams.remember(transitions)
+        figures = impossible_actions(adapter, rollouts) | rejected.figures()
+        return figures | watch.look(iteration, rollouts, loop.state.series)
+
+    return keep
+
+
+def _write_shard(log: Path, iteration: int, transitions: list[Transition]) -> None:
+    """Append an iteration's transitions to the stage's log, unless a resumed iteration has written them
+    before.
+    """
+    name = f"iteration-{iteration:04d}"
+    if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
+        append_transitions(log, transitions, name)
+
+
+class _RejectedAnswers:
+    """Answers of the experience model that the dream rejected, by kind, per dreamed step."""
+
+    def __init__(self, dreams: Processes) -> None:
+        self._dreams = dreams
+        self._before, self._steps = Counter[str](dreams.rejected), dreams.interactions
+
+    def figures(self) -> dict[str, float]:
+        """Of the steps since the last call."""
+        steps = max(1, self._dreams.interactions - self._steps)
+        rates = {name: (count - self._before[name]) / steps for name, count in self._dreams.rejected.items()}
+        self._before, self._steps = Counter(self._dreams.rejected), self._dreams.interactions
+        return rates

@@ -1,0 +1,173 @@
+"""What is said of any world of text, and the behaviours of a world that nobody knows."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from components.environments.text_world.plain_adapter import PlainAdapter, named, phrases, task_of
+from components.environments.text_world.replayed_behaviours import make_behaviour, read_demonstrations
+from components.environments.text_world.seed_tasks import draw_seeds
+from components.errors import DataError, EnvironmentFailure
+from components.records import Trajectory, Transition
+
+PLAIN = PlainAdapter()
+TASK = task_of("own", "1", "train", "find the coin", "Boxes: box 1, box 2. Holding: nothing.", seed=1)
+
+
+def episode(*steps, task=TASK):
+    """Steps are (action, next state); the last is rewarded."""
+    made, state = [], task.initial_state
+    for number, (action, following) in enumerate(steps):
+        last = number == len(steps) - 1
+        made.append(Transition(task.id, "e", number, state, action, following, float(last), last))
+        state = following
+    return Trajectory(task, tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("state", "parts"),
+    [
+        ("A door. A key, red; two coins!\nScore: 3", ["A door", "A key, red", "two coins", "Score: 3"]),
+        ("Back to Search [SEP] $3.50 [SEP] Buy Now", ["Back to Search", "$3.50", "Buy Now"]),
+        ("one phrase", ["one phrase"]),
+        (" \n ", []),
+        ("version 1.2 is out", ["version 1.2 is out"]),
+        ("门开着。\n你看见了一把钥匙", ["门开着。", "你看见了一把钥匙"]),
+    ],
+)
+def test_a_state_is_its_phrases(state, parts):
+    assert phrases(state) == parts
+
+
+def test_a_named_value_is_denied_by_another_one_alone():
+    assert (
+        named("Score: 3") == ("is", "Score", "3")
+        and named("price = 4") == ("is", "price", "4")
+        and named("a door") == ("says", "a door")
+    )
+    truth = {("is", "Score", "4"), ("is", "item", "a"), ("is", "item", "b"), ("says", "a door")}
+    denied = [("is", "Score", "3"), ("is", "item", "c")]
+    not_denied = [
+        ("is", "Score", "4"),
+        ("is", "item", "a"),
+        ("is", "lives", "3"),
+        ("says", "a window"),
+        ("says", "a door"),
+    ]
+    assert all(PLAIN.contradicts(claim, truth) for claim in denied) and not any(
+        PLAIN.contradicts(claim, truth) for claim in not_denied
+    )
+
+
+def test_new_words_reveal_and_known_ones_do_not():
+    history = episode(("open box 1", "Box 1: empty."))
+    assert PLAIN.revealing(history, "open box 2", "Box 2: ring.")
+    assert not PLAIN.revealing(history, "open box 2", "Box 2: empty.") and not PLAIN.revealing(
+        history, "take ring", "Holding: ring."
+    )
+
+
+def test_the_reason_says_what_changed_and_whether_it_was_the_goal():
+    adapter = PlainAdapter()
+    adapter.refusals = ("Nothing happens",)
+    assert adapter.reason(Trajectory(TASK), "look", TASK.initial_state, 0.0) == "nothing changes, not won"
+    assert adapter.reason(Trajectory(TASK), "go", "Won.", 1.0) == "the state changes, won"
+    assert (
+        adapter.reason(Trajectory(TASK), "fly", "Nothing happens.", 0.0)
+        == "refused, the state changes, not won"
+    )
+    assert adapter.refused("Nothing happens.") and not PLAIN.refused("Nothing happens.")
+
+
+def test_what_no_one_can_know_is_answered_by_nobody():
+    history = episode(("open box 1", "Box 1: coin."))
+    assert PLAIN.contradiction(history, "anything") == PLAIN.premise(history) == "" and PLAIN.objection(
+        TASK, "coin box 1"
+    )
+    assert PLAIN.progress(history) == 1.0 and not PLAIN.unseen(TASK)
+    assert PLAIN.feasible(TASK) == "" and PLAIN.feasible(replace(TASK, instruction="be happy"))
+    assert PLAIN.feasible(replace(TASK, spec="{")) and PLAIN.feasible(replace(TASK, spec="[]"))
+    assert PLAIN.embody(history) == TASK
+    with pytest.raises(EnvironmentFailure, match="was generated"):
+        PLAIN.embody(episode(("look", "Won."), task=replace(TASK, parent="other")))
+    assert PLAIN.think(history, "look") and "open box 2 would give: empty" in PLAIN.reflect(
+        history, "look", [("open box 2", "empty")]
+    )
+    assert PLAIN.well_formed("go 门") and not any(
+        PLAIN.well_formed(action) for action in ("", "?", " \t", "a\nb")
+    )
+
+
+ADMISSIBLE = ("add", "subtract", "wait")
+
+
+def acted(name, seed=0, solution=("add",) * 20, steps=20, actions=()):
+    act = make_behaviour(name, TASK, seed, {TASK.id: solution} if solution else {}, actions)
+    return [act(Trajectory(TASK), ADMISSIBLE)[1] for _ in range(steps)]
+
+
+def test_a_recorded_solution_is_replayed_or_spoilt():
+    assert acted("expert", steps=25) == ["add"] * 25, "at the end its last action again"
+    assert acted("expert", solution=("add", "wait"), steps=3) == ["add", "wait", "wait"]
+    spoilt = acted("near_miss")
+    assert spoilt.count("add") == 19 and acted("near_miss") == spoilt != acted("near_miss", seed=1)
+    others = [sum(action != "add" for action in acted("noisy", seed)) for seed in range(30)]
+    assert 4 < sum(others) / 30 < 8, "three in ten"
+
+
+def test_random_actions_are_the_worlds_the_users_or_nonsense():
+    drawn = Counter(acted("random", steps=2000))
+    assert (
+        all(500 < drawn[action] < 700 for action in ADMISSIBLE)
+        and 100 < 2000 - sum(drawn[action] for action in ADMISSIBLE) < 300
+    )
+    act = make_behaviour("random", TASK, 0, {}, ["search shoes"])
+    seen = Counter(act(Trajectory(TASK), ())[1] for _ in range(200))
+    assert seen["search shoes"] > 150 and any(
+        "shoes" in action or "search" in action for action in seen if action != "search shoes"
+    )
+    assert make_behaviour("random", TASK, 0, {}, [])(Trajectory(TASK), ())[1]
+
+
+def test_solved_seeds_come_first_and_what_is_no_seed_is_passed_over():
+    solved = ["w/seed/4", "w/seed/8", "w/seed/7", "w/seed/x", "other/seed/2"]
+    assert set(draw_seeds("train", 2, random.Random(0), solved, "w/seed/")) == {4, 8}
+    assert draw_seeds("test", 1, random.Random(0), solved, "w/seed/") == [7]
+    drawn = draw_seeds("train", 50, random.Random(0), solved, "w/seed/")
+    assert len(set(drawn)) == 50 and {4, 8} < set(drawn) and not any(seed % 2 for seed in drawn)
+
+
+def test_a_task_without_a_solution_is_named():
+    with pytest.raises(
+        EnvironmentFailure,
+        match=r"noisy needs a solution of own/1.*what is recorded \(0\), or set data.noisy=0",
+    ):
+        acted("noisy", solution=None)
+
+
+def test_demonstrations_are_json_lines(tmp_path):
+    path = tmp_path / "solutions.jsonl"
+    path.write_text(
+        '{"task": "own/1", "actions": ["a", "b"]}\n\n{"task": "own/2", "actions": ["c"], "by": "me"}\n'
+    )
+    assert (
+        read_demonstrations(str(path)) == {"own/1": ["a", "b"], "own/2": ["c"]}
+        and read_demonstrations("") == {}
+    )
+    for line in (
+        "{",
+        "[]",
+        json.dumps({"task": "own/1", "actions": []}),
+        '{"task": 1, "actions": ["a"]}',
+        '{"task": "x", "actions": [1]}',
+    ):
+        path.write_text('{"task": "own/1", "actions": ["a"]}\n' + line)
+        with pytest.raises(DataError, match="Line 2 of .*Expected"):
+            read_demonstrations(str(path))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_demonstrations(str(tmp_path / "none"))

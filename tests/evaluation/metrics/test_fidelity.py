@@ -1,0 +1,236 @@
+"""Fidelity metrics from judgements written by hand, and the gate before RL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import make_episode, make_task, make_transition
+
+from components.config import FidelityConfig
+from components.errors import FidelityGateClosed
+from components.evaluation.metrics.fidelity_metrics import (
+    check_agreement,
+    check_gate,
+    fidelity_metrics,
+    policy_metrics,
+)
+from components.experience.real_replay import Replay
+from components.experience.step_judgements import Judgement
+
+GOOD = Judgement(
+    transition=make_transition(behaviour="expert"),
+    predicted="s",
+    parsed=True,
+    exact=True,
+    claims=4,
+    right=4,
+    truths=4,
+    contradicted=0,
+    incoherent=False,
+    changed=1,
+    revealing=False,
+    unseen=False,
+    refused=False,
+    malformed=False,
+    reward=0.0,
+    predicted_reward=0.0,
+)
+
+
+def make_judgement(behaviour="expert", **changes) -> Judgement:
+    return replace(GOOD, transition=make_transition(behaviour=behaviour), **changes)
+
+
+MIXED = [
+    make_judgement(changed=0),
+    make_judgement(changed=2, exact=False, claims=3, right=2, contradicted=1),
+    make_judgement(
+        "near_miss",
+        changed=3,
+        revealing=True,
+        exact=False,
+        claims=5,
+        right=1,
+        truths=6,
+        contradicted=2,
+        predicted_reward=1.0,
+    ),
+    make_judgement("near_miss", changed=1, parsed=False, exact=False, claims=0, right=0),
+    make_judgement(changed=1, reward=1.0, predicted_reward=1.0),
+    make_judgement(changed=4, reward=1.0, predicted_reward=0.0, exact=False, claims=2, right=2),
+]
+
+
+def pairs(metrics, *names):
+    return [(round(metrics[name].value, 6), metrics[name].n) for name in names]
+
+
+def test_every_metric_is_a_share_with_its_n():
+    metrics = fidelity_metrics(MIXED)
+    names = [
+        "next_state_exact",
+        "fact_precision",
+        "fact_recall",
+        "hallucination_rate",
+        "unparsable_rate",
+        "reward_precision",
+        "reward_recall",
+    ]
+    assert pairs(metrics, *(f"fidelity/{name}" for name in names)) == [
+        (round(2 / 6, 6), 6),
+        (round(13 / 18, 6), 18),
+        (round(13 / 26, 6), 26),
+        (round(3 / 18, 6), 18),
+        (round(1 / 6, 6), 6),
+        (0.5, 2),
+        (0.5, 2),
+    ]
+
+
+def test_the_splits_part_the_judgements():
+    metrics = fidelity_metrics(MIXED)
+    assert pairs(
+        metrics,
+        *(f"fidelity/next_state_exact/{split}" for split in ("changed_0", "changed_1_2", "changed_3_plus")),
+    ) == [(1.0, 1), (round(1 / 3, 6), 3), (0.0, 2)]
+    assert pairs(metrics, "fidelity/next_state_exact/determined", "fidelity/next_state_exact/revealing") == [
+        (0.4, 5),
+        (0.0, 1),
+    ]
+    assert pairs(
+        metrics, "fidelity/hallucination_rate/revealing", "fidelity/hallucination_rate/determined"
+    ) == [
+        (0.4, 5),
+        (round(1 / 13, 6), 13),
+    ]
+    strange = fidelity_metrics([*MIXED, make_judgement(unseen=True, exact=False)])
+    names = [f"fidelity/next_state_exact/held_out_{what}" for what in ("tasks", "worlds")]
+    assert pairs(strange, *names) == [(round(2 / 6, 6), 6), (0.0, 1)]
+    assert pairs(metrics, "fidelity/reward_precision/expert", "fidelity/reward_precision/near_miss") == [
+        (1.0, 1),
+        (0.0, 1),
+    ]
+    assert pairs(metrics, "fidelity/reward_recall/expert", "fidelity/reward_recall/near_miss") == [
+        (0.5, 2),
+        (0.0, 0),
+    ]
+
+
+def test_of_nothing_nothing_is_known():
+    metrics = fidelity_metrics([])
+    assert metrics and all((m.value, m.n, m.low, m.high) == (0.0, 0, 0.0, 1.0) for m in metrics.values())
+
+
+def test_the_policys_metrics_count_dreamed_successes_and_real_ones():
+    episode = make_episode(make_task(), ("go", "s"), ("go", "s"), won=True)
+    replays = [
+        Replay(episode, won, same)
+        for won, same in ((True, (True, True)), (False, (True, False)), (False, (False, False)))
+    ]
+    metrics = policy_metrics(MIXED, replays, dreamed=8, wins=2, suffix="cloned")
+    names = [
+        "rollout_agreement",
+        "rollout_state_agreement",
+        "dreamed_success_rate",
+        "real_success_rate",
+        "policy_reward_precision",
+    ]
+    assert pairs(metrics, *(f"fidelity/{name}/cloned" for name in names)) == [
+        (round(1 / 3, 6), 3),
+        (0.5, 6),
+        (round(3 / 8, 6), 8),
+        (0.25, 8),
+        (0.5, 2),
+    ]
+
+
+def test_states_of_one_dream_stand_or_fall_together():
+    """Sixteen replays of twenty states, half of them right throughout: as uncertain as sixteen observations,
+    not as 320.
+    """
+    episode = make_episode(make_task(), *[("go", "s")] * 20, won=True)
+    replays = [Replay(episode, n % 2 == 0, (n % 2 == 0,) * 20) for n in range(16)]
+    found = policy_metrics(MIXED, replays, dreamed=16, wins=0, suffix="cloned")[
+        "fidelity/rollout_state_agreement/cloned"
+    ]
+    assert (found.value, found.n) == (0.5, 320) and found.low < 0.3 and found.high > 0.7
+
+
+def gate_metrics(exact=9, precision=9, unparsable=0, revealing_wrong=0):
+    """Of ten determined steps `exact` right, of ten claimed successes `precision` earned, `unparsable` of a
+    hundred unread.
+    """
+    judgements = [make_judgement(exact=n < exact) for n in range(10)]
+    judgements += [
+        make_judgement(revealing=True, reward=float(n < precision), predicted_reward=1.0) for n in range(10)
+    ]
+    judgements += [make_judgement(revealing=True, parsed=n >= unparsable, exact=False) for n in range(80)]
+    return fidelity_metrics(judgements)
+
+
+def test_the_gate_is_open_at_its_floors():
+    check_gate(gate_metrics(8, 8, 2), FidelityConfig())
+    check_gate(
+        gate_metrics(0, 0, 80),
+        FidelityConfig(min_next_state_exact=0, min_reward_precision=0, max_unparsable_rate=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        (
+            (7, 9, 0),
+            r"fidelity/next_state_exact/determined is 0\.700 \(n=10, .*\), floor 0\.8 "
+            r"\(min_next_state_exact\)\.",
+        ),
+        (
+            (9, 7, 0),
+            r"fidelity/reward_precision is 0\.700 \(n=10, .*\), floor 0\.8 \(min_reward_precision\)\.",
+        ),
+        (
+            (9, 9, 3),
+            r"fidelity/unparsable_rate is 0\.030 \(n=100, .*\), ceiling 0\.02 \(max_unparsable_rate\)\.",
+        ),
+        ((7, 7, 3), "next_state_exact.*; fidelity/reward_precision.*; fidelity/unparsable_rate.*near misses"),
+    ],
+)
+def test_a_closed_gate_names_metric_value_n_and_floor(figures, words):
+    with pytest.raises(FidelityGateClosed, match=words) as caught:
+        check_gate(gate_metrics(*figures), FidelityConfig())
+    assert caught.value.exit_code == 3
+
+
+def test_what_no_history_could_tell_does_not_close_the_gate():
+    metrics = gate_metrics()
+    assert metrics["fidelity/next_state_exact"].value < 0.3
+    check_gate(metrics, FidelityConfig())
+
+
+def test_a_gate_without_one_claimed_success_is_closed():
+    metrics = fidelity_metrics([make_judgement() for _ in range(50)])
+    with pytest.raises(FidelityGateClosed, match=r"reward_precision is 0\.000 \(n=0, 0\.000 to 1\.000\)"):
+        check_gate(metrics, FidelityConfig())
+
+
+def agreement(confirmed, count):
+    episode = make_episode(make_task(), ("go", "s"), won=True)
+    return policy_metrics(
+        [],
+        [Replay(episode, n < confirmed, (True,)) for n in range(count)],
+        dreamed=20,
+        wins=0,
+        suffix="dreamed",
+    )
+
+
+def test_denied_dreams_close_the_gate_of_the_policy():
+    check_agreement(agreement(8, 10), FidelityConfig(), "dreamed")
+    check_agreement(agreement(0, 0), FidelityConfig(), "dreamed")  # no dreamed success, nothing to deny
+    words = (
+        r"rollout_agreement of the dreamed policy is 0\.700 \(n=10, .*\), floor 0\.8 "
+        r"\(min_rollout_agreement\)"
+    )
+    with pytest.raises(FidelityGateClosed, match=words):
+        check_agreement(agreement(7, 10), FidelityConfig(), "dreamed")

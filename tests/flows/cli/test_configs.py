@@ -1,0 +1,186 @@
+"""Every shipped config parses, says what it costs, and is documented."""
+
+from pathlib import Path
+
+import pytest
+
+from components.config import Config, dump_config, load_config
+from components.errors import ConfigError
+from flows.cli.config_reference import describe_keys
+
+ROOT = Path(__file__).parents[3]
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def test_the_configs_are_there():
+    assert [path.stem for path in CONFIGS] == [
+        "cpu",
+        "gpu",
+        "pretrain-browser",
+        "quick-browser",
+        "quick-webshop",
+        "quick",
+        "study",
+    ]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_config(path, tmp_path):
+    config = load_config(path)
+    resolved = tmp_path / "config.json"
+    resolved.write_text(dump_config(config))
+    assert load_config(resolved) == config
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_first_line_states_hardware_time_and_cost(path):
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("# ") and any(word in first for word in ("CPU", "GPU"))
+    assert "memory" in first and "cost" in first
+    assert any(word in first for word in ("minutes", "hours", "time"))
+
+
+def test_quick_fits_the_versioned_data():
+    """The data that a clone comes with was recorded with these settings; other ones would train on games of
+    another size.
+    """
+    quick, default = load_config(ROOT / "configs" / "quick.yaml"), Config()
+    assert quick.environment == default.environment
+    assert quick.data == default.data and quick.backbone == default.backbone
+
+
+def test_a_record_holds_no_options_of_other_environments():
+    """So that a new adapter changes no key and no hash of an old one's stages and data."""
+    assert set(Config().environment.model_dump()) == {
+        "name",
+        "games",
+        "receptacles",
+        "objects",
+        "max_steps",
+        "workers",
+        "seed",
+    }
+    other = load_config(None, ["environment.name=webshop"])
+    assert set(other.environment.model_dump(mode="json")) == {"name", "max_steps", "seed", "webshop"}
+    assert load_config(None, []).model_validate_json(dump_config(other)) == other
+    browser = load_config(None, ["environment.name=browser"])
+    assert set(browser.environment.model_dump(mode="json")) == {
+        "name",
+        "max_steps",
+        "workers",
+        "seed",
+        "browser",
+    }
+
+
+def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("curriculum:\n  sead: 3\n")
+    with pytest.raises(ConfigError, match=r"Unknown key curriculum\.sead\. Did you mean curriculum\.seeds\?"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["curriculum.enabled=false", "curriculum.share=0.1"], "share has no effect with enabled: false"),
+        (
+            ["environment.games=official", "environment.objects=3"],
+            "objects has no effect with games: official",
+        ),
+        (["environment.webshop.products=300"], "webshop has no effect with name: alfworld"),
+        (["environment.name=webshop", "environment.objects=3"], "objects has no effect with name: webshop"),
+        (
+            ["environment.name=webshop", "environment.webshop.catalogue=official", "environment.seed=3"],
+            "seed has no effect with webshop",
+        ),
+        (
+            [
+                "environment.name=webshop",
+                "environment.webshop.catalogue=generated",
+                "environment.webshop.goals=synthetic",
+            ],
+            "goals has no effect",
+        ),
+        (["real_rl.algorithm=ppo", "real_rl.ppo.clusters=4"], "clusters has no effect with RL in reality"),
+        (
+            ["sim_to_real.algorithm=ppo", "sim_to_real.ppo.clusters=4"],
+            "clusters has no effect with RL in reality",
+        ),
+        (
+            ["synthetic_rl.algorithm=ppo", "synthetic_rl.ppo.clusters=4", "curriculum.enabled=false"],
+            "clusters has no effect with curriculum",
+        ),
+        (
+            ["synthetic_rl.grpo.step_weight=0", "synthetic_rl.discount=0.9"],
+            "discount has no effect with grpo.step_weight: 0",
+        ),
+        (["curriculum.share=0", "curriculum.candidates=2"], "candidates has no effect with share: 0"),
+        (["curriculum.share=0.5"], "share .+ explore is 1.25, more than a batch"),
+        (
+            ["synthetic_rl.iterations=4", "synthetic_rl.check_every=5"],
+            "check_every has no effect with iterations: 4",
+        ),
+        (["cloning.lora.alpha=8"], "alpha has no effect with rank: 0"),
+        (
+            ["cloning.behaviours=[noisy]", "cloning.early_experience=self_reflection"],
+            "Expected behaviours: .expert.",
+        ),
+        (
+            ["experience_model.behaviours=[near_miss]", "experience_model.near_miss_weight=3"],
+            "near_miss_weight has no effect",
+        ),
+    ],
+)
+def test_option_without_effect_is_refused(overrides, words):
+    with pytest.raises(ConfigError, match=words):
+        load_config(None, overrides)
+
+
+def test_every_key_is_documented():
+    assert (ROOT / "docs" / "configuration.md").read_text() == describe_keys(), "Type `make docs`."
+
+
+def test_the_same_key_of_another_section_comes_before_one_that_looks_alike():
+    wanted = (
+        r"Unknown key iterations\. Did you mean synthetic_rl\.iterations or sim_to_real\.iterations or "
+        r"real_rl\.iterations\?"
+    )
+    with pytest.raises(ConfigError, match=wanted):
+        load_config(None, ["iterations=3"])
+
+
+@pytest.mark.parametrize(
+    "override", ["experience_model.temperature=.inf", "promotion.min_absolute_change=.nan"]
+)
+def test_numbers_must_be_finite(override):
+    with pytest.raises(ConfigError, match="finite number"):
+        load_config(None, [override])
+
+
+def test_a_budget_that_allows_no_iteration_is_refused():
+    with pytest.raises(ConfigError, match=r"real_rl\.budget=5000 allows no iteration.*5120 steps"):
+        load_config(None, ["real_rl.budget=5000"])
+    with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1920 steps"):
+        load_config(None, ["sim_to_real.budget=1000"])
+    assert load_config(None, ["sim_to_real.budget=0", "sim_to_real.iterations=0"]).sim_to_real.budget == 0
+
+
+def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
+    named = {
+        path.stem: load_config(path).tracking.experiment
+        for path in CONFIGS
+        if path.stem not in ("gpu", "study", "pretrain-browser")
+    }
+    assert named == {
+        "quick": "dreamgym",
+        "cpu": "dreamgym",
+        "quick-webshop": "dreamgym-webshop",
+        "quick-browser": "dreamgym-browser",
+    }
+    shop = load_config(ROOT / "configs" / "quick-webshop.yaml", ["tracking.experiment=mine"])
+    assert (
+        shop.tracking.experiment == "mine"
+        and load_config(None, ["tracking.experiment=mine"]).tracking.experiment == "mine"
+    )
+    assert type(shop).model_validate(shop.model_dump(mode="json")) == shop

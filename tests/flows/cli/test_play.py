@@ -1,0 +1,531 @@
+"""`dreamgym play`: the ALFWorld engine, real data files, and tiny models; what a person sees is read as
+text.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from builders import VOCABULARY, make_episode, make_model, make_task
+from rich.console import Console
+from typer.testing import CliRunner
+
+from components.config import RetrievalConfig
+from components.errors import ConfigError, DataError
+from components.experience.dream import Dream
+from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.experience.side_by_side import End, Playthrough, Witness, compare
+from components.language.backbone import save_model
+from components.tracking.find_model import find_model
+from components.trajectories.store import DataLayout, read_tasks, write_tasks, write_transitions
+from flows.cli import app as cli
+from flows.cli.play.play_session import examples, find_task, read_actions
+from flows.cli.play.player import Player, Source, Worlds, lines, pick
+from flows.cli.play.record import played_record
+from flows.cli.play.screen import Screen
+
+EMPTY = "Holding nothing."
+
+
+class EngineAsDream:
+    """Stands in for the experience model alone: the real engine's answers, altered at chosen steps.
+
+    No model that a test can train in seconds answers a real game readably, and only known answers tell
+    whether the comparison finds what is wrong with them and nothing else.
+    """
+
+    def __init__(self, adapter):
+        self.engine, self.altered, self.interactions = adapter.open(), {}, 0
+
+    def reset(self, tasks):
+        self.number = 0
+        return self.engine.reset(tasks)
+
+    def step(self, actions):
+        self.number += 1
+        (answer,) = self.engine.step(actions)
+        answer = replace(answer, info={"reasoning": f"reason {self.number}"})
+        return [self.altered.get(self.number, lambda step: step)(answer)]
+
+    def close(self):
+        self.engine.close()
+
+
+@pytest.fixture(scope="module")
+def engine_as_dream(adapter):
+    dream = EngineAsDream(adapter)
+    yield dream
+    dream.close()
+
+
+@pytest.fixture(scope="module")
+def witness(adapter):
+    witness = Witness(adapter)
+    yield witness
+    witness.close()
+
+
+@pytest.fixture
+def dream(engine_as_dream):
+    engine_as_dream.altered = {}
+    return engine_as_dream
+
+
+@pytest.fixture
+def expert(played):
+    """A won episode that puts something somewhere: it takes at some step and moves at its last."""
+    return next(e for e in played["expert"] if e.task.family == "pick_and_place_simple" and e.success)
+
+
+@pytest.fixture
+def begin(adapter, dream, world, expert):
+    return lambda **changes: Playthrough(
+        adapter, dream, expert.task, **({"max_steps": 30, "real": world} | changes)
+    )
+
+
+def _take(episode):
+    """The number, from 1, of the step that takes something."""
+    return next(step.step + 1 for step in episode.steps if step.next_state.startswith("Took"))
+
+
+def _play(play, episode):
+    return [play.act(step.action) for step in episode.steps if play.end is None]
+
+
+def show(player_lines, worlds, tasks, width=100, **console):
+    """What is printed when these lines are played."""
+    file = io.StringIO()
+    screen = Screen(Console(file=file, width=width, **console))
+    Player(worlds, screen, "train", tasks).play(tasks[0], lines(player_lines))
+    return file.getvalue()
+
+
+@pytest.fixture
+def worlds(adapter, dream, world, witness):
+    return Worlds(adapter, dream, world, witness, 30)
+
+
+def test_a_dream_that_answers_like_the_engine_agrees_at_every_step(begin, expert):
+    play = begin()
+    turns = _play(play, expert)
+    assert len(turns) == len(expert.steps) and all(
+        turn.agrees and turn.comparison.same_text for turn in turns
+    )
+    assert play.end is End.WON and play.real_over and play.parted is None
+    assert play.dreamed.states == play.real.states == expert.states
+
+
+def test_a_false_state_is_told_fact_by_fact(begin, dream, expert):
+    take = _take(expert)
+    place = expert.steps[take - 2].next_state.split(":")[0].removeprefix("At ")
+    dream.altered[take] = lambda step: replace(step, state=f"Nothing happens at {place}. {EMPTY}")
+    play = begin()
+    turns = _play(play, expert.up_to(take))
+    thing = expert.steps[take - 1].action.split(" from")[0].removeprefix("take ")
+    found = turns[-1].comparison
+    assert found.contradicted == {("holding", "nothing"), ("event", "failed", "")} and not found.revealed
+    assert found.missing == {("holding", thing), ("event", "took", thing)} and found.agreed == {("at", place)}
+    assert play.parted is turns[-1] and [turn.agrees for turn in turns] == [True] * (take - 1) + [False]
+
+
+def test_what_no_one_could_know_is_invented_and_not_false(begin, dream, expert):
+    step = next(s for s in expert.steps if re.match(r"At [a-z]+ \d+: [a-z]+ \d", s.next_state))
+    place = step.next_state.split(":")[0].removeprefix("At ")
+    dream.altered[step.step + 1] = lambda answer: replace(answer, state=f"At {place}: statue 9. {EMPTY}")
+    play = begin()
+    found = _play(play, expert.up_to(step.step + 1))[-1].comparison
+    assert found.invented and not found.same_facts and ("in", "statue 9", place) in found.revealed
+
+
+def test_at_a_revealing_step_a_wrong_hand_is_still_wrong(adapter):
+    task = make_task()
+    before = ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1.")
+    dreamed = make_episode(task, before, ("go to shelf 1", "At shelf 1: egg 1. Holding mug 1."))
+    failed = ("take mug 1 from desk 1", f"Nothing happens in the room. {EMPTY}")
+    real = make_episode(task, failed, ("go to shelf 1", f"At shelf 1: nothing. {EMPTY}"))
+    found = compare(adapter, dreamed, real)
+    assert found.contradicted == {("holding", "mug 1"), ("in", "egg 1", "shelf 1")}
+    assert found.revealed == {("in", "egg 1", "shelf 1"), ("empty", "shelf 1")} and not found.invented
+
+
+def test_a_dream_that_contradicts_itself_is_not_excused(adapter):
+    dreamed = make_episode(make_task(), ("go to shelf 1", "At shelf 1: egg 1. Holding mug 1."))
+    real = make_episode(make_task(), ("go to shelf 1", f"At shelf 1: nothing. {EMPTY}"))
+    assert not compare(adapter, dreamed, real).revealed
+
+
+def test_a_dreamed_success_is_held_against_the_dreams_own_world(witness, begin, dream, expert):
+    play = begin()
+    _play(play, expert)
+    found = witness.confirm(play.dreamed)
+    assert (
+        found.agrees
+        and all(one.same_text for one in found.comparisons)
+        and found.interactions == len(expert.steps)
+    )
+    take = _take(expert)
+    dream.altered[take] = lambda step: replace(step, reward=1.0, done=True)
+    play = begin()
+    turns = _play(play, expert)
+    assert (
+        play.end is End.WON
+        and len(turns) == take
+        and not turns[-1].same_outcome
+        and turns[-1].comparison.same_text
+    )
+    found = witness.confirm(play.dreamed)
+    assert not found.agrees and found.reason == "the real engine denies it" and len(found.comparisons) == take
+
+
+def test_an_episode_without_reward_is_confirmed_by_an_engine_that_gives_none(witness, expert):
+    found = witness.confirm(expert.up_to(_take(expert)))
+    assert found.agrees and not found.reason
+    denied = replace(expert, steps=(*expert.steps[:-1], replace(expert.steps[-1], reward=0.0, done=False)))
+    assert witness.confirm(denied).reason == f"was won at step {len(expert.steps) - 1}, not at all"
+
+
+def test_the_screen_says_what_agrees_and_sums_up(worlds, expert):
+    text = show([step.action for step in expert.steps], worlds, [expert.task])
+    count = len(expert.steps)
+    assert expert.task.instruction in text and expert.task.id in text
+    assert text.count("== same text") == count and text.count("why  reason") == count
+    assert "The dream says: success." in text
+    assert f"Confirmed: the success is real there ({count} of {count} states confirmed)." in text
+    assert f"{count} of {count} in their facts, {count} to the letter" in text
+    assert "two worlds" not in text and "\x1b" not in text
+
+
+def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, expert):
+    take = _take(expert)
+    dream.altered[take] = lambda step: replace(step, state=f"Looked around in the room. {EMPTY}")
+    text = show([step.action for step in expert.steps[:take]] + ["look"], worlds, [expert.task])
+    assert re.search(r"!! \d facts differ: .*contradicted", text) and "holding nothing" in text
+    assert "From here on these are two worlds: the dream was wrong." in text
+    assert f"Two worlds since step {take}. The dream's own: " in text
+
+
+def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(worlds, dream, expert):
+    """The dream puts one thing more where the wanted thing lies; what it says later is judged in that
+    world.
+    """
+    step = expert.steps[_take(expert) - 2]
+    listed, place = step.next_state.split(".")[0], step.next_state.split(":")[0].removeprefix("At ")
+    first = step.step + 1
+    dream.altered[first] = dream.altered[first + 1] = lambda answer: replace(
+        answer, state=f"{listed}, vase 9. {EMPTY}"
+    )
+    dream.altered[first + 2] = lambda answer: replace(answer, state=f"Nothing happens at {place}. {EMPTY}")
+    text = show(
+        [s.action for s in expert.steps[:first]] + [f"examine {place}", f"take vase 9 from {place}"],
+        worlds,
+        [expert.task],
+    )
+    invented, right, wrong = " ".join(text.split()).split(f"step {first}> ")[1].split("> ")
+    assert "?? 1 fact differs, newly revealed: no one could know" in invented and "own:" not in invented
+    assert "From here on these are two worlds: the dream invented what no one had seen." in invented
+    assert (
+        "!! 1 fact differs: 1 contradicted" in right
+        and "The dream's own: the real engine says the same." in right
+    )
+    assert "== same text" in wrong, "in the first world there is no vase either"
+    assert (
+        "The dream's own: the real engine says: not event failed; not holding nothing; event took, vase 9"
+        in wrong
+    )
+    assert f"{first + 1} of {first + 2} states the same" in wrong
+
+
+def test_colours_are_there_in_a_terminal_and_mean_what_is_wrong(worlds, dream, expert, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    take = _take(expert)
+    dream.altered[take] = lambda step: replace(step, state=step.state.replace("Holding", "Holding hot"))
+    actions = [step.action for step in expert.steps[:take]]
+    text = show(actions, worlds, [expert.task], force_terminal=True, color_system="standard")
+    assert "\x1b[1;31mhot\x1b[0m" in text
+
+
+def test_a_narrow_terminal_puts_the_worlds_below_one_another(worlds, expert):
+    both = re.compile(r"dream ─.*real ─")
+    assert both.search(show(["look"], worlds, [expert.task], width=80))
+    narrow = show(["look"], worlds, [expert.task], width=79)
+    assert not both.search(narrow) and "─ real ─" in narrow
+
+
+def test_the_real_episode_may_be_over_first(worlds, dream, expert):
+    last = len(expert.steps)
+    dream.altered[last] = dream.altered[last + 1] = lambda step: replace(step, reward=0.0, done=False)
+    text = show([step.action for step in expert.steps] + ["look"], worlds, [expert.task])
+    assert "!! dream: reward 0, it goes on; real: reward 1, the end" in text
+    assert "its episode is over" in text and "left before its end" in text
+    assert "The dream's own: the real episode is over." in text and "Denied: was won at step" in text
+
+
+def test_every_command_answers(worlds, expert, tasks):
+    first = expert.steps[0].action
+    script = [
+        ":why",
+        first,
+        ":why",
+        ":demos",
+        ":facts",
+        ":history",
+        ":help",
+        ":tasks",
+        ":tasks lamp",
+        ":histroy",
+        ":check",
+        ":task 99",
+        ":task",
+        ":task 2",
+        "",
+        "# a comment",
+        "look",
+        ":restart",
+        ":quit",
+        "look",
+    ]
+    text = show(script, worlds, [expert.task, *[task for task in tasks if task.id != expert.task.id]])
+    assert "No step yet" in text and "\nreason 1\n" in text and "was shown no demonstration" in text
+    assert "both" in text and "agrees" in text and "this list" in text
+    assert tasks[-1].id in text and "Did you mean :history?" in text
+    assert "No real world can be built" in text or "The real engine in the world" in text
+    assert "There is no task number 99: expected 1 to 12." in text and "Which one?" in text
+    assert text.count("task 2 of 12") == 2 and "a comment" not in text
+    assert text.count("> look") == 1
+
+
+def test_an_action_longer_than_any_model_takes_is_not_played(worlds, expert):
+    text = show(["look " * 200, "look"], worlds, [expert.task])
+    assert "Not played: an action of 999 characters" in text and "1 of at most 30" in text
+
+
+def test_the_step_limit_cuts_the_episode_off(worlds, expert):
+    text = show(["look", "look", "look", "look"], replace(worlds, max_steps=2), [expert.task])
+    assert "2 steps are the limit (environment.max_steps)" in text
+    assert "2 actions came after the end of the episode and had no effect." in text
+
+
+@pytest.mark.parametrize("stop", [EOFError, KeyboardInterrupt])
+def test_a_person_may_leave_at_any_time(worlds, expert, monkeypatch, stop):
+    typed = iter(["look"])
+
+    def answer(prompt):
+        for line in typed:
+            return line
+        raise stop
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    file = io.StringIO()
+    source = lines(None)
+    assert source.typed
+    Player(worlds, Screen(Console(file=file, width=100)), "train", [expert.task]).play(expert.task, source)
+    assert "1 of at most 30" in file.getvalue() and ("Interrupted." in file.getvalue()) == (
+        stop is KeyboardInterrupt
+    )
+    assert "> look" not in file.getvalue(), "what was typed is on the screen already"
+
+
+def test_a_real_dream_shows_its_reasons_and_demonstrations(adapter, witness, learnt, lessons):
+    buffer = ReplayBuffer(RetrievalConfig(k=1))
+    buffer.add([replace(step, task_id="t9") for episode in lessons for step in episode.steps])
+    bare = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
+    actions = [step.action for step in lessons[0].steps]
+    text = show([*actions, ":why", ":history"], Worlds(adapter, bare, None, witness, 20), [lessons[0].task])
+    assert (
+        "Took mug 1 from desk 1" in text
+        and "reward 1, the end" in text
+        and "The dream says: success." in text
+    )
+    assert "why  works" in text and "real" not in text.split("Steps")[1], (
+        "without --side-by-side nothing is compared"
+    )
+    seen = show(
+        ["go to desk 1", ":demos"],
+        Worlds(adapter, Dream(learnt, buffer), None, witness, 20),
+        [lessons[0].task],
+    )
+    assert "like go to desk 1 -> At desk 1: mug 1." in seen and "real, t9" in seen
+
+
+@pytest.fixture
+def repository(tmp_path, tasks, played):
+    """The data of a repository, and an untrained model as a finished stage of it."""
+    layout = DataLayout.of(tmp_path, "alfworld")
+    for name, part in (("train", tasks[:6]), ("fidelity", tasks[6:9]), ("test", tasks[9:])):
+        write_tasks(layout.tasks(name), part)
+    mine = {task.id for task in tasks[:6]}
+    steps = [step for episode in played["expert"] for step in episode.steps]
+    write_transitions(layout.trajectories("train"), [step for step in steps if step.task_id in mine])
+    write_transitions(layout.trajectories("fidelity"), steps[-5:])
+    stage = tmp_path / ".dreamgym" / "stages" / "experience_model-0123456789ab"
+    save_model(make_model(), VOCABULARY, stage / "model")
+    (stage / "stage.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.fixture
+def run(quiet_process, repository):
+    fixed = ["--root", str(repository), "evaluation.tasks=1", "experience_model.max_new_tokens=8"]
+    return lambda *arguments, **more: CliRunner().invoke(
+        cli.app, ["play", *map(str, arguments), *fixed], **more
+    )
+
+
+def test_a_model_that_answers_nothing_readable_ends_the_episode_and_says_so(run, repository):
+    actions, transcript = repository / "actions.txt", repository / "seen.svg"
+    actions.write_text("# the first\nlook\n:why\nlook\n")
+    done = run("--actions", actions, "--transcript", transcript, "--task", "2", "--split", "test")
+    assert done.exit_code == 0, done.output
+    assert "task 2 of 3 (test)" in done.output and "step 1> look" in done.output
+    plain = " ".join(done.output.replace("│", "").split())
+    assert "The dream has no answer: every try was unreadable or contradicted the episode so far." in plain
+    assert "The episode ends without an answer" in done.output and "reward 0, no answer" in done.output
+    assert "must be those that it was trained with" in plain
+    assert "1 action came after the end" in done.output
+    assert transcript.read_text().startswith("<svg") and "dreamgym" in transcript.read_text()
+
+
+def test_piped_actions_are_played_without_a_prompt(run):
+    done = run(input="look\n:history\n")
+    assert done.exit_code == 0 and "task 1 of 3 (fidelity)" in done.output
+    assert done.output.count("step 1> ") == 1 and "no answer" in done.output
+
+
+def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, tasks):
+    """What a person sees goes to stderr."""
+    actions = repository / "actions.txt"
+    actions.write_text("look\n:restart\ngo to desk 1\n")
+    done = run("--actions", actions, "--json=-", "--task", "2", "--split", "test")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    written = read_tasks(DataLayout.of(repository, "alfworld").tasks("test"))[1]
+    assert found["task"] == {
+        name: getattr(written, name) for name in ("id", "split", "instruction", "initial_state")
+    }
+    (step,) = found["steps"]
+    assert (step["state"], step["action"]) == (written.initial_state, "go to desk 1")
+    assert (step["reward"], step["done"], step["answered"], step["real"]) == (
+        0.0,
+        True,
+        False,
+        None,
+    ) and found["end"] == "no answer"
+    assert [episode["steps"][0]["action"] for episode in found["earlier_episodes"]] == ["look"]
+    assert "task 2 of 3 (test)" in done.stderr and "experience_model-0123456789ab" in found["model"]
+
+
+def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_both_worlds(worlds, expert):
+    player = Player(worlds, Screen(Console(file=io.StringIO())), "train", [expert.task])
+    script = [step.action for step in expert.steps]
+    player.play(expert.task, lines([*script, ":quit"]))
+    found = played_record(player.episodes)
+    assert [step["action"] for step in found["steps"]] == script and found["end"] == "success"
+    assert [step["state"] for step in found["steps"]] == list(expert.states[:-1])
+    assert [step["next_state"] for step in found["steps"]] == list(expert.states[1:])
+    assert [step["reward"] for step in found["steps"]][-1] == 1.0 and found["steps"][-1]["done"]
+    assert all(step["agrees"] and step["real"]["next_state"] == step["next_state"] for step in found["steps"])
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (
+            ["--actions", "missing.txt"],
+            1,
+            "The action file missing.txt cannot be read: there is no such file.",
+        ),
+        (["--model", "nowhere"], 1, "nowhere holds no experience model: there is no such directory."),
+        (["--task", "4"], 2, "There is no task number 4: expected 1 to 3."),
+        (["--task", "alfworld/nothing"], 2, "Did you mean alfworld/"),
+        (["--split", "valid"], 2, "There is no split 'valid'. Expected one of fidelity, test, train."),
+        (["--transcript", "seen.pdf"], 2, "The transcript seen.pdf ends in '.pdf'. Expected one of .txt"),
+        (["--transcript", "no/such/place.txt"], 1, "there is no directory no/such"),
+        (["environment.max_step=3"], 2, "Did you mean environment.max_steps?"),
+    ],
+)
+def test_mistakes_are_named(run, monkeypatch, tmp_path, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments)
+    assert done.exit_code == code and words in done.output, done.output
+    assert "Traceback" not in done.output
+
+
+def test_missing_data_is_named(run, repository):
+    (repository / "data" / "alfworld" / "tasks" / "fidelity.parquet").unlink()
+    done = run()
+    assert (
+        done.exit_code == 1
+        and "data/alfworld/tasks/fidelity.parquet" in done.output
+        and "data.dvc" in done.output
+    )
+
+
+def test_the_newest_finished_stage_is_played(repository):
+    stages = repository / ".dreamgym" / "stages"
+    first = stages / "experience_model-0123456789ab"
+    for name in (
+        "experience_model-ffffffffffff.partial",
+        "experience_model-aaaaaaaaaaaa.damaged-1",
+        "synthetic_rl-222222222222",
+    ):
+        (stages / name / "model").mkdir(parents=True)
+        (stages / name / "model" / "model.safetensors").touch()
+        (stages / name / "stage.json").touch()
+    assert find_model(repository, None, "alfworld") == first / "model"
+    with pytest.raises(DataError, match=f"Type --model {first / 'model'}"):
+        find_model(repository, first, "alfworld")
+    (first / "stage.json").write_text('{"details": {"environment": "browser"}}')
+    assert find_model(repository, None, "browser") == first / "model"
+    with pytest.raises(
+        DataError, match=r"no finished experience model of alfworld under .* \(there is one of browser\)"
+    ):
+        find_model(repository, None, "alfworld")
+    (first / "stage.json").unlink()
+    with pytest.raises(DataError, match="Type `dreamgym retrain` first"):
+        find_model(repository, None, "alfworld")
+
+
+def test_a_task_of_another_split_is_found_there(repository, tasks):
+    layout = DataLayout.of(repository, "alfworld")
+    assert (
+        find_task(layout, "train", "")[0] == tasks[0]
+        and find_task(layout, "train", tasks[3].id)[0] == tasks[3]
+    )
+    with pytest.raises(ConfigError, match=f"--split test --task {tasks[10].id}"):
+        find_task(layout, "train", tasks[10].id)
+    assert pick(tasks, tasks[4].id.split("/")[-1]) == tasks[4], "the last part of an id will do"
+    assert "tasks have 'alfworld' in their id. Did you mean" in pick(tasks, "alfworld")
+
+
+def test_transcripts_hold_what_was_shown_and_typed(tmp_path, worlds, expert):
+    for form in ("txt", "md", "html"):
+        path = tmp_path / f"seen.{form}"
+        screen = Screen(Console(file=io.StringIO(), width=60), path)
+        asked = iter(["look"])
+        Player(worlds, screen, "train", [expert.task]).play(
+            expert.task, Source(lambda prompt, asked=asked: next(asked, None), True)
+        )
+        screen.save()
+        text = path.read_text()
+        assert "step 1&gt; " in text if form == "html" else "step 1> look" in text
+        assert "Looked around in the room" in text and (form == "html") == ("<pre" in text)
+
+
+def test_an_action_file_is_text(tmp_path):
+    path = tmp_path / "actions.txt"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_actions(path)
+
+
+def test_help_shows_what_actions_look_like(expert):
+    shown = examples(expert.steps)
+    assert {action.split()[0] for action in shown} == {step.action.split()[0] for step in expert.steps}

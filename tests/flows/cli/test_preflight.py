@@ -1,0 +1,554 @@
+"""Data that is not there is pulled, and a config that asks for other data is refused, before anything
+starts.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from builders import VOCABULARY, make_model, make_task, make_transition
+
+from components.config import load_config
+from components.errors import ConfigError, DataError
+from components.files import write_json
+from components.language.backbone import save_model
+from components.trajectories.dvc import snapshots
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from flows.checks.doctor import check_data
+from flows.checks.preflight import check_settings, complete_data, ensure_data, missing_data, require_room
+from flows.jobs.cell_origin import origin_of, require_origin
+from flows.jobs.collect import recorded_settings
+from flows.jobs.score import score_policies
+from flows.run.pipeline_run import Run
+from flows.run.run_data import experience_model_backbone, policy_backbone
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    (tmp_path / "data" / "alfworld").mkdir(parents=True)
+    write_json(tmp_path / "data" / "alfworld" / "settings.json", recorded_settings(load_config()))
+    return tmp_path
+
+
+def test_the_same_settings_pass_and_so_do_those_of_play(recorded):
+    check_settings(recorded, load_config())
+    check_settings(
+        recorded,
+        load_config(None, ["environment.max_steps=30", "environment.workers=1", "data.quarantine_share=0.5"]),
+    )
+
+
+@pytest.mark.parametrize(
+    "override", ["environment.receptacles=20", "data.train_tasks=10", "data.seed=3", "environment.seed=1"]
+)
+def test_other_games_or_episodes_are_refused_with_both_values(recorded, override):
+    name, asked = override.split("=")
+    there = getattr(getattr(load_config(), name.split(".")[0]), name.split(".")[1])
+    with pytest.raises(
+        ConfigError,
+        match=rf"recorded with {name}={there}; this config asks for {name}={asked}.*dreamgym collect",
+    ):
+        check_settings(recorded, load_config(None, [override]))
+
+
+def test_an_evaluation_minds_other_games_but_not_other_training(recorded):
+    check_settings(recorded, load_config(None, ["data.train_tasks=10"]), training=False)
+    with pytest.raises(ConfigError, match="recorded with environment.seed=0"):
+        check_settings(recorded, load_config(None, ["environment.seed=1"]), training=False)
+
+
+@pytest.fixture
+def few(tmp_path):
+    """Data of three training tasks, two of which the expert solved, two fidelity tasks and one held-out
+    task.
+    """
+    layout = DataLayout.of(tmp_path, "alfworld")
+    train = [make_task(number) for number in range(3)]
+    for name, tasks in {"train": train, "fidelity": train[:2], "test": train[:1]}.items():
+        write_tasks(layout.tasks(name), tasks)
+    steps = [
+        make_transition(0, f"e{n}", f"t{n}", reward=float(n > 0), done=n > 0, behaviour="expert")
+        for n in range(3)
+    ]
+    write_transitions(
+        layout.trajectories("train"),
+        [*steps, make_transition(0, "e9", reward=1.0, done=True, behaviour="noisy")],
+    )
+    return tmp_path
+
+
+FEW = {"evaluation.tasks": 1, "fidelity.tasks": 2, "fidelity.policy_tasks": 3, "cloning.demonstrations": 2}
+
+
+def test_as_many_tasks_and_demonstrations_as_there_are_pass(few):
+    check_settings(few, load_config(None, [f"{key}={most}" for key, most in FEW.items()]))
+    check_settings(few, load_config(None, ["evaluation.tasks=1"]), training=False)
+
+
+@pytest.mark.parametrize("key", FEW)
+def test_more_tasks_or_demonstrations_than_there_are_are_refused(few, key):
+    asked = [f"{other}={most + (other == key)}" for other, most in FEW.items()]
+    words = (
+        rf"asks for {key}={FEW[key] + 1}\. data/alfworld has {FEW[key]} [a-z -]+\. Give "
+        rf"{key}={FEW[key]}, or .*dreamgym collect"
+    )
+    with pytest.raises(ConfigError, match=words):
+        check_settings(few, load_config(None, asked))
+
+
+def test_what_is_cloned_is_counted_by_behaviour(few):
+    rest = [f"{key}={most}" for key, most in FEW.items() if key != "cloning.demonstrations"]
+    check_settings(
+        few, load_config(None, [*rest, "cloning.behaviours=[expert,noisy]", "cloning.demonstrations=3"])
+    )
+    with pytest.raises(
+        ConfigError, match=r"cloning.demonstrations=2\. data/alfworld has 1 episodes to clone"
+    ):
+        check_settings(
+            few, load_config(None, [*rest, "cloning.behaviours=[noisy]", "cloning.demonstrations=2"])
+        )
+
+
+def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
+    with pytest.raises(ConfigError, match="asks for evaluation.tasks=64. data/alfworld has 1 held-out tasks"):
+        check_settings(few, load_config(), training=False)
+
+
+def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
+    for path in (tmp_path / "typo", "Qwen/Qwen3-0.6B"):
+        config = load_config(None, [f"backbone.path={path}"])
+        with pytest.raises(
+            ConfigError,
+            match=f"backbone.path is '{path}': there is no such directory.*a hub name cannot be used",
+        ):
+            check_settings(tmp_path, config)
+        check_settings(tmp_path, config, training=False)
+    with pytest.raises(ConfigError, match="backbone.path is .* holds no .*safetensors"):
+        check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
+    with pytest.raises(ConfigError, match="experience_model.path is .* holds no .*safetensors"):
+        check_settings(tmp_path, load_config(None, [f"experience_model.path={tmp_path}"]))
+    (tmp_path / "model.safetensors").write_text("")
+    with pytest.raises(DataError, match="model.safetensors cannot be loaded: it has 0 bytes"):
+        check_settings(
+            tmp_path, load_config(None, [f"backbone.path={tmp_path}", f"experience_model.path={tmp_path}"])
+        )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("training", [True, False])
+def test_a_device_that_is_not_there_is_refused_before_anything_runs(tmp_path, training):
+    with pytest.raises(ConfigError, match="device is cuda, and torch .* finds no CUDA device"):
+        check_settings(tmp_path, load_config(None, ["device=cuda"]), training=training)
+    check_settings(tmp_path, load_config(None, ["device=cpu"]), training=training)
+
+
+def test_how_a_backbone_is_used_may_differ_from_when_it_was_made(tmp_path):
+    card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
+    save_model(make_model(), VOCABULARY, card.parent)
+    made = load_config(None, ["backbone.gradient_checkpointing=true"])
+    card.write_text(
+        json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()})
+    )
+    check_settings(tmp_path, load_config())
+
+
+def test_a_stage_is_keyed_by_what_its_numbers_were_computed_with(tmp_path):
+    def computing(*overrides, training=False):
+        return Run(load_config(None, ["device=cpu", *overrides]), tmp_path).computing(training=training)
+
+    assert (
+        computing()
+        == {"device": "cpu", "precision": "fp32"}
+        == computing("backbone.gradient_checkpointing=true")
+    )
+    assert computing(training=True)["gradient_checkpointing"] is False
+    assert computing("backbone.gradient_checkpointing=true", training=True)["gradient_checkpointing"] is True
+
+
+def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_not(tmp_path):
+    run = Run(load_config(None, ["experience_model.path=models/larger"]), tmp_path)
+    assert (
+        experience_model_backbone(run).as_posix() == "models/larger"
+        and policy_backbone(run) == tmp_path / "data" / "alfworld" / "backbone"
+    )
+    assert (
+        "path" not in run.slice("experience_model")["experience_model"]
+    )  # where it lies; its content is in the key
+    both = Run(load_config(None, ["backbone.path=models/small"]), tmp_path)
+    assert experience_model_backbone(both) == policy_backbone(both) != policy_backbone(run)
+
+
+def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
+    card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
+    save_model(make_model(), VOCABULARY, card.parent)
+    made = load_config(None, ["pretrain.tokens=5"])
+    card.write_text(
+        json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()})
+    )
+    check_settings(tmp_path, made)
+    words = (
+        r"made with backbone.layers=4, pretrain.tokens=5; this config asks for backbone.layers=8, "
+        r"pretrain.tokens=6.*dreamgym pretrain"
+    )
+    with pytest.raises(ConfigError, match=words):
+        check_settings(tmp_path, load_config(None, ["backbone.layers=8", "pretrain.tokens=6"]))
+    check_settings(tmp_path, load_config())  # a key at its default asks for nothing, as the message advises
+    check_settings(tmp_path, load_config(None, ["backbone.layers=8"]), training=False)
+    older = made.pretrain.model_dump(exclude={"rehearsal"})
+    card.write_text(json.dumps({"backbone": made.backbone.model_dump(), "pretrain": older}))
+    check_settings(tmp_path, made)
+    with pytest.raises(
+        ConfigError, match="made with no pretrain.rehearsal; this config asks for pretrain.rehearsal=0.7"
+    ):
+        check_settings(tmp_path, load_config(None, ["pretrain.tokens=5", "pretrain.rehearsal=0.7"]))
+    went_on = load_config(None, ["pretrain.tokens=7"]).pretrain.model_dump()
+    card.write_text(
+        json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [json.loads(card.read_text())]})
+    )
+    check_settings(tmp_path, made)
+    phased = load_config(None, ["pretrain.phases=[{tokens: 5}, {tokens: 3}]"])
+    first, recipe = phased.pretrain.trainings()[0], phased.pretrain.model_dump(mode="json")
+    begun = {"backbone": made.backbone.model_dump(), "pretrain": first.model_dump(), "recipe": recipe}
+    card.write_text(json.dumps({"backbone": {}, "pretrain": went_on, "went_on_from": [begun]}))
+    check_settings(tmp_path, phased)
+    check_settings(tmp_path, load_config())
+    with pytest.raises(
+        ConfigError, match=r"made with pretrain.phases=.*this config asks for pretrain.phases=\[\{"
+    ):
+        check_settings(tmp_path, load_config(None, ["pretrain.phases=[{tokens: 4}]"]))
+    other = {
+        "backbone": made.backbone.model_dump(),
+        "pretrain": made.pretrain.model_dump(),
+        "environment": {"name": "webshop"},
+    }
+    card.write_text(json.dumps(other))
+    check_settings(tmp_path, load_config(None, ["pretrain.tokens=5", "environment.name=webshop"]))
+    with pytest.raises(
+        ConfigError,
+        match="made with environment.name=webshop; this config asks for environment.name=alfworld",
+    ):
+        check_settings(tmp_path, made)
+    card.write_text("{}")
+    with pytest.raises(DataError, match=r"card.json cannot be read.*dvc checkout"):
+        check_settings(tmp_path, made)
+
+
+def test_another_shop_than_the_recorded_one_is_refused(tmp_path):
+    """Sections of one environment are compared as values: after a round through JSON they are mappings."""
+    config, lie = load_config(None, ["environment.name=webshop"]), tmp_path / "data" / "alfworld"
+    for place in (lie, tmp_path / "data" / "webshop"):
+        place.mkdir(parents=True)
+        write_json(place / "settings.json", recorded_settings(config))
+    check_settings(tmp_path, config)
+    with pytest.raises(
+        ConfigError,
+        match="recorded with environment.webshop=.*'products': 3000.*this config asks for .*'products': 900",
+    ):
+        check_settings(
+            tmp_path, load_config(None, ["environment.name=webshop", "environment.webshop.products=900"])
+        )
+    with pytest.raises(
+        ConfigError,
+        match="recorded with environment.name=webshop; this config asks for environment.name=alfworld",
+    ):
+        check_settings(tmp_path, load_config())
+
+
+def test_data_recorded_elsewhere_is_taken_as_it_is(tmp_path):
+    check_settings(tmp_path, load_config(None, ["data.train_tasks=10"]))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"data": 3}'])
+def test_damaged_settings_are_named(recorded, text):
+    (recorded / "data" / "alfworld" / "settings.json").write_text(text)
+    with pytest.raises(DataError, match="settings.json cannot be read"):
+        check_settings(recorded, load_config())
+
+
+def _fill(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+@pytest.fixture(scope="module")
+def versioned(tmp_path_factory):
+    """A repository whose snapshot has all that a run reads, pushed, with nothing of it in place: a fresh
+    clone.
+    """
+    root = tmp_path_factory.mktemp("versioned")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    _fill(
+        root, *missing_data(root, load_config(), backbone=False), "data/alfworld/backbone/model.safetensors"
+    )
+    snapshots.snapshot(root)
+    snapshots.push(root)
+    shutil.rmtree(root / "data")
+    shutil.rmtree(root / ".dvc" / "cache")
+    return root
+
+
+@pytest.fixture
+def fresh(versioned, tmp_path):
+    """A copy of it that a test may spoil."""
+    return shutil.copytree(versioned, tmp_path / "fresh")
+
+
+def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
+    require_room(tmp_path)
+    monkeypatch.setenv("PREFECT_HOME", "/proc")  # a file system that never has a byte free
+    with pytest.raises(
+        DataError, match="The disk is full: 0 bytes are free where /proc lies.*Free some space"
+    ):
+        require_room(tmp_path)
+
+
+def test_missing_data_is_pulled_and_said(fresh):
+    said = []
+    ensure_data(fresh, load_config(), said.append)
+    assert not missing_data(fresh, load_config())
+    assert "data/alfworld/tasks/train.parquet" in said[0] and "Pulled 6 files" in said[1]
+
+
+def test_a_snapshot_without_the_backbone_is_refused_by_name(fresh):
+    ensure_data(fresh, load_config(), lambda _: None)
+    shutil.rmtree(fresh / "data" / "alfworld" / "backbone")
+    snapshots.snapshot(fresh)
+    with pytest.raises(DataError, match="data.dvc names has no data/alfworld/backbone.*dreamgym pretrain"):
+        ensure_data(fresh, load_config(), lambda _: None)
+    ensure_data(fresh, load_config(), lambda _: None, backbone=False)
+    with pytest.raises(
+        DataError,
+        match="no data/webshop/tasks.*Type `dreamgym collect` and `dreamgym pretrain` with the same --config",
+    ):
+        ensure_data(fresh, load_config(None, ["environment.name=webshop"]), lambda _: None)
+    rung = check_data(load_config(), fresh)
+    assert (
+        rung.state == "wrong"
+        and "has no data/alfworld/backbone" in rung.found
+        and "dreamgym pretrain" in rung.next_step
+    )
+
+
+def test_data_without_a_pointer_is_refused_before_the_run_leaves_anything(fresh):
+    ensure_data(fresh, load_config(), lambda _: None)
+    (fresh / "data.dvc").unlink()
+    ensure_data(fresh, load_config(), pytest.fail, versioned=False)
+    with pytest.raises(DataError, match="There is no .*data.dvc.*git checkout data.dvc"):
+        ensure_data(fresh, load_config(), pytest.fail)
+    with pytest.raises(DataError, match=r"There is no .*data.dvc"):
+        Run(load_config(), fresh).start("retrain")
+    assert not (fresh / "runs").exists()
+    with pytest.raises(DataError, match=r"There is no .*data.dvc"):
+        score_policies.fn(load_config(), fresh, "no policy: data.dvc is looked at first")
+
+
+def test_new_data_in_a_fresh_clone_keeps_the_old_backbone(fresh):
+    assert snapshots.missing_files(fresh) == [
+        f"data/alfworld/{part}" for part in ("backbone", "tasks", "trajectories")
+    ]
+    assert "dreamgym data pull" in check_data(load_config(), fresh).next_step
+    complete_data(fresh, lambda _: None)
+    _fill(fresh, "data/alfworld/tasks/train.parquet", "data/alfworld/tasks/another.parquet")
+    assert snapshots.snapshot(fresh).files == 7
+    (fresh / "data" / "alfworld" / "backbone" / "model.safetensors").unlink()
+    assert snapshots.missing_files(fresh) == ["data/alfworld/backbone/model.safetensors"]
+    complete_data(fresh, lambda _: None)
+    assert (
+        fresh / "data" / "alfworld" / "backbone" / "model.safetensors"
+    ).read_text() == "data/alfworld/backbone/model.safetensors"
+
+
+TRAIN, DREAMT = "data/alfworld/trajectories/train.parquet", "data/alfworld/replay/00000-synthetic.parquet"
+
+
+@pytest.fixture(scope="module")
+def later(versioned, tmp_path_factory):
+    """The repository of a colleague who has recorded other trajectories since, versioned and pushed."""
+    root = shutil.copytree(versioned, tmp_path_factory.mktemp("colleague") / "later")
+    snapshots.pull(root)
+    _replace(root, TRAIN, "recorded anew")
+    snapshots.snapshot(root)
+    snapshots.push(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def dreamt(versioned, tmp_path_factory):
+    """A clone with the first version in place and one of its own on top, with dreams in the replay log."""
+    root = shutil.copytree(versioned, tmp_path_factory.mktemp("own") / "dreamt")
+    snapshots.pull(root)
+    _fill(root, DREAMT)
+    snapshots.snapshot(root)
+    return root
+
+
+@pytest.fixture
+def pulled(dreamt, later, tmp_path):
+    """A copy of it that a test may spoil, and what `git pull` would do there."""
+    root = shutil.copytree(dreamt, tmp_path / "clone", symlinks=True)
+
+    def git_pull():
+        shutil.copytree(
+            later / ".dreamgym" / "dvc-remote", root / ".dreamgym" / "dvc-remote", dirs_exist_ok=True
+        )
+        shutil.copy(later / "data.dvc", root / "data.dvc")
+
+    return root, git_pull
+
+
+def _replace(root, name, text):
+    """In place of the file, which may be a link into DVC's cache."""
+    (root / "other").write_text(text)
+    (root / "other").replace(root / name)
+
+
+def _dvc(root, *arguments):
+    subprocess.run([sys.executable, "-m", "dvc", *arguments, "-q"], cwd=root, check=True)
+
+
+def test_a_version_that_git_pull_brought_is_checked_out_and_the_own_one_is_kept(pulled):
+    root, git_pull = pulled
+    own, trajectories = snapshots.data_hash(root), snapshots.part_hash(root, "alfworld/trajectories")
+    ensure_data(root, load_config(), pytest.fail)
+    shutil.copy(root / "data.dvc", root.parent / "own.dvc")
+    git_pull()
+    rung = check_data(load_config(), root)
+    assert rung.state == "doubt" and "another version than the one that data.dvc names" in rung.found
+    said = []
+    ensure_data(root, load_config(), said.append, versioned=False)
+    assert not said and (root / TRAIN).read_text() == TRAIN, "what records no version reads what lies there"
+    ensure_data(root, load_config(), said.append)
+    assert (
+        "which stays in DVC's cache" in said[0]
+        and snapshots.data_hash(root) in said[1]
+        and "6 files" in said[1]
+    )
+    assert (root / TRAIN).read_text() == "recorded anew" and not (root / DREAMT).exists()
+    assert snapshots.part_hash(root, "alfworld/trajectories") != trajectories, "what `watch-data` looks at"
+    shutil.copy(root.parent / "own.dvc", root / "data.dvc")
+    ensure_data(root, load_config(), said.append)
+    assert (
+        snapshots.data_hash(root) == own and (root / DREAMT).is_file() and (root / TRAIN).read_text() == TRAIN
+    )
+
+
+def test_changes_in_no_version_are_refused_with_what_to_type(pulled):
+    root, git_pull = pulled
+    ensure_data(root, load_config(), pytest.fail)
+    _replace(root, TRAIN, "mine")
+    words = (
+        r"in no version: alfworld/trajectories/train.parquet.*dreamgym data save.*dreamgym data pull --force"
+    )
+    with pytest.raises(DataError, match=words):
+        ensure_data(root, load_config(), pytest.fail)
+    _dvc(root, "add", "data")  # one part again: DVC's own way to keep it is as good
+    ensure_data(root, load_config(), pytest.fail)
+    _replace(root, TRAIN, "mine again")
+    git_pull()
+    with pytest.raises(DataError, match=words):
+        ensure_data(root, load_config(), pytest.fail)
+    assert (root / TRAIN).read_text() == "mine again"
+    snapshots.pull(root, force=True)
+    ensure_data(root, load_config(), pytest.fail)
+    assert (root / TRAIN).read_text() == "recorded anew"
+
+
+def test_what_lies_in_no_part_of_the_version_is_left_alone_and_saved_when_asked(pulled):
+    """A run writes nothing into data/; an earlier version of this project left its dreams there, and people
+    leave files of their own.
+    """
+    root, git_pull = pulled
+    _fill(
+        root,
+        "data/webshop/replay/00001-synthetic.parquet",
+        "data/alfworld/.new.tmp/tasks.parquet",
+        "data/notes.txt",
+    )
+    before = snapshots.data_hash(root)
+    ensure_data(root, load_config(), pytest.fail)
+    complete_data(root, pytest.fail)
+    git_pull()
+    ensure_data(root, load_config(), lambda _: None)
+    assert (root / "data/notes.txt").is_file() and (
+        root / "data/webshop/replay/00001-synthetic.parquet"
+    ).is_file()
+    saved = snapshots.snapshot(root)
+    assert saved.hash != before and {"data/notes.txt", "data/webshop/replay"} < {
+        out.path for out in saved.parts
+    }
+    assert not any("new.tmp" in out.path for out in saved.parts)
+
+
+def test_a_collection_begins_with_the_version_that_git_pull_brought_and_keeps_what_is_in_none(pulled):
+    root, git_pull = pulled
+    _replace(root, TRAIN, "a collection that was cut short")
+    complete_data(root, pytest.fail)
+    assert (root / TRAIN).read_text() == "a collection that was cut short"
+    _dvc(root, "add", "data")
+    git_pull()
+    complete_data(root, lambda _: None)
+    assert (root / TRAIN).read_text() == "recorded anew"
+
+
+def test_the_version_of_a_part_is_told_without_the_cache_too(pulled):
+    root, _ = pulled
+    parts = ("alfworld/trajectories", ""), ("alfworld", "replay")
+    told = [snapshots.part_hash(root, *part) for part in parts]
+    shutil.copytree(root / "data", root / "whole")
+    shutil.rmtree(root / ".dvc" / "cache")
+    shutil.rmtree(root / "data")
+    (root / "whole").rename(root / "data")
+    assert [snapshots.part_hash(root, *part) for part in parts] == told
+    ensure_data(root, load_config(), pytest.fail)
+    (root / TRAIN).unlink()
+    assert snapshots.part_hash(root, *parts[0]) == told[0], "data.dvc names it"
+    assert snapshots.part_hash(root, *parts[1]) not in told, "data/ no longer tells the version's files"
+    with pytest.raises(
+        DataError, match="data/alfworld/trajectories .* not in this clone.*dreamgym data pull"
+    ):
+        snapshots.data_hash(root)
+
+
+def test_without_a_pointer_there_is_nothing_to_complete(tmp_path):
+    complete_data(tmp_path, pytest.fail)
+
+
+def test_a_cell_of_a_world_behind_a_server_is_read_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("flows.jobs.cell_origin.part_hash", lambda *_: "data")
+    world = ["environment.name=openenv", "environment.openenv.url=http://here:8000"]
+    first, other, wrong = (
+        origin_of(load_config(None, [*world, *more]), tmp_path)
+        for more in ([], ["environment.workers=7"], ["environment.openenv.state_field=text"])
+    )
+    require_origin(tmp_path / "cell", first, other, "")
+    with pytest.raises(DataError, match="environment.openenv.state_field .state, not text"):
+        require_origin(tmp_path / "cell", first, wrong, "")
+
+
+def test_where_a_world_is_reached_may_change_and_what_it_is_may_not(tmp_path):
+    """Data of an OpenEnv server: another address is the same world, another field is not."""
+    url, seeds = "environment.openenv.url=http://here:8000", "environment.openenv.tasks=seeds"
+    here = load_config(None, ["environment.name=openenv", url, seeds])
+    (tmp_path / "data" / "openenv").mkdir(parents=True)
+    write_json(tmp_path / "data" / "openenv" / "settings.json", recorded_settings(here))
+    other = [
+        "environment.name=openenv",
+        "environment.openenv.url=http://there:9000",
+        "environment.openenv.timeout_seconds=5",
+        seeds,
+    ]
+    check_settings(tmp_path, load_config(None, other), training=False)
+    with pytest.raises(
+        ConfigError,
+        match="recorded with environment.openenv=.*'state_field': 'state'.*asks for .*'state_field': 'text'",
+    ):
+        check_settings(
+            tmp_path, load_config(None, [*other, "environment.openenv.state_field=text"]), training=False
+        )

@@ -1,0 +1,184 @@
+"""The corpus of the backbone leaves out what the data holds out, and is read back when nothing has
+changed.
+"""
+
+import json
+import re
+
+import pytest
+from builders import VOCABULARY
+from name_lists import EPISODES
+from prefect.logging import disable_run_logger
+
+from components.config import Config, load_config
+from components.environments import make_adapter
+from components.language.backbone import load_backbone
+from components.tracking.mlflow_adapter.tracker import Tracker
+from flows.jobs import pretrain
+from flows.jobs.pretrain_run import pretraining_run
+
+
+def test_held_out_tasks_are_in_no_corpus(tmp_path):
+    config = load_config(
+        None, ["pretrain.tasks=3", "pretrain.sizes=[8]", "environment.workers=1", "pretrain.max_steps=4"]
+    )
+    tasks = make_adapter(config.environment).tasks("train", 3, config.pretrain.seed + pretrain.SEED_OFFSET)
+    with disable_run_logger():
+        episodes = pretrain.corpus.fn(config, tmp_path, {tasks[1].id})
+        assert {episode.task.id for episode in episodes} == {tasks[0].id, tasks[2].id}
+        assert len(episodes) == 2 * sum(pretrain.BEHAVIOURS.values())
+        written = (tmp_path / "transitions.parquet").stat().st_mtime_ns
+        assert pretrain.corpus.fn(config, tmp_path, {tasks[1].id}) == episodes
+        assert (tmp_path / "transitions.parquet").stat().st_mtime_ns == written
+        assert {episode.task.id for episode in pretrain.corpus.fn(config, tmp_path, set())} == {
+            task.id for task in tasks
+        }
+
+
+def test_a_world_of_ones_own_is_played_again_when_its_module_or_solutions_change(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_solutions.jsonl").write_text("")
+    found = []
+    for text in ("SIZE = 1", "SIZE = 2"):
+        (tmp_path / "a_world_that_changes.py").write_text(text)
+        options = ["environment.name=gymnasium", "environment.gymnasium.factory=a_world_that_changes:make"]
+        world = load_config(
+            None, [*options, "environment.gymnasium.demonstrations=my_solutions.jsonl"]
+        ).environment
+        found.append(pretrain._own_world(world))
+    (tmp_path / "my_solutions.jsonl").write_text('{"task": "gymnasium/2", "actions": ["look"]}\n')
+    found.append(pretrain._own_world(world))
+    assert (
+        found[0]["code"] != found[1]["code"] == found[2]["code"]
+        and found[1]["demonstrations"] != found[2]["demonstrations"]
+    )
+
+
+def test_what_an_agents_example_imitates(adapter, tasks, played):
+    """Loss on the steps that changed something; a refusal is read, and the next step learnt."""
+    episode = next(
+        e for e in played["noisy"] if any(s.next_state.startswith("Nothing happens") for s in e.steps)
+    )
+    example = pretrain.agent_example(adapter, VOCABULARY, episode)
+    replies = example.segments[2::3]
+    assert len(replies) == len(episode.steps)
+    for step, reply in zip(episode.steps, replies, strict=True):
+        refused = step.next_state.startswith(("Nothing happens", "Looked around"))
+        assert not (refused and any(reply.loss))
+        assert all(reply.loss) or not any(reply.loss)
+    assert any(not any(reply.loss) for reply in replies) and any(all(reply.loss) for reply in replies)
+
+
+def test_the_games_of_a_backbone_come_in_all_sizes():
+    config = load_config(None, ["pretrain.tasks=5", "pretrain.sizes=[8, 16]"])
+    tasks = pretrain.choose_tasks(config)
+    rooms = [task.initial_state.count(",") + 1 for task in tasks]
+    assert len(tasks) == 5 and len({task.id for task in tasks}) == 5
+    assert max(rooms[:3]) <= 8 < max(rooms[3:]) <= 16
+
+
+def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
+    small = ["copy_tokens=300", "compare_tokens=300", "edit_tokens=300", "tokens=0"]
+    shape = ["backbone.hidden=16", "backbone.layers=1", "backbone.heads=2", "backbone.key_value_heads=1"]
+    config = load_config(None, [*(f"pretrain.{one}" for one in small), *shape, "threads=1"])
+    (tmp_path / "work").mkdir()
+    with disable_run_logger():
+        drawn = set()
+        made = pretrain.train.fn(
+            config,
+            VOCABULARY,
+            [],
+            tmp_path / "work",
+            tmp_path / "model",
+            log_curves=lambda step, values: drawn.update(values),
+        )
+    exercises = ("copying", "comparing-words", "comparing-lists", "editing")
+    assert drawn == {f"pretrain/{name}/{curve}" for name in exercises for curve in ("loss", "learning_rate")}
+    card = json.loads((made / "card.json").read_text())
+    assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
+    asked = [
+        "copying",
+        "copying repeats",
+        "comparing 1",
+        "comparing 10",
+        "comparing 20",
+        "editing",
+        "recalling",
+        "numbers",
+    ]
+    assert set(card["able_after"]) == {"exercises", "text"} and list(card["able_after"]["text"]) == asked
+    assert set(card["able_after"]["text"].values()) == {0.0}  # after one step it is sure of nothing
+    assert len(load_backbone(made)[1]) == len(VOCABULARY)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_exercises_are_rehearsed_among_the_text():
+    config = load_config(None, ["pretrain.rehearsal=0.2"])
+    mixed = pretrain.rehearsal(config, VOCABULARY, 100_000)
+    assert 20_000 <= sum(map(len, mixed)) <= 22_000
+    assert pretrain.rehearsal(load_config(None, ["pretrain.rehearsal=0"]), VOCABULARY, 100_000) == []
+    small = load_config(
+        None, ["pretrain.copy_tokens=0", "pretrain.compare_tokens=9000", "pretrain.edit_tokens=9000"]
+    )
+    first = [
+        example.segments[0].tokens
+        for examples in pretrain.exercises(small, VOCABULARY).values()
+        for example in examples
+    ]
+    assert first and not [example for example in mixed if example.segments[0].tokens in first]
+
+
+def test_later_exercises_rehearse_the_earlier_ones():
+    given = ["copy_tokens=4000", "compare_tokens=8000", "edit_tokens=4000", "exercise_rehearsal=0.5"]
+    config = load_config(None, [f"pretrain.{one}" for one in given])
+    alone = pretrain.exercises(load_config(None, [f"pretrain.{one}" for one in given[:3]]), VOCABULARY)
+    mixed = pretrain.exercises(config, VOCABULARY)
+    assert mixed["copying"] == alone["copying"]
+    for name in ("comparing-words", "comparing-lists", "editing"):
+        own = len(alone[name])
+        assert mixed[name][:own] == alone[name]
+        again = sum(map(len, mixed[name][own:]))
+        assert 0.4 < again / sum(map(len, alone[name])) < 1.2, (
+            name
+        )  # whole examples, so a little more than half at this size
+    known = {tuple(example.segments[0].tokens) for examples in alone.values() for example in examples}
+    assert not [
+        e for name in mixed for e in mixed[name][len(alone[name]) :] if tuple(e.segments[0].tokens) in known
+    ]
+
+
+def test_no_copy_of_an_episode_is_shown_its_own_step(tmp_path):
+    """The recorded episode would give away what follows."""
+    config = load_config(None, ["environment.name=browser", "pretrain.hindsight=2", "retrieval.k=1"])
+    examples = pretrain.render.fn(config, VOCABULARY, EPISODES, tmp_path)
+    texts = [VOCABULARY.decode(segment.tokens) for example in examples for segment in example.segments]
+    asked = [text.replace(" ", "").partition("<turn>") for text in texts if "<demo>" in text]
+    shown = [
+        (re.findall(r"select\[13\](\w+)<", before), re.findall(r"select\[13\](\w+)<", after))
+        for before, _, after in asked
+    ]
+    assert len([pair for pair in shown if all(pair)]) >= 3 * len(EPISODES)
+    assert not [pair for pair in shown if all(pair) and pair[0] == pair[1]]
+
+
+def test_a_pretraining_is_a_run_in_mlflow_with_its_curves(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    work = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt), pretraining_run(Config(), tmp_path, work) as log_curves:
+        log_curves(0, {"pretrain/loss": 3.0})
+        log_curves(1, {"pretrain/loss": 2.0})
+        raise KeyboardInterrupt
+    with pretraining_run(Config(), tmp_path, work) as log_curves:
+        log_curves(1, {"pretrain/loss": 2.5})
+    tracker = Tracker(Config().tracking, tmp_path)
+    second, first = tracker.client.search_runs(
+        [tracker.experiment_id], order_by=["attributes.start_time DESC"]
+    )
+    assert (first.info.status, second.info.status) == ("FAILED", "FINISHED")
+    curves = [tracker.client.get_metric_history(run.info.run_id, "pretrain/loss") for run in (first, second)]
+    assert [[(m.step, m.value) for m in curve] for curve in curves] == [
+        [(0, 3.0), (1, 2.0)],
+        [(0, 3.0), (1, 2.5)],
+    ]
+    assert curves[0][0].timestamp == curves[1][0].timestamp, "the time at which it was measured"
+    assert not list(work.iterdir())

@@ -1,0 +1,255 @@
+"""The configs of a study's cells: every method's is valid, a tenth is a tenth, what is idle is left out; and
+cells on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from components.config import load_config
+from components.errors import ConfigError, DataError
+from components.evaluation.study.ablation_results import FULL, VARIANTS, varied
+from components.evaluation.study.study_results import Cell
+from components.tracking.stage_store.stage_store import StageResult
+from components.trajectories.dvc.snapshots import snapshot
+from flows.jobs.cell_origin import origin_of, require_origin
+from flows.jobs.study import steps_of
+from flows.jobs.study_cells import read_cell, write_cell
+from flows.jobs.study_methods import METHODS, chosen_methods, configured
+
+ROOT = Path(__file__).parents[3]
+FAMILIES = ["f", "e", "d", "c", "b", "a"]
+
+
+def versioned(place):
+    """A folder whose data is that of this repository."""
+    shutil.copy(ROOT / "data.dvc", place)
+    shutil.copytree(ROOT / ".dvc", place / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
+def test_every_method_has_a_valid_config(name, file):
+    config = configured(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
+    method = METHODS[name]
+    assert configured(config, name, 7, FAMILIES) == config, (
+        "a cell that is gone on with has its config from the run"
+    )
+    assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
+    if method.dream:
+        assert config.synthetic_rl.algorithm == method.dream
+    if method.real:
+        assert getattr(config, method.stages[-1]).algorithm == method.real
+    if method.dream and method.real:
+        assert 10 * config.sim_to_real.budget <= config.real_rl.budget
+
+
+def test_half_of_one_family_is_no_transfer():
+    """Without a family left out it would learn from all, under another name."""
+    for families in ([""], ["a", "a"]):
+        with pytest.raises(
+            ConfigError, match="transfer-clone learns from half of the families.*are of 1.*--methods clone"
+        ):
+            configured(load_config(None), "transfer-clone", 0, families)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
+def test_every_ablation_has_a_valid_config(name, file):
+    before = load_config(
+        ROOT / "configs" / file, ["experience_model.near_miss_weight=3", "experience_model.hindsight=1"]
+    )
+    changed = varied(before, VARIANTS[name], 7)
+    assert changed.seed == 7 and (name == FULL) == (
+        changed.model_copy(update={"seed": before.seed}) == before
+    )
+
+
+def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
+    before = load_config(
+        None, ["synthetic_rl.grpo.step_weight=1.0", "synthetic_rl.tasks=16", "synthetic_rl.group=8"]
+    )
+    section = configured(before, "dream-ppo", 0, FAMILIES).synthetic_rl
+    assert (section.tasks, section.group) == (128, 1) and section.grpo.step_weight == 2.0, (
+        "GRPO's own options are left out"
+    )
+
+
+def test_rft_has_few_large_iterations():
+    config = configured(load_config(None, ["synthetic_rl.updates=3"]), "s2r-rft", 0, FAMILIES)
+    assert (config.synthetic_rl.tasks, config.synthetic_rl.iterations, config.synthetic_rl.updates) == (
+        128,
+        2,
+        2,
+    )
+    assert (
+        config.sim_to_real.tasks == 12
+        and configured(load_config(None), "rft-real", 0, FAMILIES).real_rl.tasks == 64
+    )
+
+
+def test_offline_dpo_never_synchronises():
+    section = configured(load_config(None, ["real_rl.clip=0.1"]), "dpo-offline", 0, FAMILIES).real_rl
+    assert section.dpo.sync_every == 0 and section.clip == 0.2 and section.budget == 25_000
+
+
+def test_a_tenth_without_room_for_an_iteration_is_refused():
+    with pytest.raises(
+        ConfigError, match="A 10th of real_rl.budget is 2500 steps; an iteration of sim_to_real may take 3840"
+    ):
+        configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
+
+
+def test_a_training_of_fewer_iterations_is_looked_at_as_often():
+    settings = configured(
+        load_config(None, ["synthetic_rl.iterations=10"]), "dream-rft", 0, FAMILIES
+    ).synthetic_rl
+    assert (settings.iterations, settings.check_every) == (3, 1)
+    assert (
+        configured(
+            load_config(None, ["synthetic_rl.check_every=5"]), "s2r-rft", 0, FAMILIES
+        ).synthetic_rl.check_every
+        == 2
+    )
+
+
+def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any_config():
+    clustered = load_config(None, ["synthetic_rl.algorithm=ppo", "synthetic_rl.ppo.clusters=4"])
+    assert configured(clustered, "no-curriculum", 0, FAMILIES).synthetic_rl.algorithm == "grpo"
+    fine = load_config(
+        None, ["synthetic_rl.algorithm=rft", "synthetic_rl.iterations=2", "synthetic_rl.check_every=2"]
+    )
+    assert configured(fine, "dream-rft", 0, FAMILIES).synthetic_rl.check_every == 2
+    single = load_config(None, ["real_rl.algorithm=ppo", "real_rl.group=1"])
+    with pytest.raises(ConfigError, match="of the method grpo-real is refused.*group"):
+        configured(single, "grpo-real", 0, FAMILIES)
+
+
+def test_methods_are_named():
+    assert chosen_methods("") == list(METHODS) and chosen_methods("dream-ppo, clone") == [
+        "clone",
+        "dream-ppo",
+    ]
+    with pytest.raises(ConfigError, match="no method 'dreem'.*dream-grpo"):
+        chosen_methods("dreem")
+
+
+def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
+    versioned(tmp_path)
+    origin = origin_of(load_config(None, ["seed=3", "threads=1"]), tmp_path)
+    cell = Cell("clone", 3, origin, {"g": True}, {"g": "f"}, seconds={"x": 1.5}, curve=[[1.0, 2.0, 3.0, 0.5]])
+    path = write_cell(tmp_path, cell)
+    assert read_cell(tmp_path, "clone", 3, origin) == cell and read_cell(tmp_path, "clone", 4, origin) is None
+    other = origin_of(load_config(None, ["seed=3", "synthetic_rl.group=4"]), tmp_path)
+    with pytest.raises(DataError, match=r"something else: synthetic_rl.group \(8, not 4\)\. .*rm "):
+        read_cell(tmp_path, "clone", 3, other)
+    text = path.read_text()
+    path.write_text(text.replace('"confidence"', '"convidence"'))
+    with pytest.raises(DataError, match="a config that there is no more.*rm "):
+        read_cell(tmp_path, "clone", 3, origin)
+    path.write_text(text[:-20])
+    with pytest.raises(DataError, match="no cell of a study.*rm "):
+        read_cell(tmp_path, "clone", 3, origin)
+
+
+def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
+    versioned(tmp_path)
+    origin = origin_of(load_config(None, ["evaluation.tasks=7"]), tmp_path)
+    del origin["config"]["evaluation"]["temperature"]
+    now = [
+        origin_of(load_config(None, ["evaluation.tasks=7", *more]), tmp_path)
+        for more in ([], ["evaluation.temperature=0"])
+    ]
+    require_origin(tmp_path / "cell", origin, now[0], "")
+    with pytest.raises(DataError, match=r"evaluation.temperature \(1.0, not 0.0\)"):
+        require_origin(tmp_path / "cell", origin, now[1], "")
+
+
+@pytest.mark.parametrize("name", ["alfworld", "webshop", "browser"])
+def test_cells_of_every_environment_come_back_but_not_for_another_one(tmp_path, name):
+    versioned(tmp_path)
+    origin = origin_of(load_config(None, [f"environment.name={name}"]), tmp_path)
+    require_origin(tmp_path / "cell", json.loads(json.dumps(origin)), origin, "")
+    other = origin_of(load_config(None, [f"environment.name={name}", "environment.max_steps=7"]), tmp_path)
+    with pytest.raises(DataError, match=r"environment.max_steps \(20, not 7\)"):
+        require_origin(tmp_path / "cell", origin, other, "")
+
+
+def test_what_only_a_machine_decides_is_no_part_of_a_browsers_origin(tmp_path):
+    versioned(tmp_path)
+    machine = [
+        "environment.browser.executable=/x",
+        "environment.browser.page_seconds=9",
+        "environment.workers=7",
+    ]
+    first, second = (
+        origin_of(load_config(None, ["environment.name=browser", *more]), tmp_path) for more in ([], machine)
+    )
+    assert first == second
+
+
+def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
+    versioned(tmp_path)
+    made, now = (load_config(None, more) for more in ([], ["sim_to_real.budget=9000"]))
+    require_origin(
+        tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), ""
+    )
+    with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
+        require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
+
+
+def test_only_the_offline_data_of_its_environment_make_a_cell_another(tmp_path):
+    """The hash is that of the same files versioned alone, as in cells of before environments had folders of
+    their own.
+    """
+    alone, root = tmp_path / "alone", tmp_path / "root"
+    for place, folder in ((alone, "data"), (root, "data/alfworld")):
+        subprocess.run(["git", "init", "-q", str(place)], check=True)
+        write(place / folder / "tasks" / "train.parquet", "tasks")
+    version = snapshot(alone).hash
+    assert version != snapshot(root).hash
+    before = origin_of(load_config(None), root)
+    assert before["data"] == version
+    write(root / "data" / "alfworld" / "replay" / "00000-dream.parquet", "dreamed transitions")
+    write(root / "data" / "webshop" / "tasks" / "train.parquet", "tasks of a shop")
+    snapshot(root)
+    assert origin_of(load_config(None), root) == before
+    write(root / "data" / "alfworld" / "tasks" / "train.parquet", "other tasks")
+    snapshot(root)
+    assert origin_of(load_config(None), root)["data"] != version
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # a link into DVC's cache
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("every", [0, 2])
+def test_a_cell_has_its_methods_stages_in_their_order(every):
+    """What `resume --dry-run` asks for: with curves also the policies kept during training, unless the stage
+    kept none.
+    """
+    config = load_config(ROOT / "configs" / "study.yaml", [f"study.curve_every={every}"])
+    before, played = ["validate", "clone"], ["evaluate_policy"]
+    dreamed = ["experience_model", "synthetic_rl"]
+    assert list(steps_of(config, "clone")) == before + played
+    assert list(steps_of(config, "grpo-real")) == [
+        *before,
+        "real_rl",
+        *played,
+        *["snapshots_real_rl"] * bool(every),
+    ]
+    last = ["snapshots_synthetic_rl", "snapshots_sim_to_real"] if every else []
+    found = steps_of(config, "s2r-grpo")
+    assert list(found) == [*before, *dreamed, "sim_to_real", *played, *last]
+    if every:
+        kept_none = StageResult("sim_to_real", "0", ROOT, {}, {"policy": ROOT}, {}, 1.0)
+        run = SimpleNamespace(results={"sim_to_real": kept_none})
+        assert not found["snapshots_sim_to_real"].condition(run)

@@ -1,0 +1,50 @@
+"""Which recorded episodes the clone imitates, and which ones RL mixes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builders import make_task, make_transition
+
+from components.config import load_config
+from components.errors import TrainingError
+from components.records import Trajectory
+from flows.run import run_data
+
+PLAYED = [
+    ("expert", 1.0),
+    ("noisy", 0.0),
+    ("expert", 0.0),
+    ("near_miss", 1.0),
+    ("expert", 1.0),
+    ("random", 0.0),
+]
+
+
+def chosen(monkeypatch, behaviours, *, most=9):
+    """The numbers of the episodes above that are cloned."""
+    episodes = [
+        Trajectory(
+            make_task(n),
+            (make_transition(0, f"e{n}", f"t{n}", reward=reward, done=True, behaviour=behaviour),),
+        )
+        for n, (behaviour, reward) in enumerate(PLAYED)
+    ]
+    monkeypatch.setattr(run_data, "training_episodes", lambda run, train: episodes)
+    run = SimpleNamespace(config=load_config(None, [f"cloning.demonstrations={most}"]))
+    return [episodes.index(episode) for episode in run_data.episodes_to_clone(run, Path(), behaviours)]
+
+
+def test_experts_are_imitated_where_they_won_the_others_always(monkeypatch):
+    assert chosen(monkeypatch, ["expert"]) == [0, 4]
+    assert chosen(monkeypatch, ["noisy", "near_miss"]) == [1, 3]
+    assert chosen(monkeypatch, ["expert", "noisy", "near_miss", "random"]) == [0, 1, 3, 4, 5]
+    assert chosen(monkeypatch, ["expert", "random"], most=2) == [0, 4]
+
+
+def test_nothing_to_imitate_is_told(monkeypatch):
+    monkeypatch.setitem(globals(), "PLAYED", [("expert", 0.0)])
+    with pytest.raises(TrainingError, match="no episode of expert or noisy .of an expert: no succ"):
+        chosen(monkeypatch, ["expert", "noisy"])

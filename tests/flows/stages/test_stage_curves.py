@@ -1,0 +1,49 @@
+"""Curves of a stage on its MLflow run and on the whole run, drawn while it runs and shown again where it is
+reused.
+"""
+
+from components.config import load_config
+from flows.run.pipeline_run import Run
+from flows.run.stage import Outcome, Stage
+
+KEY = "a" * 64
+
+
+def test_a_reused_stage_shows_its_curves_with_the_times_at_which_they_were_made(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def begin():
+        run = Run(load_config(None, []), tmp_path)
+        run.parent = run.tracker.start_run("retrain")
+        return run, run.tracker.start_stage(run.parent, "clone")
+
+    def work(_inputs, _directory):
+        run.log_curves(0, {"clone/loss": 2.0})
+        run.log_curves(1, {"clone/loss": 1.0})
+        return Outcome({}, series={"clone/loss": [2.0, 1.0], "clone/late": [5.0, 6.0]})
+
+    def curves(of, child):
+        names = ("clone/loss", "clone/late")
+        return [
+            [
+                (m.step, m.timestamp, m.value)
+                for n in names
+                for m in of.tracker.client.get_metric_history(i, n)
+            ]
+            for i in (child, of.parent)
+        ]
+
+    run, child = begin()
+    made = run._make(Stage("clone", work, {}, {}, __name__), KEY, {}, child)
+    run._note_curves(made, child)
+    first = curves(run, child)
+    assert first[0] == first[1] and [(step, value) for step, _, value in first[0]] == [
+        (0, 2.0),
+        (1, 1.0),
+        (0, 5.0),
+        (1, 6.0),
+    ]
+    assert run.curve_names == {"clone/loss", "clone/late"}
+    again, child = begin()
+    again._note_curves(again.store.find("clone", KEY), child)
+    assert curves(again, child) == first and again.curve_names == run.curve_names

@@ -1,0 +1,101 @@
+"""The narrow last block gives what the whole decoder gives, gradients included, and what it does not know it
+leaves alone.
+"""
+
+import pytest
+import torch
+
+from components.config import BackboneConfig
+from components.config.training_config import LoraConfig
+from components.language.backbone import add_lora, build_backbone, without_adapters
+from components.language.kernels.last_block import can_narrow, hidden_at
+from components.language.training.examples import Example, Segment, collate
+from components.language.training.fine_tuning import token_logprobs
+
+SIZE = 64
+
+
+def make_example(seed, *parts):
+    """Segments of the given lengths; a negative one is predicted."""
+    generator = torch.Generator().manual_seed(seed)
+    return Example(
+        [
+            Segment(torch.randint(4, SIZE, (abs(n),), generator=generator).tolist(), [n < 0] * abs(n))
+            for n in parts
+        ]
+    )
+
+
+BATCH = collate(
+    [make_example(0, 5, -2, 9, -3), make_example(1, 30, -1), make_example(2, 3, -11, 2), make_example(3, 4)],
+    0,
+)
+"""Rows of their own lengths; one has nothing to predict."""
+
+
+def build(family, checkpointing=False, **settings):
+    shape = {
+        "hidden": 32,
+        "layers": 3,
+        "heads": 4,
+        "key_value_heads": 2,
+        "family": family,
+        "gradient_checkpointing": checkpointing,
+    }
+    model = build_backbone(BackboneConfig(**shape), SIZE, seed=0)
+    return add_lora(model, LoraConfig(**settings)) if settings else model
+
+
+def whole(model, batch):
+    """The reference: every token through every block."""
+    rows, columns = batch.loss_mask.nonzero(as_tuple=True)
+    states = (
+        without_adapters(model).get_decoder()(input_ids=batch.input_ids, use_cache=False).last_hidden_state
+    )
+    predicted = (
+        without_adapters(model)
+        .get_output_embeddings()(states[rows, batch.predecessor[rows, columns]])
+        .log_softmax(-1)
+    )
+    return predicted.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
+
+
+def gradients(model, logprobs):
+    model.zero_grad()
+    (logprobs * torch.linspace(-1, 1, len(logprobs))).sum().backward()
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+MODELS = {
+    "llama": build("llama"),
+    "qwen": build("qwen"),
+    "with adapters": build("llama", rank=2, targets="all-linear"),
+    "blocks computed again": build("qwen", checkpointing=True),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+def test_scores_and_gradients_equal_those_of_the_whole_decoder(model):
+    model.train()
+    assert can_narrow(without_adapters(model))
+    found, expected = token_logprobs(model, BATCH).logprobs, whole(model, BATCH)
+    torch.testing.assert_close(found, expected)
+    ours, theirs = gradients(model, found), gradients(model, expected)
+    assert ours.keys() == theirs.keys() and ours
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(ours[name], gradient, msg=name)
+
+
+def test_what_stands_behind_a_place_is_not_seen():
+    model, other = MODELS["llama"].eval(), BATCH.input_ids.clone()
+    rows, places = torch.tensor([0, 0, 2]), torch.tensor([3, 8, 5])
+    other[0, 9:] = 7
+    other[2, 6:] = 7
+    assert torch.equal(hidden_at(model, BATCH.input_ids, rows, places), hidden_at(model, other, rows, places))
+
+
+def test_another_attention_is_left_to_the_model():
+    model = build("llama")
+    model.config._attn_implementation = "eager"
+    assert not can_narrow(model)
+    torch.testing.assert_close(token_logprobs(model, BATCH).logprobs, whole(model, BATCH))

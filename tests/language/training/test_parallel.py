@@ -1,0 +1,142 @@
+"""Training in two real processes of one launch: the same weights and figures as in one, to rounding."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from builders import VOCABULARY, make_model, make_task
+
+from components.config.training_config import LoraConfig, RLConfig
+from components.environments.protocol import Step
+from components.errors import TrainingError
+from components.language.training import parallel
+from components.language.training.examples import Example, Segment
+from components.language.training.fine_tuning import supervised_finetune
+from components.policy.policy import Policy
+from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.loop import EvenTasks, Loop
+from components.policy.rl.rollout_workers import OneProcess
+
+SETTINGS = {"learning_rate": 3e-3, "batch_tokens": 90, "seed": 3, "epochs": 2}
+EXAMPLES = [
+    Example([Segment([9 + n] * (5 + n % 7), [False] * (5 + n % 7)), Segment([20 + n, 21], [True, True])])
+    for n in range(31)
+]
+
+
+class Even:
+    """Episodes of one step; the rollouts of even rows win."""
+
+    interactions = 0
+
+    def reset(self, tasks):
+        return [task.initial_state for task in tasks]
+
+    def step(self, actions):
+        return [Step("At desk 1: nothing.", float(row % 2 == 0), True) for row, _ in enumerate(actions)]
+
+    def close(self):
+        pass
+
+
+def make_loop(**settings):
+    policy = Policy(make_model(), VOCABULARY)
+    settings |= {
+        "iterations": 3,
+        "tasks": 2,
+        "group": 4,
+        "updates": 2,
+        "epochs": 2,
+        "demonstration_weight": 0.0,
+    }
+    config = RLConfig(max_new_tokens=6, batch_tokens=200, **settings)
+    tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
+    return Loop(
+        policy, OneProcess(Even()), tasks, make_algorithm(config, policy), config, max_steps=2, seed=0
+    )
+
+
+def train(place: Path):
+    """What is compared: losses and weights of fine-tuning (also when resumed), of GRPO, of PPO with its head,
+    and an error of all.
+    """
+    model, told = make_model(), {}
+    record = supervised_finetune(
+        model, EXAMPLES, checkpoint=place / "checkpoint.pt", checkpoint_every=3, **SETTINGS
+    )
+    again = make_model()
+    told["resumed"] = supervised_finetune(
+        again, EXAMPLES, checkpoint=place / "checkpoint.pt", **SETTINGS
+    ).losses
+    told["losses"] = record.losses
+    weights = [model, again]
+    for name, settings in {
+        "grpo": {},
+        "ppo": {"algorithm": "ppo"},
+        "lora": {"lora": LoraConfig(rank=2)},
+    }.items():
+        loop = make_loop(**settings)
+        series = loop.run().series
+        told[name] = [series[figure] for figure in ("loss", "gradient_norm", "policy_entropy")]
+        loop.interpolate()
+        weights.append(loop.policy.model)
+    try:
+        supervised_finetune(make_model(), EXAMPLES, **SETTINGS | {"learning_rate": 1e30})
+    except TrainingError as error:
+        told["error"] = error.found
+    torch.save(
+        [[weight.detach() for weight in model.parameters()] for model in weights], place / "weights.pt"
+    )
+    (place / "told.json").write_text(json.dumps(told))
+
+
+@pytest.mark.timeout(300)
+def test_two_processes_come_to_the_weights_of_one(tmp_path):
+    places = [tmp_path / "one", tmp_path / "two"]
+    for place in places:
+        place.mkdir()
+    train(places[0])
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--standalone",
+        __file__,
+        str(places[1]),
+    ]
+    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (1, 2))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    one, two = (json.loads((place / "told.json").read_text()) for place in places)
+    assert one["error"] == two["error"]
+    for name in ("losses", "resumed", "grpo", "ppo", "lora"):
+        torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
+    for mine, other in zip(*(torch.load(place / "weights.pt") for place in places), strict=True):
+        torch.testing.assert_close(other, mine, rtol=1e-3, atol=1e-4)
+
+
+def test_a_part_of_each_process_is_all_of_it(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    found = []
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        found += parallel.share(range(7))
+        assert parallel.helps() == (rank > 0)
+    assert sorted(found) == list(range(7))
+
+
+if __name__ == "__main__":
+    if parallel.helps():
+        parallel.serve()
+    else:
+        train(Path(sys.argv[1]))
+        parallel.dismiss()

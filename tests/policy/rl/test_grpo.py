@@ -1,0 +1,105 @@
+"""Advantages and the clipped loss against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from builders import make_episode, make_task
+
+from components.language.training.examples import Example, Segment
+from components.policy.rl.grpo import group_advantages, step_advantages, token_values
+from components.policy.rl.surrogate import clipped_loss, mean_shares, reference_distance
+from components.policy.rollout import Rollout
+
+
+@pytest.mark.parametrize(
+    ("returns", "normalise", "wanted"),
+    [
+        ([1, 0], True, [1, -1]),
+        ([1, 0, 0, 0], True, [math.sqrt(3), -1 / math.sqrt(3), -1 / math.sqrt(3), -1 / math.sqrt(3)]),
+        ([1, 0, 0, 0], False, [0.75, -0.25, -0.25, -0.25]),
+        ([1, 1, 1], True, [0, 0, 0]),
+        ([0, 0], False, [0, 0]),
+        ([0.5, 1.0, 0.0], True, [0, math.sqrt(1.5), -math.sqrt(1.5)]),
+    ],
+)
+def test_advantages_are_deviations_from_the_groups_mean(returns, normalise, wanted):
+    assert group_advantages([float(r) for r in returns], normalise=normalise) == pytest.approx(
+        wanted, abs=1e-5
+    )
+
+
+def ratios(*values):
+    return torch.tensor([math.log(v) for v in values], requires_grad=True), torch.zeros(len(values))
+
+
+def test_the_loss_takes_the_worse_of_ratio_and_clipped_ratio():
+    new, old = ratios(1.5, 1.5, 0.5, 0.5, 1.1, 1.0)
+    loss, clipped = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, 0.0]), 0.2, 0.2)
+    # -min(1.5, 1.2) - min(-1.5, -1.2) - min(0.5, 0.8) - min(-0.5, -0.8) - 2 * 1.1 - 0
+    assert loss.sum().item() == pytest.approx(-1.2 + 1.5 - 0.5 + 0.8 - 2.2, abs=1e-5)
+    assert clipped.item() == 2
+
+
+def test_clipped_tokens_have_no_gradient_and_the_others_push_their_way():
+    new, old = ratios(1.5, 1.5, 0.5, 0.5, 1.0, 1.0)
+    loss, _ = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, -3.0]), 0.2, 0.2)
+    loss.sum().backward()
+    assert new.grad.tolist() == pytest.approx([0.0, 1.5, -0.5, 0.0, -2.0, 3.0], abs=1e-5)
+
+
+def test_equal_probabilities_give_the_plain_policy_gradient():
+    new = torch.tensor([-1.0, -2.0], requires_grad=True)
+    loss, clipped = clipped_loss(new, torch.tensor([-1.0, -2.0]), torch.tensor([0.5, -0.5]), 0.2, 0.2)
+    loss.sum().backward()
+    assert (loss.sum().item(), clipped.item()) == (0.0, 0)
+    assert new.grad.tolist() == [-0.5, 0.5]
+
+
+def test_the_mean_over_tokens_and_the_mean_of_the_episodes_means():
+    assert mean_shares([1, 3], "token") == [0.25, 0.25]
+    assert mean_shares([1, 3], "episode") == [0.5, 1 / 6]
+
+
+def played(reward, *states):
+    """A rollout through `states` (the last one is where it ended), one reply of two tokens a step."""
+    task = make_task()
+    episode = make_episode(
+        task, *[(f"go to desk {n}", state) for n, state in enumerate(states[1:])], won=reward
+    )
+    replies = [Segment([1, 2], [True, True]) for _ in episode.steps]
+    return Rollout(episode, Example([Segment([0], [False]), *replies]), idle=[False] * len(replies))
+
+
+def test_steps_are_compared_among_replies_to_the_same_state():
+    start = make_task().initial_state
+    direct, late, lost = (
+        played(True, start, "end"),
+        played(True, start, "hall", "end"),
+        played(False, start, "hall", "lost"),
+    )
+    found = step_advantages([direct, late, lost], [1.0, 1.0, 0.0], discount=0.5)
+    assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
+    assert token_values(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
+
+
+def test_a_state_met_once_gives_its_step_no_advantage():
+    start = make_task().initial_state
+    group = [played(True, start, "hall", "end"), played(False, start, "cellar", "lost")]
+    found = step_advantages(group, [1.0, 0.0], discount=1.0)
+    assert found == [[0.5, 0.0], [-0.5, 0.0]]
+
+
+def test_clip_higher_lets_what_was_rare_grow_further():
+    new, old = ratios(1.25, 1.35, 0.75)
+    loss, clipped = clipped_loss(new, old, torch.tensor([1.0, 1.0, -1.0]), 0.2, 0.28)
+    assert loss.tolist() == pytest.approx([-1.25, -1.28, 0.8], abs=1e-5) and clipped.item() == 2
+
+
+def test_the_distance_from_a_reference_is_zero_where_they_agree_and_never_negative():
+    new, reference = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-1.0, -2.0, -1.0])
+    assert reference_distance(new, reference).tolist() == pytest.approx(
+        [0.0, math.exp(-1), math.e - 2], abs=1e-5
+    )

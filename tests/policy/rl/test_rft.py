@@ -1,0 +1,117 @@
+"""What rejection-sampling fine-tuning keeps, how it counts, and that every iteration begins where training
+began.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from builders import VOCABULARY, make_episode, make_model, make_task
+
+from components.config.training_config import RFTConfig, RLConfig
+from components.language.training.examples import Example, Segment
+from components.policy.policy import Policy
+from components.policy.rl.algorithm import Written
+from components.policy.rl.learner import Learner, annealed
+from components.policy.rl.rft import RFT
+from components.policy.rollout import Rollout
+
+
+def make_rollout(number, *, reward=1.0, task=0, idle=(False, False)):
+    """Two replies of two tokens and of one; `number` makes it another text."""
+    episode = make_episode(make_task(task), ("look", "s"), ("go", "t"), won=reward > 0)
+    read, first, second = Segment([1, number], [False] * 2), Segment([5, 6], [True] * 2), Segment([7], [True])
+    return Rollout(episode, Example([read, first, second]), [-0.5] * 3, idle=list(idle))
+
+
+def make_rft(**settings):
+    return RFT(RLConfig(algorithm="rft", rft=RFTConfig(**settings)))
+
+
+def kept(algorithm):
+    return {
+        name: [rollout.example.segments[0].tokens[1] for rollout in some.values()]
+        for name, some in algorithm.kept.items()
+    }
+
+
+def test_different_successes_are_kept_and_the_oldest_of_a_task_leave():
+    rft, policy = make_rft(most=2), None
+    rft.lessons(
+        [[make_rollout(1), make_rollout(1), make_rollout(2, reward=0.0)], [make_rollout(9, task=1)], []],
+        policy,
+    )
+    assert kept(rft) == {"t0": [1], "t1": [9]}
+    assert len(rft.lessons([[make_rollout(3)], []], policy)) == 3
+    rft.lessons([[make_rollout(1)], [make_rollout(4)]], policy)
+    assert kept(rft) == {"t0": [1, 4], "t1": [9]}, "1 was won again, so 3 is the oldest"
+
+
+def test_an_idle_reply_is_read_but_not_learnt():
+    (lesson,) = make_rft().lessons([[make_rollout(1, idle=(True, False))]], None)
+    assert lesson.targets == {"weight": [0.0, 0.0, 1.0]}
+
+
+def test_the_loss_is_the_mean_over_tokens_of_what_is_learnt():
+    rft = make_rft()
+    lessons = rft.lessons([[make_rollout(1, idle=(True, False)), make_rollout(2)]], None)
+    shares = [
+        share
+        for lesson, share in zip(lessons, rft.shares(lessons), strict=True)
+        for _ in range(lesson.written)
+    ]
+    logprobs = torch.tensor([-1.0, -1.0, -2.0, -3.0, -1.0, -4.0])
+    weight = torch.tensor([value for lesson in lessons for value in lesson.targets["weight"]])
+    loss, figures = rft.loss(
+        Written(logprobs, logprobs, None, {"weight": weight}, torch.tensor(shares), [3, 3], 6)
+    )
+    assert loss.item() == pytest.approx((2 + 3 + 1 + 4) / 6) and figures == {}
+
+
+def test_what_is_kept_survives_a_crash():
+    rft, other = make_rft(), make_rft()
+    rft.lessons([[make_rollout(1), make_rollout(2, idle=(False, True))], [make_rollout(3, task=1)]], None)
+    other.load_state_dict(rft.state_dict())
+    assert kept(other) == kept(rft)
+    assert [lesson.targets for lesson in other.lessons([], None)] == [
+        lesson.targets for lesson in rft.lessons([], None)
+    ]
+
+
+def test_every_iteration_begins_with_the_first_weights():
+    policy, config = (
+        Policy(make_model(), VOCABULARY),
+        RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64, epochs=2)),
+    )
+    learner = Learner(policy, RFT(config), config)
+    first = {name: weight.clone() for name, weight in learner.trained().items()}
+    lessons = RFT(config).lessons([[make_rollout(number) for number in range(1, 5)]], policy)
+    learner.learn(lessons, 3, 1e-2, on_policy=False)
+    once = {name: weight.clone() for name, weight in learner.trained().items()}
+    assert any(not torch.equal(first[name], once[name]) for name in first)
+    learner.learn(lessons, 3, 1e-2, on_policy=False)
+    assert all(torch.equal(once[name], weight) for name, weight in learner.trained().items())
+
+
+def test_a_pass_has_as_many_steps_as_its_tokens_make():
+    policy, config = (
+        Policy(make_model(), VOCABULARY),
+        RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64)),
+    )
+    rollouts = [make_rollout(number) for number in range(1, 41)]
+    lessons = RFT(RLConfig(algorithm="rft", rft=RFTConfig(most=99))).lessons([rollouts], policy)
+    batches = Learner(policy, RFT(config), config)._batches(lessons, torch.Generator().manual_seed(0))
+    assert sum(map(len, batches)) == 40 and [sum(lesson.length for lesson in batch) for batch in batches] == [
+        65,
+        65,
+        65,
+        5,
+    ]
+
+
+def test_the_rate_rises_and_falls_to_zero():
+    assert (
+        annealed(0.025) == pytest.approx(0.5)
+        and annealed(0.05) == 1.0
+        and annealed(1.0) == pytest.approx(0.0)
+    )

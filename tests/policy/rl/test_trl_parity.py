@@ -1,0 +1,185 @@
+"""The same batch, the same numbers: our losses beside those of TRL's trainers, on episodes with several
+replies.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+import torch
+from builders import VOCABULARY, make_model, make_task
+from datasets import Dataset
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer
+
+from components.config.training_config import RLConfig
+from components.language.training.examples import Example, Segment
+from components.policy.policy import Policy
+from components.policy.rl.algorithm import Lesson
+from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.loop import EvenTasks, Loop
+from components.policy.rl.reference import Reference
+from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rollout import Rollout
+from components.records import Trajectory
+
+PAD = VOCABULARY.marker_id("<pad>")
+PLAIN = {"use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointing": False}
+
+
+def episodes(policy, count=4):
+    """Episodes of random tokens, with two or three replies each; the sampler's log-probabilities lie beside
+    the policy's.
+    """
+    rng, made = random.Random(0), []
+    for _ in range(count):
+        segments = [Segment(tokens(rng, 5), [False] * 5)]
+        for _ in range(rng.choice([2, 3])):
+            written, read = rng.randint(2, 6), rng.randint(2, 4)
+            segments += [
+                Segment(tokens(rng, written), [True] * written),
+                Segment(tokens(rng, read), [False] * read),
+            ]
+        made.append(Rollout(Trajectory(make_task()), Example(segments)))
+    for rollout, known in zip(made, Reference(policy, 1.0, 4096).logprobs(made), strict=True):
+        rollout.logprobs = [value + rng.gauss(0, 0.3) for value in known]
+    return made
+
+
+def tokens(rng, count):
+    return [rng.randrange(20, 300) for _ in range(count)]
+
+
+def flat(rollout):
+    """(token, whether the policy wrote it) of an episode."""
+    return [
+        pair
+        for segment in rollout.example.segments
+        for pair in zip(segment.tokens, segment.loss, strict=True)
+    ]
+
+
+def padded(rows, fill):
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+
+
+def ours(policy, lessons, **settings):
+    """Our loss of one update over `lessons`, and the gradient that it leaves."""
+    config = RLConfig(lora={}, demonstration_weight=0.0, **settings)
+    loop = Loop(
+        policy,
+        OneProcess(None),
+        EvenTasks([make_task()]),
+        make_algorithm(config, policy),
+        config,
+        max_steps=1,
+        seed=0,
+    )
+    shares = loop.algorithm.shares(lessons)
+    with policy.compute.training(policy.model):
+        found = loop.learner._forward(lessons, shares, sum(lesson.written for lesson in lessons))
+    return found["loss"], gradients(policy.model)
+
+
+def gradients(model):
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def assert_same(mine, theirs):
+    assert mine[0] == pytest.approx(theirs[0], abs=1e-5)
+    assert mine[1].keys() == theirs[1].keys()
+    for name, gradient in mine[1].items():
+        torch.testing.assert_close(gradient, theirs[1][name], atol=1e-5, rtol=1e-3)
+
+
+def tokenizer():
+    found = copy.deepcopy(VOCABULARY.tokenizer)
+    found.pad_token, found.eos_token = "<pad>", "<end>"
+    return found
+
+
+@pytest.mark.parametrize(("loss_mean", "loss_type"), [("episode", "grpo"), ("token", "bnpo")])
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_grpo(tmp_path, loss_mean, loss_type, kl):
+    model = make_model(scale=2.0)
+    policy, other = Policy(model, VOCABULARY), copy.deepcopy(model)
+    played, advantages = episodes(policy), [1.0, -0.5, 0.25, -2.0]
+    rng = random.Random(1)
+    far = [[value + rng.gauss(0, 0.5) for value in rollout.logprobs] for rollout in played]
+    lessons = [
+        Lesson((r,), {"advantage": [a] * r.written, "reference": ref})
+        for r, a, ref in zip(played, advantages, far, strict=True)
+    ]
+    mine = ours(policy, lessons, loss_mean=loss_mean, clip=0.2, clip_high=0.28, kl=kl)
+
+    args = GRPOConfig(
+        str(tmp_path),
+        loss_type=loss_type,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        beta=0.0,
+        temperature=1.0,
+        use_bias_correction_kl=False,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        **PLAIN,
+    )
+    data = Dataset.from_list([{"prompt": "go to desk 1"}])
+    trainer = GRPOTrainer(
+        other, lambda completions, **_: [0.0] * len(completions), args, data, processing_class=tokenizer()
+    )
+    trainer.current_gradient_accumulation_steps = 1
+    # Set late: it would look for a reference model in the model's directory; the batch has its own numbers.
+    trainer.beta = kl
+    rows = [flat(r) for r in played]
+    written = [[flag for _, flag in row[5:]] for row in rows]
+    width = max(map(len, written))
+
+    def spread(values):
+        found = torch.zeros(len(played), width)
+        for place, (row, flags) in enumerate(zip(values, written, strict=True)):
+            found[place, torch.tensor([i for i, flag in enumerate(flags) if flag])] = torch.tensor(row)
+        return found
+
+    inputs = {
+        "prompt_ids": torch.tensor([[token for token, _ in row[:5]] for row in rows]),
+        "prompt_mask": torch.ones(4, 5, dtype=torch.long),
+        "completion_ids": padded([[token for token, _ in row[5:]] for row in rows], PAD),
+        "completion_mask": padded([[1] * len(flags) for flags in written], 0),
+        "tool_mask": padded([[int(flag) for flag in flags] for flags in written], 0),
+        "advantages": torch.tensor(advantages),
+        "old_per_token_logps": spread([r.logprobs for r in played]),
+        "ref_per_token_logps": spread(far),
+    }
+    trainer.model.train()
+    loss = trainer._compute_loss(trainer.model, inputs)
+    loss.backward()
+    assert_same(mine, (loss.item(), gradients(other)))
+
+
+def test_dpo(tmp_path):
+    model, start = make_model(scale=2.0), make_model(seed=2, scale=2.0)
+    policy, other = Policy(model, VOCABULARY), copy.deepcopy(model)
+    played = episodes(policy)
+    known = Reference(Policy(start, VOCABULARY), 1.0, 4096).logprobs(played)
+    pairs = [
+        Lesson((played[won], played[lost]), {"reference": known[won] + known[lost]})
+        for won, lost in ((0, 2), (1, 3))
+    ]
+    mine = ours(policy, pairs, algorithm="dpo", dpo={"beta": 0.3})
+
+    args = DPOConfig(str(tmp_path), beta=0.3, **PLAIN)
+    data = Dataset.from_list([{"prompt": "go", "chosen": "to desk 1", "rejected": "to fridge 1"}])
+    trainer = DPOTrainer(other, start, args, train_dataset=data, processing_class=tokenizer())
+    rows = [flat(played[place]) for place in (0, 1, 2, 3)]  # the chosen ones first
+    inputs = {
+        "input_ids": padded([[token for token, _ in row] for row in rows], PAD),
+        "attention_mask": padded([[1] * len(row) for row in rows], 0),
+        "completion_mask": padded([[int(flag) for _, flag in row] for row in rows], 0),
+    }
+    trainer.model.train()
+    loss = trainer._compute_loss(trainer.model, inputs, return_outputs=False)
+    loss.backward()
+    assert_same(mine, (loss.item(), gradients(other)))
