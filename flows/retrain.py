@@ -115,7 +115,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
 
 
 def _finish(run: Run, decision: Decision) -> None:
-    run.count("sim_to_real/budget", run.config.sim_to_real.budget)
+    run.count("sim_to_real/budget", run.config.rl.real.budget)
     run.count("cost/real_interactions", run.manifest.costs.real_interactions)
     run.count("cost/check_interactions", run.manifest.costs.check_interactions)
     run.count("cost/tokens_trained", run.manifest.costs.tokens_trained)

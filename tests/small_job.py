@@ -29,16 +29,16 @@ SMALL = [
     ),
     *("cloning.demonstrations=6", "evaluation.tasks=6"),
     *(
-        "synthetic_rl.iterations=1",
-        "synthetic_rl.tasks=2",
-        "synthetic_rl.group=2",
-        "synthetic_rl.processes=1",
+        "rl.dream.iterations=1",
+        "rl.dream.tasks=2",
+        "rl.dream.num_generations=2",
+        "rl.dream.processes=1",
     ),
-    *("sim_to_real.iterations=1", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=90"),
+    *("rl.real.iterations=1", "rl.real.tasks=2", "rl.real.num_generations=2", "rl.real.budget=90"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
     *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
 ]
-ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false", "synthetic_rl.processes=2"]
+ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false", "rl.dream.processes=2"]
 """So that its end does not hang on what so small a job reaches; rollouts in two processes, as by default."""
 CLOCKS = ("second", "wall", "bytes")
 """What of a metric's name says that it tells of the machine, not of the run."""

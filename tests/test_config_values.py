@@ -134,7 +134,7 @@ NUMBERS = {"1e-3": 0.001, "5.0e-5": 5e-5, ".5": 0.5, "1": 1.0, "1_000.5": 1000.5
 
 @pytest.mark.parametrize("text", NUMBERS)
 def test_a_number_is_decimal(tmp_path, text):
-    value = both_ways(tmp_path, "synthetic_rl.learning_rate", text)
+    value = both_ways(tmp_path, "rl.dream.learning_rate", text)
     assert value == NUMBERS[text] and type(value) is float
 
 
@@ -143,7 +143,7 @@ def test_a_number_is_decimal(tmp_path, text):
 )
 def test_another_spelling_of_a_number_is_refused(tmp_path, text):
     assert (
-        "synthetic_rl.learning_rate is " in (said := both_ways(tmp_path, "synthetic_rl.learning_rate", text))
+        "rl.dream.learning_rate is " in (said := both_ways(tmp_path, "rl.dream.learning_rate", text))
         and "number" in said
     )
 
@@ -205,7 +205,7 @@ def test_python_values_are_held_to_the_same_rules():
     assert (
         Config.model_validate(
             {"seed": 3, "threads": 2, "synthetic_rl": {"learning_rate": 1}}
-        ).synthetic_rl.learning_rate
+        ).rl.dream.learning_rate
         == 1.0
     )
 

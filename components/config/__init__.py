@@ -1,42 +1,44 @@
-"""The configuration of a run: closed pydantic sections, one module a section, and how a YAML file is read
-into them.
+"""The configuration of a run: closed sections, one module a section, and how a file is read into them.
 
-Everything that other packages import stands here: `Config`, its sections, `load_config`, `dump_config`,
-`source_of`.
+What other packages import: `Config`, its sections, `load_config`, `dump_config`, `source_of`.
 """
 
+from components.config.backbone_config import BackboneConfig, ChatTemplate
+from components.config.cloning_config import CloningConfig
+from components.config.curriculum_config import CurriculumConfig
+from components.config.data_config import DataConfig
 from components.config.endpoint_config import EndpointConfig
 from components.config.evaluation_config import EvaluationConfig, FidelityConfig, PromotionConfig
-from components.config.run_config import (
-    OF_REASONING,
-    BackboneConfig,
-    ChatTemplate,
-    Config,
-    DataConfig,
-    ExperienceModelConfig,
-    Precision,
-    PretrainConfig,
-    RetrievalConfig,
-    dump_config,
-    load_config,
-    source_of,
-)
+from components.config.experience_model_config import OF_REASONING, ExperienceModelConfig
+from components.config.lora_config import LoraConfig
+from components.config.pretrain_config import PretrainConfig, PretrainPhase
+from components.config.retrieval_config import RetrievalConfig
+from components.config.rl_config import BaselineRLConfig, DreamRLConfig, RealRLConfig, RLConfig
+from components.config.run_config import Config, Precision, dump_config, load_config, source_of
 from components.config.section import Section
 from components.config.tracking_config import TrackingConfig
 
 __all__ = [
     "OF_REASONING",
     "BackboneConfig",
+    "BaselineRLConfig",
     "ChatTemplate",
+    "CloningConfig",
     "Config",
+    "CurriculumConfig",
     "DataConfig",
+    "DreamRLConfig",
     "EndpointConfig",
     "EvaluationConfig",
     "ExperienceModelConfig",
     "FidelityConfig",
+    "LoraConfig",
     "Precision",
     "PretrainConfig",
+    "PretrainPhase",
     "PromotionConfig",
+    "RLConfig",
+    "RealRLConfig",
     "RetrievalConfig",
     "Section",
     "TrackingConfig",

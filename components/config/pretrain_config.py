@@ -1,32 +1,121 @@
-"""The config list `pretrain.phases`: trainings of a backbone in a row, each from the weights of the one
-before.
-"""
+"""The config section `pretrain`: how `dreamgym pretrain` makes the backbone, as a list of training phases."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from components.config.reading.config_values import Seed
 from components.config.section import Section
 
 
 class PretrainPhase(Section):
-    """One training of a backbone. What a phase leaves out is as `pretrain` says."""
+    """One training: synthetic exercises first, then the text of trajectories."""
 
-    copy_tokens: int | None = Field(None, ge=0, description="In place of pretrain.copy_tokens.")
-    compare_tokens: int | None = Field(None, ge=0, description="In place of pretrain.compare_tokens.")
-    edit_tokens: int | None = Field(None, ge=0, description="In place of pretrain.edit_tokens.")
-    number_tokens: int | None = Field(None, ge=0, description="In place of pretrain.number_tokens.")
-    exercise_rehearsal: float | None = Field(
-        None, ge=0, le=1, description="In place of pretrain.exercise_rehearsal."
+    copy_tokens: int = Field(
+        2_000_000, ge=0, description="Tokens of the copying exercise: random sequences that are repeated."
     )
-    copy_repeats: float | None = Field(None, ge=0, le=1, description="In place of pretrain.copy_repeats.")
-    tokens: int | None = Field(None, ge=0, description="In place of pretrain.tokens.")
-    hindsight: int | None = Field(None, ge=0, description="In place of pretrain.hindsight.")
-    renamed: int | None = Field(None, ge=0, description="In place of pretrain.renamed.")
-    rehearsal: float | None = Field(None, ge=0, le=1, description="In place of pretrain.rehearsal.")
-    copy_rehearsal: float | None = Field(None, ge=0, le=1, description="In place of pretrain.copy_rehearsal.")
-    recall_rehearsal: float | None = Field(
-        None, ge=0, le=1, description="In place of pretrain.recall_rehearsal."
+    compare_tokens: int = Field(
+        3_000_000, ge=0, description="Tokens of the comparing exercise: is a word in a list?"
     )
-    learning_rate: float | None = Field(None, gt=0, description="In place of pretrain.learning_rate.")
-    text_rate: float | None = Field(None, gt=0, le=1, description="In place of pretrain.text_rate.")
+    edit_tokens: int = Field(
+        3_000_000, ge=0, description="Tokens of the editing exercise: lists that lose and gain words."
+    )
+    number_tokens: int = Field(
+        0, ge=0, description="Tokens of the exercise with pairs of numbers: which one is lower?"
+    )
+    exercise_rehearsal: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Tokens of earlier exercises mixed into each later one, per token of its own. Without "
+        "them later exercises undo earlier ones.",
+    )
+    copy_repeats: float = Field(
+        0.0, ge=0, le=1, description="Share of copied sequences with few different tokens, like spelt names."
+    )
+    tokens: int = Field(
+        28_000_000, ge=0, description="Tokens of trajectories, in all epochs; 0: the exercises alone."
+    )
+    hindsight: int = Field(
+        0, ge=0, description="Hindsight-relabelled copies per judged episode, with the opposite outcome."
+    )
+    renamed: int = Field(
+        0, ge=0, description="Copies per episode with other names, so that few names are memorised."
+    )
+    rehearsal: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Tokens of comparing, editing and number exercises per token of text.",
+    )
+    copy_rehearsal: float = Field(
+        0.0, ge=0, le=1, description="Tokens of the copying exercise per token of text."
+    )
+    recall_rehearsal: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of long-range retrieve-and-compare exercises, per token of text.",
+    )
+    learning_rate: float = Field(8e-3, gt=0, description="Peak of the cosine schedule.")
+    text_rate: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Factor of the learning rate for text; below 1 the text undoes less of the exercises.",
+    )
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> PretrainPhase:
+        if self.tokens == 0:
+            of_text = [
+                "hindsight",
+                "renamed",
+                "rehearsal",
+                "copy_rehearsal",
+                "recall_rehearsal",
+                "text_rate",
+            ]
+            self._refuse_dead(of_text, "tokens: 0", "tokens")
+        return self
+
+
+class PretrainConfig(Section):
+    """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
+
+    tasks: int = Field(
+        1750, ge=1, description="Training tasks whose trajectories are played for it (none of the held-out)."
+    )
+    sizes: list[int] = Field(
+        default_factory=lambda: [8, 8, 20],
+        min_length=1,
+        description="Receptacles, and as many objects, of its generated worlds, in equal parts; a size "
+        "named twice has two parts.",
+    )
+    types: list[str] = Field(
+        default_factory=list,
+        description="MiniWoB task types that it plays in place of environment.browser.types, every fourth "
+        "left out; empty: those.",
+    )
+    max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
+    batch_tokens: int = Field(
+        3072, ge=64, description="Tokens per optimiser step; many small steps learn copying sooner."
+    )
+    seed: Seed = Field(
+        0, description="Seed of games, initial weights and batches; each further phase adds 1."
+    )
+    phases: list[PretrainPhase] = Field(
+        default_factory=lambda: [PretrainPhase()],
+        min_length=1,
+        description="The recipe: trainings one after the other on the same episodes.",
+    )
+
+    def trainings(self) -> list[PretrainConfig]:
+        """The settings of each phase, in order, each with one phase and a seed of its own.
+
+        Seeds count up, so that a later phase draws other names, exercises and batches than an earlier one.
+        """
+        return [
+            self.model_copy(update={"phases": [phase], "seed": self.seed + number})
+            for number, phase in enumerate(self.phases)
+        ]

@@ -1,13 +1,13 @@
-"""The base of all sections of the configuration (`components/config/run_config.py`): closed, immutable, no
-option without effect.
-"""
+"""The base of all config sections: closed, immutable, and without options that have no effect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Tag, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
 
 from components.config.reading.config_values import DigitsAlone, Plain, read_value
 
@@ -16,6 +16,11 @@ class Section(BaseModel):
     """Base of all sections: closed, immutable, and every field described."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def input_fields(cls) -> dict[str, FieldInfo]:
+        """The keys that a file may set in this section."""
+        return dict(cls.model_fields)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -44,3 +49,13 @@ class Section(BaseModel):
         dead = self._changed(names)
         if dead:
             raise ValueError(f"{', '.join(dead)} has no effect with {mode}; remove it or set {cure}")
+
+
+def variants(kind: Any) -> dict[str, type[Section]]:
+    """Tag -> section of a tagged union such as `rl.algorithm`; empty for other types."""
+    found: dict[str, type[Section]] = {}
+    for member in get_args(kind) if get_origin(kind) in (Union, UnionType) else ():
+        section, *marks = get_args(member) if get_origin(member) is Annotated else (member,)
+        if isinstance(section, type) and issubclass(section, Section):
+            found |= {str(mark.tag): section for mark in marks if isinstance(mark, Tag)}
+    return found

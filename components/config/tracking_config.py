@@ -1,4 +1,4 @@
-"""The config sections of a run: where it is recorded, and how long a stage may take."""
+"""The config section `tracking`: MLflow and the DVC experiment of a run."""
 
 from __future__ import annotations
 
@@ -36,25 +36,3 @@ class TrackingConfig(Section):
                 "expected 1 to 200 characters without '/', ':', line breaks or blanks at the ends"
             )
         return value
-
-
-class TimeoutConfig(Section):
-    """How many minutes a stage may take: one that hangs ends its run, in place of holding up the schedule for
-    ever.
-    """
-
-    stage: float = Field(
-        1440.0,
-        gt=0,
-        description="Minutes that a stage may take; its checkpoint stays, and the next run goes on from it.",
-    )
-    experience_model: float | None = Field(
-        None, gt=0, description="Minutes of this stage in place of `stage`."
-    )
-    synthetic_rl: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
-    sim_to_real: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
-    real_rl: float | None = Field(None, gt=0, description="Minutes of this stage in place of `stage`.")
-
-    def seconds(self, stage: str) -> float:
-        """What the stage may take."""
-        return 60.0 * (self.model_dump().get(stage) or self.stage)

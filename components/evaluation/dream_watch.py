@@ -69,7 +69,7 @@ class DreamWatch:
                 "not fall.",
                 "Train the experience model longer or on more near misses (experience_model.epochs, "
                 "data.near_miss), or stop RL sooner "
-                "(synthetic_rl.iterations).",
+                "(rl.dream.iterations).",
             )
         figures = {
             "rollout_agreement": found.value,

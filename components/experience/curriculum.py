@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from components.config.training_config import CurriculumConfig
+from components.config import CurriculumConfig
 from components.records import VARIED, Task
 
 Vary = Callable[[Sequence[Task], int], list[str]]

@@ -33,8 +33,7 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
-from components.config import BackboneConfig, ChatTemplate
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, ChatTemplate, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.checkpoint_files.model_size import plausible_size, require_memory
 from components.language.checkpoint_files.weight_checks import (

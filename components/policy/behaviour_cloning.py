@@ -1,15 +1,14 @@
-"""Behaviour cloning (Pomerleau 1989, NIPS; for language models: supervised fine-tuning): the mean over the
-tokens of the loss
+"""Behaviour cloning (Pomerleau 1989, NIPS), that is supervised fine-tuning: the mean over tokens of the loss
 
     -log pi(thought, action | history)
 
     dreamgym retrain cloning.demonstrations=200 cloning.behaviours='[expert, noisy]'
 
-on a few expert demonstrations, or on all that the logs hold; the thought is the one that leads to the action
+on expert demonstrations or other recorded episodes. The thought is the one that leads to the action
 (`Adapter.think`).
 
-Differs from common practice in stopping early on purpose: cloned to a loss near zero a policy no longer
-explores, all rollouts of a task end alike, and RL has nothing to learn from.
+Deviation from common practice: training stops early on purpose. A policy that is cloned to a loss near zero
+no longer explores, all rollouts of a task end alike, and RL has nothing to learn from.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from components.config.training_config import CloningConfig
+from components.config.cloning_config import CloningConfig
+from components.config.lora_config import LoraConfig
 from components.language.backbone import add_lora, merge_lora
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import OnFigures, TrainingRecord, supervised_finetune
@@ -36,15 +36,18 @@ def clone(
     *,
     world: Sequence[Example] = (),
     reflections: Sequence[Sequence[str]] = (),
+    lora: LoraConfig = LoraConfig(),
     on_figures: OnFigures | None = None,
     on_world_figures: OnFigures | None = None,
 ) -> TrainingRecord:
-    """Train `policy` in place; `think(history, action)` gives the thought that leads to an action.
+    """Train `policy` in place; returns the record of the training on demonstrations.
 
-    Args (see `early_experience.py`):
-        world: examples of what actions lead to, trained on first, in one pass.
-        reflections: for each demonstration other thoughts, with which it is shown once more.
-        on_figures, on_world_figures: told of each update on the demonstrations, and on `world`.
+    Args:
+        think: returns the thought that leads to an action, given the history and the action.
+        world: examples of what actions lead to (`early_experience.py`), trained on first, for one epoch.
+        reflections: per demonstration, other thoughts with which it is shown once more.
+        lora: adapters that are trained in place of all weights.
+        on_figures, on_world_figures: called after each update on the demonstrations, and on `world`.
     """
     examples = [
         render_demonstration(
@@ -59,7 +62,7 @@ def clone(
             render_demonstration(policy.vocabulary, e, thoughts)
             for e, thoughts in zip(demonstrations, reflections, strict=True)
         ]
-    policy.model = add_lora(policy.model, config.lora, added=policy.vocabulary.added, seed=seed)
+    policy.model = add_lora(policy.model, lora, added=policy.vocabulary.added, seed=seed)
     if world:
         before = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
         _train(policy, world, config, 1.0, seed, before, on_world_figures)
@@ -84,7 +87,7 @@ def _train(
         learning_rate=config.learning_rate,
         batch_tokens=config.batch_tokens,
         seed=seed,
-        optimizer=config.optimizer,
+        optimizer="adamw",
         checkpoint=checkpoint,
         compute=policy.compute,
         on_figures=on_figures,

@@ -8,11 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.config import Config
+from components.config import Config, PretrainPhase
+from components.config.migration import migrate_pretrain
 from components.errors import ConfigError, DataError
 from components.experience.retrieval.encoders import encoder_identity
 from components.files import parse_json, read_text
@@ -252,7 +253,7 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
         first = [*card.get("went_on_from", []), card][0]
         sections = {
             "backbone": dict(first["backbone"]),
-            "pretrain": dict(first.get("recipe", first["pretrain"])),
+            "pretrain": _current_recipe(first.get("recipe", first["pretrain"])),
         }
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
@@ -283,6 +284,13 @@ def _same_as_pretrained(root: Path, config: Config, file: Path | None) -> None:
             "These keys have no effect on a backbone that is there.",
             f"Make it anew: dreamgym pretrain{f' --config {file}' if file else ''}. Or leave them out.",
         )
+
+
+def _current_recipe(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `pretrain` of a card with today's keys; options that it lacks have their defaults."""
+    recipe = migrate_pretrain(values)
+    phases = [PretrainPhase(**phase).model_dump(mode="json") for phase in recipe.get("phases", [])]
+    return recipe | ({"phases": phases} if phases else {})
 
 
 def _plain(config: Config, section: str) -> Iterable[tuple[str, Any]]:

@@ -37,7 +37,7 @@ from flows.printing.output import JsonFile, VerbGroup, open_closed_streams, outp
 from flows.settings import MLFLOW_PORT
 
 _EPILOG = (
-    "Every verb takes KEY=VALUE overrides of the config, such as synthetic_rl.iterations=10; "
+    "Every verb takes KEY=VALUE overrides of the config, such as rl.dream.iterations=10; "
     "`dreamgym config --docs` lists all keys."
 )
 
@@ -91,7 +91,7 @@ def retrain(
 
         dreamgym retrain
 
-        dreamgym retrain --config configs/cpu.yaml seed=1 sim_to_real.budget=2000
+        dreamgym retrain --config configs/cpu.yaml seed=1 rl.real.budget=2000
 
         dreamgym retrain --dry-run seed=1
     """

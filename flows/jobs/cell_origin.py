@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.config import Config
+from components.config.migration import migrate
 from components.errors import DataError
 from components.tracking.run_differences import changed_fields
 from components.tracking.stage_store.hashes import tree_hash
@@ -21,7 +22,7 @@ from components.trajectories.dvc.snapshots import part_hash
 from components.trajectories.store import DataLayout
 
 Origin = dict[str, Any]
-IDLE = ("threads", "tracking", "promotion", "timeout_minutes")
+IDLE = ("threads", "tracking", "promotion", "stage_timeout_minutes")
 """What of a config changes no number of a cell (threads: none but the last digit)."""
 MOST_NAMED = 5
 
@@ -38,7 +39,6 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
     values = config.model_dump(mode="json", exclude={*IDLE, *idle})
     values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
-    values["experience_model"].pop("checkpoint_every")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
     models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
     return {"config": values, "data": part_hash(root, layout.root.name, layout.replay.name), "models": models}
@@ -47,7 +47,7 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
 def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: str) -> None:
     """Raises DataError naming what differs between the origin that `file` tells and the one asked for."""
     try:
-        config = Config.model_validate(found["config"]).model_dump(mode="json")
+        config = Config.model_validate(migrate(found["config"])).model_dump(mode="json")
         sides = [{**_kept(config, wanted["config"]), "data": found["data"], **found["models"]}]
     except (ValidationError, KeyError, TypeError) as error:
         raise DataError(

@@ -107,7 +107,7 @@ def play_policies(run: Run) -> Stage:
 
 
 def _sampling(run: Run) -> dict[str, Any]:
-    return run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"}) | run.computing()
+    return run.config.rl.dream.model_dump(include={"temperature", "max_new_tokens"}) | run.computing()
 
 
 def _play(run: Run, inputs: Inputs, work: Path) -> Outcome:
@@ -130,14 +130,14 @@ def _play(run: Run, inputs: Inputs, work: Path) -> Outcome:
 def _rollouts(
     run: Run, name: str, directory: Path, world: Any, tasks: list[Task], max_steps: int
 ) -> list[Rollout]:
-    length, template = run.config.synthetic_rl.max_new_tokens, run.config.backbone.chat_template
+    length, template = run.config.rl.dream.max_new_tokens, run.config.backbone.chat_template
     policy, stamp = (
         Policy.load(directory, max_new_tokens=length, compute=run.compute, chat_template=template),
         Stamp(prefix=name),
     )
     played: list[Rollout] = []
     for start in range(0, len(tasks), ROWS):
-        part, temperature = tasks[start : start + ROWS], run.config.synthetic_rl.temperature
+        part, temperature = tasks[start : start + ROWS], run.config.rl.dream.temperature
         played += play_whole(
             policy,
             world,
@@ -165,7 +165,7 @@ def examine_dream(run: Run) -> Stage:
     """Judgements of the policies' real steps, their dreamed episodes in the real engine, and all metrics."""
     config = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.open_loop_tasks} | _sampling(run)
-    config |= {"discount": run.config.synthetic_rl.discount}
+    config |= {"discount": run.config.rl.dream.discount}
     return Stage(
         "fidelity",
         work=partial(_examine, run),
@@ -210,7 +210,7 @@ def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
         | axes_metrics(offline)
     )
     metrics |= bound_metrics(
-        [*offline, *judged], discount=config.synthetic_rl.discount, max_steps=config.environment.max_steps
+        [*offline, *judged], discount=config.rl.dream.discount, max_steps=config.environment.max_steps
     )
     metrics["fidelity/denied_successes"] = exact(len(denied))
     metrics["fidelity/open_loop_unanswered"] = proportion(

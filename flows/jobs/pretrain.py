@@ -138,7 +138,8 @@ def _make_backbone(config: Config, root: Path, to: Path | None, log_curves: LogC
         if last or not is_finished(made, key):
             get_run_logger().info("phase %d of %d", number, len(phases))
             vocabulary = learn_vocabulary(phase, _whole(episodes))
-            examples = render(phase, vocabulary, _whole(episodes), root) if settings.tokens else []
+            has_text = settings.phases[0].tokens > 0
+            examples = render(phase, vocabulary, _whole(episodes), root) if has_text else []
             train(
                 phase,
                 vocabulary,
@@ -222,8 +223,8 @@ def is_finished(model: Path, key: str) -> bool:
 def of_recipe(config: Config, number: int, key: str) -> dict[str, Any]:
     """What a card says of the recipe that its phase belongs to; nothing where there is one phase alone."""
     count = len(config.pretrain.phases)
-    whole = config.pretrain.model_dump(mode="json")
-    return {"phase": {"number": number, "of": count, "key": key}, "recipe": whole} if count else {}
+    recipe = config.pretrain.model_dump(mode="json")
+    return {"phase": {"number": number, "of": count, "key": key}, "recipe": recipe} if count > 1 else {}
 
 
 def _whole(value: T) -> T:
@@ -321,8 +322,10 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
     adapter = make_adapter(config.environment)
     pool = [step for episode in episodes[:: max(1, len(episodes) // POOL_EPISODES)] for step in episode.steps]
     buffer = ReplayBuffer(config.retrieval, pool, embeddings=index_directories(root)["embeddings"])
-    episodes = episodes + hindsight(episodes, adapter, config.pretrain.hindsight, config.pretrain.seed)
-    episodes += retold(episodes, adapter, config.pretrain.renamed, config.pretrain.seed)
+    episodes = episodes + hindsight(
+        episodes, adapter, config.pretrain.phases[0].hindsight, config.pretrain.seed
+    )
+    episodes += retold(episodes, adapter, config.pretrain.phases[0].renamed, config.pretrain.seed)
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
     told = with_premises(episodes, adapter, config.pretrain.seed)
     examples = transition_examples(vocabulary, told, buffer, config.experience_model, own=told_of)
@@ -370,14 +373,14 @@ def train(
         _history(Path(begun)) if begun else [],
         {"before": able(model, vocabulary)} if begun else {},
     )
-    settings = config.pretrain
+    settings = config.pretrain.phases[0]
     common: dict[str, Any] = {
         "learning_rate": settings.learning_rate,
-        "batch_tokens": settings.batch_tokens,
-        "seed": settings.seed,
+        "batch_tokens": config.pretrain.batch_tokens,
+        "seed": config.pretrain.seed,
     }
     common |= {
-        "optimizer": settings.optimizer,
+        "optimizer": "muon",
         "epochs": 1.0,
         "checkpoint_every": 500,
         "on_step": _report,
@@ -420,7 +423,8 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
     With `exercise_rehearsal` each has some of all the earlier ones in it: trained in a row, the later wear
     down the earlier.
     """
-    settings, single = config.pretrain, int(SINGLE_WORDS * config.pretrain.compare_tokens)
+    settings, base_seed = config.pretrain.phases[0], config.pretrain.seed
+    single = int(SINGLE_WORDS * settings.compare_tokens)
     makers: dict[str, tuple[int, Callable[[int, int], list[Example]]]] = {
         "copying": (
             settings.copy_tokens,
@@ -443,11 +447,9 @@ def exercises(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]
             continue
         again = int(settings.exercise_rehearsal * tokens / len(found)) if found else 0
         earlier = (
-            [makers[other][1](again, settings.seed + EARLIER_SEED + number) for other in found]
-            if again
-            else []
+            [makers[other][1](again, base_seed + EARLIER_SEED + number) for other in found] if again else []
         )
-        found[name] = [*make(tokens, settings.seed), *chain.from_iterable(earlier)]
+        found[name] = [*make(tokens, base_seed), *chain.from_iterable(earlier)]
     return found
 
 
@@ -455,10 +457,11 @@ def rehearsal(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Examp
     """The exercises again, mixed into `tokens` of text: in text alone a few answers in a hundred tokens ask
     for them.
     """
-    settings, lists = config.pretrain, int(config.pretrain.rehearsal * tokens / 2)
+    settings = config.pretrain.phases[0]
+    lists = int(settings.rehearsal * tokens / 2)
     copied, recalled = int(settings.copy_rehearsal * tokens), int(settings.recall_rehearsal * tokens)
     options: dict[str, Any] = {"repeats": settings.copy_repeats, "numbers": settings.number_tokens > 0}
-    return rehearsal_examples(vocabulary, lists, copied, recalled, settings.seed + 1, **options)
+    return rehearsal_examples(vocabulary, lists, copied, recalled, config.pretrain.seed + 1, **options)
 
 
 def able(model: Any, vocabulary: Vocabulary) -> dict[str, float]:

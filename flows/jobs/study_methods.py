@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.config import Config
+from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import VARIANTS, varied
@@ -24,17 +25,9 @@ BASE = "grpo-real"
 from reality.
 """
 DREAM, TRANSFER = "dream-grpo", "transfer-grpo-real"
-SURROGATE = ("discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl", "reward", "hero")
-IDLE_WITH = {
-    "grpo": ("ppo", "dpo", "rft"),
-    "ppo": ("grpo", "dpo", "rft"),
-    "dpo": ("grpo", "ppo", "rft", *SURROGATE),
-    "rft": ("grpo", "ppo", "dpo", *SURROGATE, "updates", "epochs", "learning_rate", "schedule"),
-}
-"""Options of a section that have no effect with an algorithm."""
-RFT_LARGER = {"synthetic_rl": 4, "real_rl": 2}
-"""RFT's iterations are so many times as large, and in the dream as many times fewer: every one of them trains
-anew on all that was won.
+RFT_LARGER = {"dream": 4, "baseline": 2}
+"""Factor of RFT's iterations: that many times as large, and as many times fewer, since each one trains anew on all
+successes.
 """
 
 
@@ -135,23 +128,22 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
 def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> dict[str, Any]:
     method = METHODS[name]
     values = varied(config, method.changes, seed).model_dump(mode="json")
+    rl = values["rl"]
     if method.dream:
-        values["synthetic_rl"] = with_algorithm("synthetic_rl", values["synthetic_rl"], method.dream)
+        rl["dream"] = with_algorithm("dream", rl["dream"], method.dream)
     if method.real:
-        stage = method.stages[-1]
-        values[stage] = with_algorithm(stage, values[stage], method.real)
+        section = "real" if method.dream else "baseline"
+        rl[section] = with_algorithm(section, rl[section], method.real)
     if method.dream and method.real:
-        budget = min(values["sim_to_real"]["budget"], config.real_rl.budget // SHARE)
-        least = values["sim_to_real"]["tasks"] * values["sim_to_real"]["group"] * config.environment.max_steps
-        if least > budget:
-            found = (
-                f"A {SHARE}th of real_rl.budget is {budget} steps; an iteration of sim_to_real may take "
-                f"{least}."
-            )
+        budget = min(rl["real"]["budget"], config.rl.baseline.budget // SHARE)
+        needed = rl["real"]["tasks"] * rl["real"]["num_generations"] * config.environment.max_steps
+        if needed > budget:
             raise ConfigError(
-                found, next_step="Lower sim_to_real.tasks or sim_to_real.group, or raise real_rl.budget."
+                f"A {SHARE}th of rl.baseline.budget is {budget} steps; an iteration of rl.real may "
+                f"take {needed}.",
+                next_step="Lower rl.real.tasks or rl.real.num_generations, or raise rl.baseline.budget.",
             )
-        values["sim_to_real"]["budget"] = budget
+        rl["real"]["budget"] = budget
     if method.transfer:
         if len(set(families)) < 2:
             found = (
@@ -167,22 +159,27 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     return values
 
 
-def with_algorithm(name: str, section: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """The RL section `name` with another algorithm, without the options that this makes idle.
+def with_algorithm(stage: str, settings: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
+    """The settings of an RL stage with another algorithm, without options that it does not have.
 
-    PPO plays as many tasks once as others rollouts; DPO, in a study an offline method, never synchronises;
-    RFT has few large iterations.
+    PPO plays each task once, and as many rollouts in all; DPO, in a study an offline method, never
+    synchronises; RFT has few large iterations.
     """
-    kept = {name: value for name, value in section.items() if name not in IDLE_WITH[algorithm]} | {
-        "algorithm": algorithm
-    }
-    if algorithm == "ppo" and section["algorithm"] != "ppo":
-        kept |= {"tasks": section["tasks"] * section["group"], "group": 1}
+    before = settings["algorithm"]["type"]
+    changed = dict(settings)
+    changed["algorithm"] = merged_algorithm(settings["algorithm"], algorithm)
     if algorithm == "dpo":
-        kept["dpo"] = {"beta": section["dpo"]["beta"], "sync_every": 0}
-    if algorithm == "rft" and section["algorithm"] != "rft":
-        larger = RFT_LARGER.get(name, 1)
-        kept |= {"tasks": section["tasks"] * larger, "iterations": -(-section["iterations"] // larger)}
-        if "check_every" in section:  # of what is played the same share is looked at
-            kept["check_every"] = -(-section["check_every"] // larger)
-    return kept
+        changed["algorithm"]["sync_every"] = 0
+    if algorithm == before:
+        return changed
+    if "rft" in (algorithm, before):
+        changed.pop("learning_rate")  # its default depends on the algorithm
+    if algorithm == "ppo":
+        changed |= {"tasks": settings["tasks"] * settings["num_generations"], "num_generations": 1}
+    if algorithm == "rft":
+        factor = RFT_LARGER.get(stage, 1)
+        changed["tasks"] = settings["tasks"] * factor
+        changed["iterations"] = -(-settings["iterations"] // factor)
+        if "check_every" in settings:  # the same share of rollouts is checked
+            changed["check_every"] = -(-settings["check_every"] // factor)
+    return changed

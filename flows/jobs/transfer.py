@@ -108,7 +108,7 @@ def _play(run: Run, source: str, inputs: Inputs, _work: Path) -> Outcome:
 
 def _max_new_tokens(run: Run) -> int:
     """Longest reply of a policy, in tokens; the same for policies of this world and of others."""
-    return WORDIER * run.config.synthetic_rl.max_new_tokens
+    return WORDIER * run.config.rl.dream.max_new_tokens
 
 
 def ask_model(run: Run, other: Run, source: str) -> None:

@@ -60,7 +60,7 @@ def held_out_tasks(path: Path, count: int) -> list[Task]:
 
 def games_config(run: Run) -> dict[str, Any]:
     """The config values that real games of policies depend on, as part of a stage's config."""
-    length = {"max_new_tokens": run.config.synthetic_rl.max_new_tokens}
+    length = {"max_new_tokens": run.config.rl.dream.max_new_tokens}
     return run.slice("environment", "evaluation") | length | run.computing()
 
 
@@ -89,7 +89,7 @@ def play_games(
 ) -> Games:
     """Play all tasks with each policy. Args: max_new_tokens: of a reply; None: as in RL."""
     config = run.config
-    length = max_new_tokens or config.synthetic_rl.max_new_tokens
+    length = max_new_tokens or config.rl.dream.max_new_tokens
     won: dict[str, dict[str, bool]] = {name: {} for name in policies}
     restarts = 0
     with closing(make_adapter(config.environment).open()) as world, decoding():

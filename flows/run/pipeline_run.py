@@ -246,16 +246,16 @@ class Run:
 
     @contextmanager
     def limited(self, name: str) -> Iterator[None]:
-        """The stage's time (`timeout_minutes`) runs while this is open. Raises StageTimeout when it is up."""
-        limit = self.config.timeout_minutes.seconds(name)
+        """Limit the stage to `stage_timeout_minutes` within this block. Raises StageTimeout when it is up."""
+        limit = 60 * self.config.stage_timeout_minutes
         try:
             with timeout(limit, StageOverdue):
                 yield
         except StageOverdue:
-            found = f"The stage {name} had not ended after {limit / 60:g} minutes (timeout_minutes)."
+            found = f"The stage {name} had not ended after {limit / 60:g} minutes (stage_timeout_minutes)."
             cure = (
                 "Type the same command again: it goes on from its checkpoint. Or give it longer: "
-                f"timeout_minutes.stage={limit / 30:g}"
+                f"stage_timeout_minutes={limit / 30:g}"
             )
             raise StageTimeout(found, next_step=cure) from None
 
@@ -355,16 +355,19 @@ class Run:
         return values | together | {"gradient_checkpointing": self.compute.gradient_checkpointing}
 
     def slice(self, *sections: str) -> dict[str, Any]:
-        """The named sections of the config as plain values, without what changes no result: how many workers,
-        where a model lies.
+        """Sections of the config as plain values, without keys that change no result (workers, paths).
+
+        Args: sections: names; of `rl` those of a stage, such as `rl.dream`.
         """
-        values = self.config.model_dump(mode="json", include=set(sections))
+        names = {name for name in sections if not name.startswith("rl.")}
+        values = self.config.model_dump(mode="json", include=names)
+        for name in set(sections) - names:
+            values[name] = self.config.rl.model_dump(mode="json")[name.removeprefix("rl.")]
         if "environment" in values:
             values["environment"] = self.config.environment.decisive()
         for place in ("encoder_path", "server"):
             values.get("retrieval", {}).pop(place, None)
-        for idle in ("path", "checkpoint_every"):
-            values.get("experience_model", {}).pop(idle, None)
+        values.get("experience_model", {}).pop("path", None)
         return values
 
 

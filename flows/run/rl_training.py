@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from components.config.training_config import RLConfig
+from components.config import RLConfig
 from components.environments import make_adapter
 from components.environments.protocol import Adapter
 from components.evaluation.metrics.intervals import exact
@@ -66,6 +66,7 @@ def build_loop(
         settings,
         max_steps=run.config.environment.max_steps,
         seed=seed,
+        lora=run.config.lora,
         stamp=stamp,
         checkpoint=work / CHECKPOINT,
         updating=lambda: training(run.config),
@@ -110,9 +111,7 @@ def run_loop(
         run.log_curves(iteration - 1, {f"{stage}/{name}": value for name, value in figures.items()})
 
     with decoding():
-        state = loop.run(budget=budget, on_rollouts=on_rollouts, on_iteration=log_iteration)
-    loop.interpolate()
-    return state
+        return loop.run(budget=budget, on_rollouts=on_rollouts, on_iteration=log_iteration)
 
 
 def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) -> Outcome:

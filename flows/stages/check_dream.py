@@ -43,7 +43,7 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
     """
     config = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.policy_tasks}
-    config |= run.config.synthetic_rl.model_dump(include={"temperature", "max_new_tokens"})
+    config |= run.config.rl.dream.model_dump(include={"temperature", "max_new_tokens"})
     config |= run.computing() | families_config(run)
     config |= {"gate": run.config.fidelity.model_dump(include={"min_rollout_agreement", "max_batches"})}
     return Stage(
@@ -74,12 +74,10 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     drawn = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
     batches = batches_of(drawn, len(candidates), settings.policy_tasks)
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
-    policy = Policy.load(
-        inputs["policy"], max_new_tokens=config.synthetic_rl.max_new_tokens, compute=run.compute
-    )
+    policy = Policy.load(inputs["policy"], max_new_tokens=config.rl.dream.max_new_tokens, compute=run.compute)
     options: dict[str, Any] = {
         "max_steps": config.environment.max_steps,
-        "temperature": config.synthetic_rl.temperature,
+        "temperature": config.rl.dream.temperature,
     }
 
     def dream_batch(batch: Sequence[Task], seed: int) -> list[Rollout]:

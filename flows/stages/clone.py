@@ -21,6 +21,9 @@ from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
+ALTERNATIVES = 3
+"""K of Early Experience: actions that are tried at each state in addition to the expert's."""
+
 
 @stage_flow("clone")
 def clone_policy(run: Run) -> Stage:
@@ -49,6 +52,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
             config.seed,
             work / "checkpoint.pt",
             **warm_start,
+            lora=config.lora,
             on_figures=drawing("clone", run.log_curves),
             on_world_figures=drawing("clone/world", run.log_curves),
         )
@@ -72,7 +76,7 @@ def _early_experience(
         return {}, 0
     world = adapter.open()
     try:
-        explored = explore(world, demonstrations, config.cloning.alternatives, config.seed)
+        explored = explore(world, demonstrations, ALTERNATIVES, config.seed)
     finally:
         world.close()
     if config.cloning.early_experience == "world_modelling":

@@ -87,7 +87,7 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
     )
     examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
     settings, seed = config.experience_model, config.seed
-    model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
+    model = add_lora(backbone, config.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(
             model,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from components.config.training_config import RealRLConfig, SimToRealConfig
+from components.config import BaselineRLConfig, RealRLConfig
 from components.environments import make_adapter
 from components.evaluation.metrics.intervals import exact
 from components.policy.policy import Policy
@@ -31,17 +32,19 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 @stage_flow("sim-to-real")
 def refine_in_reality(run: Run) -> Stage:
     """RL on real training tasks, from the policy that was trained in the dream."""
-    return _real_training(run, "sim_to_real", "synthetic_rl", run.config.sim_to_real)
+    return _real_training(run, "sim_to_real", "synthetic_rl", "real")
 
 
 @stage_flow("real-rl")
 def train_in_reality(run: Run) -> Stage:
     """RL on real training tasks, from the cloned policy: the baseline without a dream."""
-    return _real_training(run, "real_rl", "clone", run.config.real_rl)
+    return _real_training(run, "real_rl", "clone", "baseline")
 
 
-def _real_training(run: Run, name: str, start: str, settings: SimToRealConfig | RealRLConfig) -> Stage:
-    config = run.slice("environment", name) | run.computing(training=True)
+def _real_training(run: Run, name: str, start: str, section: Literal["real", "baseline"]) -> Stage:
+    """Args: start: stage of the policy to start from; section: of `rl` with the settings."""
+    settings = run.config.rl.real if section == "real" else run.config.rl.baseline
+    config = run.slice("environment", f"rl.{section}") | run.computing(training=True)
     config |= families_config(run) | snapshots_config(run)
     return Stage(
         name,
@@ -59,7 +62,7 @@ def _real_training(run: Run, name: str, start: str, settings: SimToRealConfig | 
 def _train(
     run: Run,
     name: str,
-    settings: SimToRealConfig | RealRLConfig,
+    settings: RealRLConfig | BaselineRLConfig,
     policy_version: str,
     inputs: Inputs,
     work: Path,

@@ -43,6 +43,9 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 REPLAY = "replay"
 """StageOutput: the dreamed transitions, one Parquet file an iteration."""
+TASK_CLUSTERS = 8
+"""Clusters of an iteration's tasks whose returns PPO's curriculum compares."""
+MAX_REPLAYS_PER_CHECK = 16
 MAX_LISTED_TASKS = 50
 """Generated tasks that the stage's record lists."""
 
@@ -52,9 +55,9 @@ def train_in_dream(run: Run) -> Stage:
     """RL in the dream with the curriculum, without real interactions; dreamed transitions go to the
     buffer.
     """
-    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl")
+    config = run.slice("experience_model", "retrieval", "environment", "curriculum", "rl.dream")
     config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
-    if run.config.synthetic_rl.check_every:
+    if run.config.rl.dream.check_every:
         config |= {"floor": run.config.fidelity.min_rollout_agreement}
     return Stage(
         "synthetic_rl",
@@ -77,13 +80,13 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration is played again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
     open_world = partial(dream_with, inputs["model"], config, known, dreamed, held_out(run.data), run.root)
-    with Processes(config.synthetic_rl.processes, open_world) as dreams:
+    with Processes(config.rl.dream.processes, open_world) as dreams:
         model = load_experience_model(config, inputs["model"])
         policy = Policy.load(inputs["policy"], compute=run.compute)
         tasks = _task_source(run, model)
         loop = build_loop(
             run,
-            config.synthetic_rl,
+            config.rl.dream,
             policy=policy,
             player=dreams,
             tasks=tasks,
@@ -114,7 +117,7 @@ def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
     config, tasks = run.config, training_tasks(run)
     if not config.curriculum.enabled:
         return EvenTasks(tasks)
-    cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
+    cluster = _clustering(run) if config.rl.dream.algorithm.needs_task_clusters else None
     feasible = make_adapter(config.environment).feasible
     return Curriculum(
         tasks,
@@ -128,7 +131,7 @@ def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
 def _clustering(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
     """How tasks are grouped whose returns PPO's curriculum compares."""
     encoder = make_encoder(run.config.retrieval, index_directories(run.root)["embeddings"])
-    return lambda tasks, seed: cluster_tasks(tasks, encoder, run.config.synthetic_rl.ppo.clusters, seed)
+    return lambda tasks, seed: cluster_tasks(tasks, encoder, TASK_CLUSTERS, seed)
 
 
 def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRollouts:
@@ -136,11 +139,11 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRol
     reality.
     """
     config, adapter = run.config, make_adapter(run.config.environment)
-    settings = config.synthetic_rl
+    settings = config.rl.dream
     watch = DreamWatch(
         adapter,
         every=min(settings.check_every, settings.iterations),  # a short training is checked once, at its end
-        most=settings.check_replays,
+        most=MAX_REPLAYS_PER_CHECK,
         floor=config.fidelity.min_rollout_agreement,
     )
     rejected = _RejectedAnswers(dreams)

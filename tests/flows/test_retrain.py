@@ -243,7 +243,7 @@ configs = [load_config("configs/quick.yaml", overrides) for overrides in json.lo
 print(json.dumps([unchanged_since(config, Path.cwd()) for config in configs]))
 """
     overrides = (
-        ["promotion.threshold=0", "timeout_minutes.stage=7"],
+        ["promotion.threshold=0", "stage_timeout_minutes=7"],
         ["promotion.threshold=0.9"],
         ["promotion.threshold=0", "seed=1"],
     )

@@ -5,8 +5,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.backbone import add_lora, build_backbone, load_backbone, merge_lora, save_model
 from components.language.markers import MARKERS

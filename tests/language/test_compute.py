@@ -10,8 +10,7 @@ import random
 import pytest
 import torch
 
-from components.config import BackboneConfig, load_config
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig, load_config
 from components.errors import ConfigError
 from components.language.backbone import add_lora, build_backbone, load_backbone
 from components.language.compute import Compute, compute_of, describe, has_bf16

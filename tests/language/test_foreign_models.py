@@ -12,8 +12,7 @@ from builders import make_episode, make_task
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from components.config import ExperienceModelConfig
-from components.config.training_config import CloningConfig, LoraConfig
+from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.experience.model import ExperienceModel, Query
 from components.experience.prompts import render_trajectory

@@ -241,7 +241,7 @@ def test_exercises_are_of_ids_that_have_a_token(padded):
 
 
 def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
-    from components.config.training_config import CloningConfig, LoraConfig
+    from components.config import CloningConfig, LoraConfig
     from components.policy.behaviour_cloning import clone
 
     policy = Policy.load(padded)

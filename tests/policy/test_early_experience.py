@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from builders import VOCABULARY, make_model
 
-from components.config.training_config import CloningConfig
+from components.config import CloningConfig
 from components.environments.protocol import Forkable, Step
 from components.errors import EnvironmentFailure
 from components.policy.behaviour_cloning import clone

@@ -10,8 +10,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task
 
-from components.config import RetrievalConfig
-from components.config.training_config import CloningConfig, LoraConfig
+from components.config import CloningConfig, LoraConfig, RetrievalConfig
 from components.environments.protocol import Step
 from components.errors import DataError, EnvironmentFailure
 from components.experience.dream import Dream

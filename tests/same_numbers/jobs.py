@@ -22,22 +22,22 @@ SMALL = (
     ),
     *("fidelity.open_loop_tasks=3", "cloning.demonstrations=6", "evaluation.tasks=6"),
     *(
-        "synthetic_rl.iterations=2",
-        "synthetic_rl.tasks=2",
-        "synthetic_rl.group=2",
-        "synthetic_rl.processes=2",
+        "rl.dream.iterations=2",
+        "rl.dream.tasks=2",
+        "rl.dream.num_generations=2",
+        "rl.dream.processes=2",
     ),
-    *("sim_to_real.iterations=2", "sim_to_real.tasks=2", "sim_to_real.group=2", "sim_to_real.budget=170"),
+    *("rl.real.iterations=2", "rl.real.tasks=2", "rl.real.num_generations=2", "rl.real.budget=170"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
     *("fidelity.min_rollout_agreement=0", "promotion.threshold=0", "tracking.dvc_experiment=false"),
 )
 """A whole main job in a minute; no gate closes, so that each stage is reached."""
 
 REAL = (
-    "real_rl.iterations=2",
-    "real_rl.tasks=2",
-    "real_rl.group=2",
-    "real_rl.budget=170",
+    "rl.baseline.iterations=2",
+    "rl.baseline.tasks=2",
+    "rl.baseline.num_generations=2",
+    "rl.baseline.budget=170",
     "study.curve_every=1",
 )
 """RL in reality alone, as a cell of a study has it."""
@@ -104,7 +104,7 @@ def _webshop(clone: Path) -> Mapping[str, Command]:
         "ppo": (
             *shop,
             *_algorithm("ppo"),
-            "synthetic_rl.reward=hero",
+            "rl.dream.algorithm.reward=hero",
             "cloning.early_experience=self_reflection",
             "cloning.behaviours=[expert]",
         )
@@ -142,4 +142,4 @@ def _browser(clone: Path) -> Mapping[str, Command]:
 
 
 def _algorithm(name: str) -> Command:
-    return f"synthetic_rl.algorithm={name}", f"sim_to_real.algorithm={name}"
+    return f"rl.dream.algorithm.type={name}", f"rl.real.algorithm.type={name}"

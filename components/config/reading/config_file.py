@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from components.config.reading.config_values import Plain
 from components.config.reading.yaml_tree import YamlRefused, parse_yaml
+from components.config.section import Section, variants
 from components.errors import ConfigError, DataError
 from components.files import read_text
 
@@ -55,8 +57,8 @@ def read_values(path: Path) -> dict[str, Any]:
 
 
 def set_values(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Put `key=value` overrides such as `synthetic_rl.group=4` into `values`; `cloning={epochs: 2}` sets that
-    key of the section alone.
+    """Put `key=value` overrides such as `rl.dream.num_generations=4` into `values`; `cloning={epochs: 2}`
+    sets that key of the section alone.
 
     Raises:
         ConfigError: one has no value, or is no YAML, or two of them give one key different values.
@@ -80,7 +82,7 @@ def _parsed(override: str) -> tuple[str, Any]:
         raise ConfigError(
             f"The override {override!r} has no value.",
             "Expected key=value.",
-            "For example: synthetic_rl.iterations=10",
+            "For example: rl.dream.iterations=10",
         )
     try:
         value = parse_yaml(text)
@@ -119,12 +121,12 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
     values[leaf] = value
 
 
-def explained(error: ValidationError, path: Path | str | None, config: type[BaseModel]) -> ConfigError:
+def explained(error: ValidationError, path: Path | str | None, config: type[Section]) -> ConfigError:
     """What to tell the user about values that `config` refuses: each key, its value, what was expected, and
     the nearest valid name.
     """
     said: dict[str, list[str]] = {}
-    for problem in error.errors():
+    for problem in _without_repetition(error.errors()):
         head, words = _problem(problem, config)
         said.setdefault(head, []).append(words)
     sentences = [f"{head}{', or '.join(dict.fromkeys(words))}".rstrip(".") for head, words in said.items()]
@@ -135,33 +137,67 @@ def explained(error: ValidationError, path: Path | str | None, config: type[Base
     )
 
 
-def _problem(problem: Any, config: type[BaseModel]) -> tuple[str, str]:
+def _without_repetition(problems: Sequence[Any]) -> list[Any]:
+    """A problem of a key for all RL stages is told once, as `rl.KEY`."""
+    stages: dict[str, list[Any]] = {}
+    for problem in problems:
+        if problem["loc"][:1] == ("rl",) and len(problem["loc"]) >= 2:
+            stages.setdefault(str((problem["loc"][2:], problem["msg"])), []).append(problem)
+    told: list[Any] = []
+    for problem in problems:
+        same = stages.get(str((problem["loc"][2:], problem["msg"])), [])
+        if len(same) < RL_STAGES or problem["loc"][:1] != ("rl",):
+            told.append(problem)
+        elif problem is same[0]:
+            told.append({**problem, "loc": ("rl", *problem["loc"][2:])})
+    return told
+
+
+def _problem(problem: Any, config: type[Section]) -> tuple[str, str]:
     """The key with its value, and what was expected."""
-    place = [part for part in problem["loc"] if not str(part).startswith(("list[", "literal["))]
+    place = _place(problem["loc"], config)
     last = (
         place[:-1] if place and isinstance(place[-1], int) else place
     )  # "types has 5", but "phases.1.tokens is -1"
     key, value = ".".join(str(part) for part in last), problem["input"]
     if problem["type"] == "extra_forbidden":
-        return _unknown([str(part) for part in place], config), ""
+        tag = str(problem["loc"][-2]) if len(problem["loc"]) > 1 else ""
+        return _unknown([str(part) for part in place], config, tag), ""
     words = _expected(problem, [part for part in place if isinstance(part, str)], config)
-    if isinstance(value, dict | BaseModel):
+    if isinstance(value, dict | Section):
         below = "" if problem["type"] == "value_error" else "; it has no keys below it"
         return f"{key}: " if key else "", words + below
     return f"{key} {'is' if isinstance(place[-1], str) else 'has'} {_shown(value)}: ", words
 
 
-def _unknown(place: list[str], config: type[BaseModel]) -> str:
+def _place(loc: Sequence[Any], config: type[Section]) -> list[Any]:
+    """pydantic's location without the names of types in unions."""
+    parts: list[Any] = []
+    for part in loc:
+        if str(part).startswith(("list[", "literal[")):
+            continue
+        spec = _spec_at([str(one) for one in parts], config) if parts else None
+        if spec is not None and str(part) in variants(spec.annotation):
+            continue
+        parts.append(part)
+    return parts
+
+
+def _unknown(place: list[str], config: type[Section], tag: str) -> str:
     parents, name = place[:-1], place[-1]
     key = ".".join(place)
-    if "." in name and ".".join([*parents, name]) in _all_keys(config):
+    spec = _spec_at(parents, config)
+    if spec is not None and tag in variants(spec.annotation):
+        options = variants(spec.annotation)[tag].input_fields()
+        return f"{key} is no option of type {tag}. Its options: {', '.join(options)}"
+    if "." in name and ".".join([*parents, name]) in all_keys(config):
         section, _, leaf = name.rpartition(".")
         return (
             f"Unknown key {name} in a file: dots are for the command line. Expected {leaf} below the "
             f"section {section}"
         )
     known = _keys_at(parents, config)
-    elsewhere = [other for other in _all_keys(config) if other.split(".")[-1] == name]
+    elsewhere = [other for other in all_keys(config) if other.split(".")[-1] == name]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     full = elsewhere or [".".join([*parents, guess]) for guess in near]
     return f"Unknown key {key}. " + (
@@ -177,6 +213,8 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:60]} ... ({len(text):,} characters)"
 
 
+RL_STAGES = 3
+"""Stages that a key of `rl` holds for (`rl_config.py`)."""
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("a number above", "gt"),
@@ -185,7 +223,7 @@ _BOUNDS = {
 }
 
 
-def _expected(problem: Any, place: list[str], config: type[BaseModel]) -> str:
+def _expected(problem: Any, place: list[str], config: type[Section]) -> str:
     """What pydantic expected, in the words of the other messages."""
     kind, context, spec = problem["type"], problem.get("ctx", {}), _spec_at(place, config)
     if kind == "value_error":
@@ -199,6 +237,8 @@ def _expected(problem: Any, place: list[str], config: type[BaseModel]) -> str:
             if hasattr(mark, end)
         ]
         return f"expected {both[0]} to {both[1]}" if len(both) == 2 else f"expected {words} {context[name]}"
+    if kind == "union_tag_invalid":
+        return f"expected {context['expected_tags']}"
     if kind == "literal_error":
         return f"expected {context['expected']}"
     if kind in ("int_from_float", "int_type"):
@@ -217,29 +257,41 @@ def _expected(problem: Any, place: list[str], config: type[BaseModel]) -> str:
     return str(problem["msg"])
 
 
-def _spec_at(place: list[str], config: type[BaseModel]) -> Any:
-    section: Any = config
-    for part in place[:-1]:
-        section = section.model_fields[part].annotation
-        section = get_args(section)[0] if get_origin(section) is list else section
-    return section.model_fields.get(place[-1]) if place else None
+def _spec_at(place: list[str], config: type[Section]) -> FieldInfo | None:
+    """The field at a dotted place; None for the config itself."""
+    section = _section_at(place[:-1], config)
+    return section.input_fields().get(place[-1]) if place and section else None
 
 
-def _keys_at(place: list[str], config: type[BaseModel]) -> list[str]:
-    section: Any = config
+def _section_at(place: Sequence[str], config: type[Section]) -> type[Section] | None:
+    """The section at a dotted place; an item of a list and a type of a tagged union count as places too."""
+    kind: Any = config
     for part in place:
-        section = (
-            get_args(section)[0] if get_origin(section) is list else section.model_fields[part].annotation
-        )
-    return list(section.model_fields)
-
-
-def _all_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    for name, spec in section.model_fields.items():
-        inner = spec.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _all_keys(inner, f"{prefix}{name}.")
+        if isinstance(kind, type) and issubclass(kind, Section):
+            fields = kind.input_fields()
+            kind = fields[part].annotation if part in fields else None
+        elif get_origin(kind) is list:
+            kind = get_args(kind)[0]
         else:
-            keys.append(f"{prefix}{name}")
-    return keys
+            kind = variants(kind).get(part)
+    if get_origin(kind) is list:
+        kind = get_args(kind)[0]
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _keys_at(place: Sequence[str], config: type[Section]) -> list[str]:
+    section = _section_at(place, config)
+    return list(section.input_fields()) if section else []
+
+
+def all_keys(section: type[Section], prefix: str = "") -> list[str]:
+    """All dotted keys below a section; of a tagged union those of all types."""
+    keys: list[str] = []
+    for name, spec in section.input_fields().items():
+        kinds: list[Any] = [*variants(spec.annotation).values()] or [spec.annotation]
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, Section):
+                keys += all_keys(kind, f"{prefix}{name}.")
+            else:
+                keys.append(f"{prefix}{name}")
+    return list(dict.fromkeys(keys))

@@ -53,8 +53,6 @@ def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) 
     that it makes idle.
     """
     values = config.model_dump(mode="json")
-    if not changes.get("curriculum", {}).get("enabled", True):
-        values["synthetic_rl"].get("ppo", {}).pop("clusters", None)
     for section, changed in changes.items():
         values[section] = dict(changed) if section in SWITCHED else values[section] | changed
     return Config.model_validate(values | {"seed": seed})

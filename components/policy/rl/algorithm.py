@@ -1,103 +1,113 @@
-"""What an algorithm of the RL loop is: it makes lessons of groups of rollouts, and a loss of what the policy
-wrote in them.
+"""The interface of an RL algorithm: training samples from rollouts, and a loss of these samples.
 
-All else (tasks, rollouts, batches, optimiser, checkpoints, figures) is the loop's. An algorithm that plays
-with other weights than those it trains says so in `acting`; what it carries from one iteration to the next is
-in its `state_dict`.
+Everything else (tasks, rollouts, batches, optimiser, checkpoints) belongs to the loop and the learner. An
+algorithm is one file: its module docstring says what it computes and how it deviates from its paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """Episodes that only teach together (one, or a pair), and what the loss must know of the n tokens written
-    in them.
+class TrainingSample:
+    """One rollout, or a pair of rollouts, and what the loss needs of the n tokens that the policy wrote.
 
-    `targets` has lists of n values, in the order of the tokens, the episodes one after the other. `telling`:
-    something here was worth more than something else; else all that is taught is to leave out what changes
-    nothing.
+    Args:
+        rollouts: one, or two that are compared with each other.
+        targets: name -> n values, in the order of the tokens, one rollout after the other.
+        has_signal: False if only the idle penalty is learnt from it, because no return stands out.
     """
 
     rollouts: tuple[Rollout, ...]
     targets: dict[str, list[float]] = field(default_factory=dict)
-    telling: bool = True
+    has_signal: bool = True
 
     @property
-    def written(self) -> int:
+    def token_count(self) -> int:
         """Tokens that the policy wrote."""
         return sum(rollout.written for rollout in self.rollouts)
 
     @property
     def length(self) -> int:
-        """Tokens of its longest episode."""
+        """Tokens of the longest rollout, read and written."""
         return max(len(rollout.example) for rollout in self.rollouts)
 
 
 @dataclass
-class Written:
-    """The n tokens that the policy wrote in some lessons, as it sees them now.
+class LossInputs:
+    """The n tokens that the policy wrote in some training samples, as the policy scores them now.
 
-    `logprobs` fp32 [n] in nats, with gradients; `old` fp32 [n], the sampler's; `hidden` [n, H], the last
-    hidden state that each token was predicted from, if the algorithm wants it; `targets` fp32 [n] each;
-    `shares` fp32 [n], what each token's lesson counts in the update's mean; `episodes` the number of tokens
-    of each episode; `count` the tokens of the whole update, of which these are a part.
+    Args:
+        logprobs: fp32 [n], in nats, with gradients.
+        old: fp32 [n], log-probabilities of the sampler.
+        hidden: [n, H], hidden states that the tokens were predicted from; None unless `needs_hidden`.
+        targets: name -> fp32 [n], those of the samples.
+        token_weights: fp32 [n], weight of each token in the update's mean.
+        token_counts: written tokens of each rollout.
+        total_tokens: written tokens of the whole update, of which these are a part.
     """
 
     logprobs: Tensor
     old: Tensor
     hidden: Tensor | None
     targets: dict[str, Tensor]
-    shares: Tensor
-    episodes: list[int]
-    count: int
+    token_weights: Tensor
+    token_counts: list[int]
+    total_tokens: int
 
 
-class Algorithm(Protocol):
-    """One way to learn from rollouts."""
+class Algorithm:
+    """Base of all algorithms: what most of them do not need has a default."""
 
-    wants_hidden: bool
-    anew: bool
-    """Whether each iteration trains the first policy anew, on all that its lessons hold, in place of going on
-    with the last one.
-    """
-    figures: tuple[str, ...]
-    """Names of what its loss tells beside the loss."""
+    needs_hidden: ClassVar[bool] = False
+    """Whether the loss reads hidden states."""
+    figures: tuple[str, ...] = ()
+    """Names of the figures that `loss` returns."""
 
-    def acting(self, policy: Policy, iteration: int) -> Policy:
-        """Who plays the rollouts of an iteration; `policy` itself for what is learnt on-policy."""
-        ...
+    def start(self, policy: Policy, config: RLConfig) -> None:
+        """Called once before the first iteration, with the policy that training starts from."""
 
-    def lessons(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[Lesson]:
-        """What can be learnt from groups of rollouts of one task each; groups may be empty."""
-        ...
+    def acting_policy(self, policy: Policy, iteration: int) -> Policy:
+        """The policy that plays the rollouts of an iteration; `policy` itself if training is on-policy."""
+        return policy
 
-    def shares(self, lessons: Sequence[Lesson]) -> list[float]:
-        """What each token of each of an update's lessons counts in the mean, one value a lesson."""
-        ...
+    def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
+        """The samples of an iteration. Args: groups: rollouts of one task each; a group may be empty."""
+        raise NotImplementedError
 
-    def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
-        """The part of these lessons in the update's loss, and in its figures by name."""
-        ...
+    def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        """The samples with further targets; called with the threads of training, before the update."""
+        return samples
+
+    def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
+        """Weight of each token in the update's mean, one value per sample."""
+        raise NotImplementedError
+
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+        """The loss of these tokens, a part of the update's loss, and their part of the figures by name."""
+        raise NotImplementedError
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """Weights of its own that are trained too."""
-        ...
+        """Weights of the algorithm's own that are trained too, such as a value head."""
+        return []
+
+    def own_learning_rate(self, learning_rate: float) -> float:
+        """Learning rate of `parameters` in a step in which the policy's is `learning_rate`."""
+        return learning_rate
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive a crash: plain values and tensors."""
-        ...
+        """State that must survive a crash: plain values and tensors."""
+        return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        ...
+        """Continue from `state`."""

@@ -1,31 +1,48 @@
-"""The algorithm that a config names."""
+"""The algorithm that a config names, and the learner that trains with it."""
 
 from __future__ import annotations
 
-from components.config.training_config import RLConfig
+from components.config.algorithm_config import DPOConfig, GRPOConfig, PPOConfig, RFTConfig
+from components.config.rl_config import RLConfig
 from components.errors import ConfigError
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Algorithm
 from components.policy.rl.dpo import DPO
 from components.policy.rl.grpo import GRPO
+from components.policy.rl.learner import Learner
 from components.policy.rl.ppo import PPO
 from components.policy.rl.rewards import HybridRewards, Progress, Rewards
-from components.policy.rl.rft import RFT
+from components.policy.rl.rft import RFT, RestartingLearner
 
 
 def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:
-    """`config.algorithm` for `policy`; `progress` is the adapter's.
+    """`config.algorithm` for `policy`. Args: progress: the adapter's, which `reward: hero` needs.
 
     Raises:
         ConfigError: `reward: hero` without `progress`.
     """
-    if config.reward == "hero" and progress is None:
-        raise ConfigError("reward: hero needs an adapter's progress.", "Found none.", "Set reward: outcome.")
-    rewards = HybridRewards(config.hero, progress) if config.reward == "hero" and progress else Rewards()
-    if config.algorithm == "dpo":
-        return DPO(config)
-    if config.algorithm == "rft":
-        return RFT(config)
-    if config.algorithm == "ppo":
-        return PPO(config, rewards, policy.model.config.hidden_size, policy.model.device)
-    return GRPO(config, rewards)
+    match config.algorithm:
+        case GRPOConfig() as options:
+            return GRPO(options, _rewards(options.reward, progress))
+        case PPOConfig() as options:
+            return PPO(config, options, _rewards(options.reward, progress), policy)
+        case DPOConfig() as options:
+            return DPO(config, options)
+        case RFTConfig() as options:
+            return RFT(options)
+
+
+def learner_class(config: RLConfig) -> type[Learner]:
+    """The learner of `config.algorithm`: RFT restarts in each iteration, all others continue."""
+    return RestartingLearner if isinstance(config.algorithm, RFTConfig) else Learner
+
+
+def _rewards(kind: str, progress: Progress | None) -> Rewards:
+    if kind == "outcome":
+        return Rewards()
+    if progress is None:
+        raise ConfigError(
+            "reward: hero needs an adapter with `progress`; this environment's has none.",
+            next_step="Set rl.algorithm.reward=outcome.",
+        )
+    return HybridRewards(progress)

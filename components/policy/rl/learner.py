@@ -1,14 +1,13 @@
-"""What the RL loop trains: the policy's weights under one optimiser, update by update on an algorithm's
-lessons.
+"""The learner: takes the optimiser steps of an update on an algorithm's training samples.
 
-With demonstrations each step also takes `demonstration_weight` times the cloning loss on some of them, as
-InstructGPT mixes its pretraining in (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155, Eq. 2) and DAPG its
-demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087): what few rollouts do not touch, such as copying a
-name to the letter, is not unlearnt beside them.
+With demonstrations, each step also adds `demonstration_weight` times the cloning loss on some of them, as
+InstructGPT mixes in pretraining (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155, Eq. 2) and DAPG
+demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087): skills that few rollouts exercise, such as copying
+a name letter by letter, are then not unlearnt.
 
-In a launch of several processes (`components/language/training/parallel.py`) every one of them has a learner,
-with a copy of the policy; each computes a part of an update's lessons, and since all take the same step their
-policies stay alike.
+In a launch of several processes (`components/language/training/parallel.py`) each has a learner with a copy
+of the policy. Each computes a part of an update's gradient, all take the same step, so their policies stay
+equal.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from typing import Any
 
 import torch
 
-from components.config.training_config import RLConfig
+from components.config.algorithm_config import OptimiserStepsConfig
+from components.config.rl_config import RLConfig
 from components.errors import TrainingError
 from components.language.torch_seeds import torch_seed
 from components.language.training import parallel
@@ -29,22 +29,24 @@ from components.language.training.examples import Example, collate
 from components.language.training.fine_tuning import token_logprobs
 from components.language.training.optimizers import Optimizers, make_optimizers
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Algorithm, Lesson, Written
+from components.policy.rl.algorithm import Algorithm, LossInputs, TrainingSample
 from components.policy.rl.log_probabilities import packed, scored
 
 LOGPROB_GAP_LIMIT = 0.05
-"""Largest mean difference in nats between the sampler's and the trainer's log-probabilities that is still the
-same policy.
-"""
+"""Largest mean gap of the sampler's and the trainer's log-probabilities of one policy, nats per token."""
 BETAS = (0.9, 0.95)
-WARM_UP = 0.05
+DEMONSTRATION_TOKENS = 2048
+"""Tokens of demonstrations in a step, drawn anew for each step."""
 DEMONSTRATION_LOSS = "demonstration_loss"
-"""Figure of an update, where demonstrations are mixed in."""
+"""Figure of an update with demonstrations."""
 _numbers = count()
 
 
 class Learner:
-    """The policy in training. Make it with `Learner.everywhere` where helpers are to take part."""
+    """The policy in training. Create it with `Learner.on_all_ranks` in a launch of several processes."""
+
+    is_on_policy = True
+    """Whether an update starts from the weights that played the rollouts."""
 
     def __init__(
         self, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()
@@ -52,137 +54,146 @@ class Learner:
         self.policy, self.algorithm, self.config = policy, algorithm, config
         self.demonstrations = demonstrations if config.demonstration_weight else ()
         self.name = f"learner {next(_numbers)}"
-        self.optimizers = self._optimizers()
-        # The algorithm's own weights, PPO's value head, have a rate of their own.
+        self.optimizers = self.make_optimizers()
         own = algorithm.parameters()
-        self.beside = Optimizers([torch.optim.AdamW(own, betas=BETAS, weight_decay=0.0)] if own else [])
-        self._first = (
-            {name: weight.detach().clone() for name, weight in self.trained().items()}
-            if algorithm.anew
-            else {}
+        self.own_optimizers = Optimizers(
+            [torch.optim.AdamW(own, betas=BETAS, weight_decay=0.0)] if own else []
         )
 
-    def _optimizers(self) -> Optimizers:
-        return make_optimizers(
-            self.policy.model, self.config.optimizer, self.config.learning_rate, betas=BETAS, weight_decay=0.0
-        )
+    def make_optimizers(self) -> Optimizers:
+        """A new optimiser of the policy's trained weights."""
+        rate = self.config.learning_rate
+        return make_optimizers(self.policy.model, "adamw", rate, betas=BETAS, weight_decay=0.0)
 
     @classmethod
-    def everywhere(
+    def on_all_ranks(
         cls, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()
     ) -> Learner:
-        """A learner here, and one of the same in every helper."""
+        """A learner in this process, and an equal one in every worker of the launch."""
         learner = cls(policy, algorithm, config, demonstrations)
-        parallel.together(_make, learner.name, policy, algorithm, config, demonstrations, own=(learner,))
+        parallel.together(
+            _create, cls, learner.name, policy, algorithm, config, demonstrations, own=(learner,)
+        )
         return learner
 
     def trained(self) -> dict[str, torch.nn.Parameter]:
         """The weights of the policy that are trained, by name."""
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
-    def learn(self, lessons: list[Lesson], seed: int, rate: float, *, on_policy: bool) -> dict[str, float]:
-        """Optimiser steps over the lessons at the learning rate `rate`; their figures.
+    def learning_rate(self, iteration: int) -> float:
+        """Learning rate of an iteration: constant, or linear to zero over all iterations."""
+        if self.config.schedule == "constant":
+            return self.config.learning_rate
+        return self.config.learning_rate * (1 - iteration / self.config.iterations)
 
-        `updates` steps a pass; where an algorithm trains anew, as many as `step_tokens` make, at most at that
-        rate.
+    def learn(
+        self, samples: list[TrainingSample], seed: int, rate: float, *, on_policy: bool
+    ) -> dict[str, float]:
+        """Take the optimiser steps of one iteration; returns its figures.
 
-        Args: on_policy: what played is what is trained, so sampler and trainer must say the same before the
-        first step.
+        Args:
+            rate: learning rate; a schedule within the iteration multiplies it.
+            on_policy: the trained policy has played, so sampler and trainer must agree before the first step.
 
         Raises:
-            TrainingError: a loss or a gradient that is not finite, or sampler and trainer differ.
+            TrainingError: a loss or a gradient is not finite, or sampler and trainer disagree.
         """
-        return parallel.together(_learn, self.name, lessons, seed, rate, on_policy, own=(self,))
+        return parallel.together(_update, self.name, samples, seed, rate, on_policy, own=(self,))
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Every learner goes on from `state`."""
+        """Every learner of the launch continues from `state`."""
         parallel.together(_restore, self.name, state, own=(self,))
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimiser, and what the algorithm carries on."""
+        """Weights, optimisers, and the algorithm's state."""
         weights = {name: weight.detach() for name, weight in self.trained().items()}
-        states = {"optimizers": self.optimizers.state_dict(), "beside": self.beside.state_dict()}
-        return {"policy": weights, **states, "algorithm": self.algorithm.state_dict()}
+        return {
+            "policy": weights,
+            "optimizers": self.optimizers.state_dict(),
+            "own_optimizers": self.own_optimizers.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`. Raises TrainingError, and changes nothing, if it is not of this model and
-        optimiser.
-        """
+        """Continue from `state`. Raises TrainingError, and changes nothing, if it does not fit the model."""
         check_weights(state["policy"], self.trained())
         self.optimizers.check(state["optimizers"])
-        self.beside.check(state["beside"])
+        self.own_optimizers.check(state["own_optimizers"])
         with torch.no_grad():
             for name, weight in self.trained().items():
                 weight.copy_(state["policy"][name])
         self.optimizers.load_state_dict(state["optimizers"])
-        self.beside.load_state_dict(state["beside"])
+        self.own_optimizers.load_state_dict(state["own_optimizers"])
         self.algorithm.load_state_dict(state["algorithm"])
 
-    def update(self, lessons: list[Lesson], seed: int, rate: float, on_policy: bool) -> dict[str, float]:
-        """This process's part of `learn`: the mean figures of the steps, but the gap before the first."""
-        steps: list[dict[str, float]] = []
+    def begin_update(self) -> None:
+        """Called before the steps of an iteration."""
+
+    @property
+    def passes(self) -> int:
+        """Passes over the samples of an iteration."""
+        return self._options.num_iterations
+
+    @property
+    def _options(self) -> OptimiserStepsConfig:
+        assert isinstance(self.config.algorithm, OptimiserStepsConfig)
+        return self.config.algorithm
+
+    def split(self, samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
+        """The samples of each optimiser step of a pass."""
+        size = math.ceil(len(samples) / self._options.optimizer_steps)
+        return [list(samples[start : start + size]) for start in range(0, len(samples), size)]
+
+    def rate_factor(self, progress: float) -> float:
+        """Factor of the learning rate within an iteration. Args: progress: 0 to 1."""
+        return 1.0
+
+    def update(
+        self, samples: list[TrainingSample], seed: int, rate: float, on_policy: bool
+    ) -> dict[str, float]:
+        """This process's part of `learn`: means of the steps' figures; the gap is that before the first
+        step.
+        """
         generator = torch.Generator().manual_seed(torch_seed(seed))
-        if self.algorithm.anew:
-            self._begin_anew()
-        passes = self.config.rft.epochs if self.algorithm.anew else self.config.epochs
-        batches = [batch for _ in range(passes) for batch in self._batches(lessons, generator)]
+        self.begin_update()
+        batches = [batch for _ in range(self.passes) for batch in self.split(_shuffled(samples, generator))]
+        steps: list[dict[str, float]] = []
         for place, batch in enumerate(batches):
-            share = annealed((place + 1) / (len(batches) + 1)) if self.algorithm.anew else 1.0
-            found = self._step(batch, self._shown(generator), rate * share)
+            factor = self.rate_factor((place + 1) / (len(batches) + 1))
+            figures = self._step(batch, self._draw_demonstrations(generator), rate * factor)
             if not steps and on_policy:
-                _check_gap(found["logprob_gap"])
-            steps.append(found)
-        gap = steps[0]["logprob_gap"] if on_policy else math.nan
-        return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]} | {
-            "logprob_gap": gap
-        }
+                _check_gap(figures["logprob_gap"])
+            steps.append(figures)
+        means = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+        return means | {"logprob_gap": steps[0]["logprob_gap"] if on_policy else math.nan}
 
-    def _begin_anew(self) -> None:
-        """The policy that training began with, and an optimiser that has seen nothing."""
-        with torch.no_grad():
-            for name, weight in self.trained().items():
-                weight.copy_(self._first[name])
-        self.optimizers = self._optimizers()
+    def _draw_demonstrations(self, generator: torch.Generator) -> list[Example]:
+        drawn: list[Example] = []
+        while self.demonstrations and sum(len(example) for example in drawn) < DEMONSTRATION_TOKENS:
+            place = int(torch.randint(len(self.demonstrations), (), generator=generator))
+            drawn.append(self.demonstrations[place])
+        return drawn
 
-    def _batches(self, lessons: Sequence[Lesson], generator: torch.Generator) -> list[list[Lesson]]:
-        """One pass in a random order: the lessons of each step."""
-        order = [lessons[i] for i in torch.randperm(len(lessons), generator=generator).tolist()]
-        if not self.algorithm.anew:
-            size = math.ceil(len(order) / self.config.updates)
-            return [order[start : start + size] for start in range(0, len(order), size)]
-        batches: list[list[Lesson]] = [[]]
-        for lesson in order:
-            if sum(other.length for other in batches[-1]) >= self.config.rft.step_tokens:
-                batches.append([])
-            batches[-1].append(lesson)
-        return batches
-
-    def _shown(self, generator: torch.Generator) -> list[Example]:
-        """Some demonstrations, drawn anew for each step."""
-        shown: list[Example] = []
-        while (
-            self.demonstrations and sum(len(example) for example in shown) < self.config.demonstration_tokens
-        ):
-            shown.append(
-                self.demonstrations[int(torch.randint(len(self.demonstrations), (), generator=generator))]
-            )
-        return shown
-
-    def _step(self, lessons: list[Lesson], shown: list[Example], rate: float) -> dict[str, float]:
-        """One optimiser step and its figures, each summed up from what the forward passes add to its mean."""
-        shares, count = self.algorithm.shares(lessons), sum(lesson.written for lesson in lessons)
+    def _step(
+        self, samples: list[TrainingSample], demonstrations: list[Example], rate: float
+    ) -> dict[str, float]:
+        """One optimiser step and its figures, which are summed over the forward passes."""
+        token_weights = self.algorithm.token_weights(samples)
+        total_tokens = sum(sample.token_count for sample in samples)
         sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
-        sums |= {DEMONSTRATION_LOSS: 0.0} if shown else {}
+        if demonstrations:
+            sums[DEMONSTRATION_LOSS] = 0.0
+        lengths = [sample.length * len(sample.rollouts) for sample in samples]
         with self.policy.compute.training(self.policy.model):
-            for rows in parallel.share(
-                packed([lesson.length * len(lesson.rollouts) for lesson in lessons], self.config.batch_tokens)
-            ):
-                found = self._forward([lessons[i] for i in rows], [shares[i] for i in rows], count)
-                for name, value in found.items():
+            for rows in parallel.share(packed(lengths, self.config.batch_tokens)):
+                figures = self._add_gradient(
+                    [samples[i] for i in rows], [token_weights[i] for i in rows], total_tokens
+                )
+                for name, value in figures.items():
                     sums[name] += value
-            if shown:
-                sums[DEMONSTRATION_LOSS] += self._clone(
-                    parallel.share(shown), sum(_wanted(example) for example in shown)
+            if demonstrations:
+                sums[DEMONSTRATION_LOSS] += self._add_cloning_gradient(
+                    parallel.share(demonstrations), sum(map(_loss_tokens, demonstrations))
                 )
             sums = dict(zip(sums, parallel.sums(list(sums.values())), strict=True))
             _check_finite("policy loss", sums["loss"])
@@ -190,77 +201,72 @@ class Learner:
             weights = [*self.trained().values(), *self.algorithm.parameters()]
             parallel.sum_gradients(weights)
             norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            _check_finite("gradient's norm", float(norm))
+            _check_finite("norm of the gradient", float(norm))
             self.optimizers.step(rate)
-            self.beside.step(rate * self.config.ppo.value_rate / self.config.learning_rate)
+            self.own_optimizers.step(self.algorithm.own_learning_rate(rate))
         return sums | {"gradient_norm": float(norm)}
 
-    def _clone(self, shown: Sequence[Example], count: int) -> float:
-        """The gradient of the cloning loss of these demonstrations, weighted; their part of its mean over
-        `count` tokens.
-        """
-        if not shown:
+    def _add_cloning_gradient(self, demonstrations: Sequence[Example], total_tokens: int) -> float:
+        """Add the weighted gradient of the cloning loss; returns its part of the mean over `total_tokens`."""
+        if not demonstrations:
             return 0.0
-        batch = collate(shown, self.policy.vocabulary.marker_id("<pad>")).to(self.policy.model.device)
+        padding = self.policy.vocabulary.marker_id("<pad>")
+        batch = collate(demonstrations, padding).to(self.policy.model.device)
         with self.policy.compute.forward():
-            loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / count
+            loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / total_tokens
         (self.config.demonstration_weight * loss).backward()
         return loss.item()
 
-    def _forward(self, lessons: list[Lesson], shares: list[float], count: int) -> dict[str, float]:
-        """The gradient of some lessons of a step of `count` written tokens, added to the others'; their part
-        of its figures.
-        """
-        device, rollouts = (
-            self.policy.model.device,
-            [rollout for lesson in lessons for rollout in lesson.rollouts],
-        )
+    def _add_gradient(
+        self, samples: list[TrainingSample], token_weights: list[float], total_tokens: int
+    ) -> dict[str, float]:
+        """Add the gradient of some samples of a step of `total_tokens`; returns their part of its figures."""
+        device = self.policy.model.device
+        rollouts = [rollout for sample in samples for rollout in sample.rollouts]
         scores = scored(
             self.policy,
             rollouts,
             temperature=self.config.temperature,
             with_entropy=True,
-            with_hidden=self.algorithm.wants_hidden,
+            with_hidden=self.algorithm.needs_hidden,
         )
         old = torch.tensor([value for rollout in rollouts for value in rollout.logprobs], device=device)
-        share = torch.tensor(
-            [value for lesson, value in zip(lessons, shares, strict=True) for _ in range(lesson.written)],
-            device=device,
-        )
-        values = {
-            name: [value for lesson in lessons for value in lesson.targets[name]]
-            for name in lessons[0].targets
+        weights = [
+            value
+            for sample, value in zip(samples, token_weights, strict=True)
+            for _ in range(sample.token_count)
+        ]
+        targets = {
+            name: torch.tensor([value for sample in samples for value in sample.targets[name]], device=device)
+            for name in samples[0].targets
         }
-        targets = {name: torch.tensor(row, device=device) for name, row in values.items()}
-        written = Written(
-            scores.logprobs,
-            old,
-            scores.hidden,
-            targets,
-            share,
-            [rollout.written for rollout in rollouts],
-            count,
+        inputs = LossInputs(
+            logprobs=scores.logprobs,
+            old=old,
+            hidden=scores.hidden,
+            targets=targets,
+            token_weights=torch.tensor(weights, device=device),
+            token_counts=[rollout.written for rollout in rollouts],
+            total_tokens=total_tokens,
         )
-        loss, figures = self.algorithm.loss(written)
+        loss, figures = self.algorithm.loss(inputs)
         loss.backward()
         assert scores.entropies is not None
-        gap, entropy = (
-            (scores.logprobs.detach() - old).abs().sum().item(),
-            scores.entropies.detach().sum().item(),
-        )
-        return figures | {"loss": loss.item(), "logprob_gap": gap / count, "policy_entropy": entropy / count}
+        gap = (scores.logprobs.detach() - old).abs().sum().item()
+        entropy = scores.entropies.detach().sum().item()
+        return figures | {
+            "loss": loss.item(),
+            "logprob_gap": gap / total_tokens,
+            "policy_entropy": entropy / total_tokens,
+        }
 
 
-def annealed(progress: float) -> float:
-    """The share of the learning rate at `progress` (0 to 1) of a training: rising over the first `WARM_UP`,
-    then a cosine to zero.
-    """
-    if progress < WARM_UP:
-        return progress / WARM_UP
-    return 0.5 * (1 + math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP)))
+def _shuffled(samples: Sequence[TrainingSample], generator: torch.Generator) -> list[TrainingSample]:
+    return [samples[i] for i in torch.randperm(len(samples), generator=generator).tolist()]
 
 
-def _make(
+def _create(
+    learner: type[Learner],
     name: str,
     policy: Policy,
     algorithm: Algorithm,
@@ -269,14 +275,19 @@ def _make(
     own: Learner | None = None,
 ) -> None:
     if own is None:
-        parallel.hold(name, Learner(policy, algorithm, config, demonstrations))
+        parallel.hold(name, learner(policy, algorithm, config, demonstrations))
 
 
-def _learn(
-    name: str, lessons: list[Lesson], seed: int, rate: float, on_policy: bool, own: Learner | None = None
+def _update(
+    name: str,
+    samples: list[TrainingSample],
+    seed: int,
+    rate: float,
+    on_policy: bool,
+    own: Learner | None = None,
 ) -> dict[str, float]:
     learner: Learner = own or parallel.held(name)
-    return learner.update(lessons, seed, rate, on_policy)
+    return learner.update(samples, seed, rate, on_policy)
 
 
 def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:
@@ -284,23 +295,23 @@ def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> No
     learner.load_state_dict(state)
 
 
-def _wanted(example: Example) -> int:
+def _loss_tokens(example: Example) -> int:
     return sum(sum(segment.loss) for segment in example.segments)
 
 
 def _check_gap(gap: float) -> None:
-    """Before the first step of an iteration trainer and sampler are the same policy and must say the same."""
+    """Before the first step of an iteration, trainer and sampler are the same policy and must agree."""
     if gap > LOGPROB_GAP_LIMIT:
         raise TrainingError(
-            f"Sampler and trainer differ by {gap:.3g} nats a token on the same policy.",
+            f"Sampler and trainer differ by {gap:.3g} nats per token on the same policy.",
             f"Expected at most {LOGPROB_GAP_LIMIT}.",
             "The engine does not compute what the model computes: report the backbone's architecture.",
         )
 
 
-def _check_finite(what: str, value: float) -> None:
-    """Before the step is taken, so that the weights and the checkpoint stay those of the last good one."""
+def _check_finite(name: str, value: float) -> None:
+    """Checked before the step, so that weights and checkpoint stay those of the last good step."""
     if not math.isfinite(value):
         raise TrainingError(
-            f"The {what} is {value}.", "Expected a finite number.", "Lower the stage's learning_rate."
+            f"The {name} is {value}.", "Expected a finite number.", "Lower the stage's learning_rate."
         )

@@ -1,27 +1,25 @@
-"""Proximal policy optimisation with a value head (Schulman et al. 2017, arXiv 1707.06347; GAE: arXiv
-1506.02438).
+"""Proximal policy optimisation with a value head (Schulman et al. 2017, arXiv 1707.06347; GAE: 1506.02438).
 
     A_t = sum_l (discount gae_lambda)^l (r_t+l + discount V(s_t+l+1) - V(s_t+l))
 
-    dreamgym retrain synthetic_rl.algorithm=ppo synthetic_rl.group=1 synthetic_rl.tasks=256
+    dreamgym retrain rl.algorithm=ppo rl.num_generations=1 rl.dream.tasks=256
 
-The policy's loss of a token is GRPO's (`grpo.py`); the value's, at the first token of each reply, with R = A
-+ V_old the value it turned out to have: 1/2 max((V - R)^2, (V_old + clip(V - V_old, -value_clip, value_clip)
-- R)^2).
+The loss of a token is GRPO's (`grpo.py`). The loss of the value, at the first token of each reply, with R = A
++
+V_old: 1/2 max((V - R)^2, (V_old + clip(V - V_old, -VALUE_CLIP, VALUE_CLIP) - R)^2).
 
-The step t is a reply of the agent, not a token, as the paper's sum runs over interactions: V is read where
-the reply begins, and each token of the reply has its advantage.
+A step t is a reply of the agent, not a token, as the paper's sum runs over interactions: V is read where the
+reply begins, and each token of the reply has its advantage.
 
 Deviations from common practice:
-1. The value head is one linear layer on the policy's own last hidden state, zero at first; its error trains
-   the policy's weights too,
-   `value_weight` times.
-2. An episode that reaches the step limit ends there: the task is to succeed within it, so nothing is hoped
-   for behind it.
-3. Advantages are brought to mean 0 and deviation 1 over all replies of an iteration; then idle ones lose
-   `idle_penalty` (`grpo.py`, 6).
-4. A task is played once where `group` is 1, so the curriculum's group (Eq. 7) is a cluster of tasks: see
-   `task_clusters.py`.
+1. The value head is one linear layer on the policy's last hidden state, initially zero. Its error also trains
+   the policy's weights, VALUE_WEIGHT times.
+2. An episode that reaches the step limit ends there: success within the limit is the task, so no value is
+   bootstrapped.
+3. Advantages are normalised to mean 0 and standard deviation 1 over all replies of an iteration; then idle
+   ones lose `idle_penalty` (`grpo.py`, 6).
+4. A task is played once if `num_generations` is 1, so the curriculum compares the returns of a cluster of
+   tasks (Eq. 7): see `components/experience/task_clusters.py`.
 """
 
 from __future__ import annotations
@@ -32,60 +30,58 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from components.config.training_config import RLConfig
+from components.config.algorithm_config import PPOConfig
+from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Lesson, Written
-from components.policy.rl.grpo import token_values
+from components.policy.rl.algorithm import LossInputs, TrainingSample
+from components.policy.rl.grpo import per_token
 from components.policy.rl.log_probabilities import scored_still
+from components.policy.rl.policy_gradient import PolicyGradient
 from components.policy.rl.rewards import Rewards
-from components.policy.rl.surrogate import mean_shares, surrogate
 from components.policy.rollout import Rollout
 
 EPSILON = 1e-6
+VALUE_WEIGHT = 0.5
+"""Weight of the value head's squared error in the loss (TRL: `vf_coef`)."""
+VALUE_CLIP = 0.2
+"""Largest change of a value before its gradient ends (TRL: `cliprange_value`)."""
 
 
 def generalised_advantages(
     rewards: Sequence[float], values: Sequence[float], *, discount: float, gae_lambda: float
 ) -> list[float]:
-    """A_t of the steps of one episode that ends behind the last: see the module."""
-    advantages, later, following = [0.0] * len(rewards), 0.0, 0.0
+    """A_t of the steps of one episode that ends after the last: see the module."""
+    advantages = [0.0] * len(rewards)
+    later_advantage = next_value = 0.0
     for step in reversed(range(len(rewards))):
-        surprise = rewards[step] + discount * following - values[step]
-        later = surprise + discount * gae_lambda * later
-        advantages[step], following = later, values[step]
+        error = rewards[step] + discount * next_value - values[step]
+        later_advantage = error + discount * gae_lambda * later_advantage
+        advantages[step] = later_advantage
+        next_value = values[step]
     return advantages
 
 
-class PPO:
+class PPO(PolicyGradient):
     """See the module."""
 
-    wants_hidden = True
-    anew = False
+    needs_hidden = True
 
-    def __init__(
-        self, config: RLConfig, rewards: Rewards, hidden: int, device: torch.device | str = "cpu"
-    ) -> None:
-        """Args: hidden: width of the policy's last hidden state."""
-        self.config, self.rewards = config, rewards
-        self.figures: tuple[str, ...] = (
-            "clip_share",
-            "approx_kl",
-            *(["kl"] if config.kl else []),
-            "value_loss",
-        )
-        self.head = torch.nn.Linear(hidden, 1).to(device)
+    def __init__(self, config: RLConfig, options: PPOConfig, rewards: Rewards, policy: Policy) -> None:
+        super().__init__(options, rewards)
+        self.config = config
+        self.options = options
+        self.figures = (*self.figures, "value_loss")
+        self.head = torch.nn.Linear(policy.model.config.hidden_size, 1).to(policy.model.device)
         torch.nn.init.zeros_(self.head.weight)
         torch.nn.init.zeros_(self.head.bias)
 
-    def acting(self, policy: Policy, iteration: int) -> Policy:
-        """The policy itself."""
-        return policy
-
-    def lessons(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[Lesson]:
-        """Every rollout, with advantages and the value that each reply turned out to have."""
-        rollouts, outcomes, weights = [], [], []
+    def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
+        """Every rollout, with advantages and the return that each reply turned out to have."""
+        rollouts: list[Rollout] = []
+        outcomes: list[float] = []
+        weights: list[float] = []
         for group in filter(None, groups):
-            returns, weight = self.rewards.of(group)
+            returns, weight = self.rewards.returns(group)
             rollouts += group
             outcomes += returns
             weights += [weight] * len(group)
@@ -96,29 +92,23 @@ class PPO:
             self._advantages(len(row), outcome, row) for row, outcome in zip(values, outcomes, strict=True)
         ]
         scaled = _standardised(advantages)
-        telling = len(set(outcomes)) > 1
-        return [
-            self._lesson(
-                rollout,
-                [weight * value for value in row],
-                old,
-                [a + v for a, v in zip(own, old, strict=True)],
-                telling,
-            )
-            for rollout, weight, row, old, own in zip(
-                rollouts, weights, scaled, values, advantages, strict=True
-            )
-        ]
+        has_signal = len(set(outcomes)) > 1
+        samples = []
+        for row, rollout in enumerate(rollouts):
+            weighted = [weights[row] * value for value in scaled[row]]
+            returns = [a + v for a, v in zip(advantages[row], values[row], strict=True)]
+            samples.append(self._sample(rollout, weighted, values[row], returns, has_signal))
+        return samples
 
     def _advantages(self, steps: int, outcome: float, values: list[float]) -> list[float]:
         rewards = [0.0] * (steps - 1) + [outcome]
         return generalised_advantages(
-            rewards, values, discount=self.config.discount, gae_lambda=self.config.ppo.gae_lambda
+            rewards, values, discount=self.options.discount, gae_lambda=self.options.gae_lambda
         )
 
     def _values(self, rollouts: Sequence[Rollout], policy: Policy) -> list[list[float]]:
-        """V before each reply, as the policy stands."""
-        found: list[list[float]] = [[]] * len(rollouts)
+        """V before each reply of each rollout, of the present policy."""
+        values_of_rollouts: list[list[float]] = [[]] * len(rollouts)
         scores = scored_still(
             policy,
             rollouts,
@@ -130,75 +120,66 @@ class PPO:
             assert score.hidden is not None
             with torch.no_grad():
                 values = self.head(score.hidden.float())[:, 0].tolist()
-            starts = _starts(rollouts[row])
-            found[row] = [values[place] for place in starts]
-        return found
+            values_of_rollouts[row] = [values[place] for place in _reply_starts(rollouts[row])]
+        return values_of_rollouts
 
-    def _lesson(
+    def _sample(
         self,
         rollout: Rollout,
         advantages: list[float],
         values: list[float],
         returns: list[float],
-        telling: bool,
-    ) -> Lesson:
-        punished = [
-            value - self.config.idle_penalty * idle
+        has_signal: bool,
+    ) -> TrainingSample:
+        penalised = [
+            value - self.options.idle_penalty * idle
             for value, idle in zip(advantages, rollout.idle, strict=True)
         ]
-        rows = {
-            "advantage": punished,
+        reply_values = {
+            "advantage": penalised,
             "value": values,
             "return": returns,
             "length": [float(length) for length in rollout.replies],
         }
-        starts = set(_starts(rollout))
-        first = [float(place in starts) for place in range(rollout.written)]
-        return Lesson(
-            (rollout,),
-            {name: token_values(rollout, row) for name, row in rows.items()} | {"first": first},
-            telling,
-        )
+        starts = set(_reply_starts(rollout))
+        targets = {name: per_token(rollout, row) for name, row in reply_values.items()}
+        targets["first"] = [float(place in starts) for place in range(rollout.written)]
+        return TrainingSample((rollout,), targets, has_signal)
 
-    def shares(self, lessons: Sequence[Lesson]) -> list[float]:
-        """See `surrogate.mean_shares`."""
-        return mean_shares([lesson.written for lesson in lessons], self.config.loss_mean)
-
-    def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
-        """The clipped loss, the clipped error of the values, and `kl` times the distance from the
-        reference.
-        """
-        targets, own = written.targets, self.config.ppo
-        each, figures = surrogate(written, self.config)
-        assert written.hidden is not None
-        values = self.head(written.hidden.float())[:, 0]
-        near = targets["value"] + (values - targets["value"]).clamp(-own.value_clip, own.value_clip)
-        error = (
-            0.5
-            * torch.maximum((values - targets["return"]) ** 2, (near - targets["return"]) ** 2)
-            * targets["first"]
-        )
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+        """The clipped loss, the clipped error of the values, and `beta` times the KL divergence."""
+        targets = inputs.targets
+        losses, figures = self.surrogate(inputs)
+        assert inputs.hidden is not None
+        values = self.head(inputs.hidden.float())[:, 0]
+        clipped = targets["value"] + (values - targets["value"]).clamp(-VALUE_CLIP, VALUE_CLIP)
+        larger = torch.maximum((values - targets["return"]) ** 2, (clipped - targets["return"]) ** 2)
+        errors = 0.5 * larger * targets["first"]
         # A reply's value stands at its first token, and counts there for all of the reply's tokens.
-        value_loss = (error * written.shares * targets["length"]).sum()
+        value_loss = (errors * inputs.token_weights * targets["length"]).sum()
         figures["value_loss"] = value_loss.item()
-        return (each * written.shares).sum() + own.value_weight * value_loss, figures
+        return (losses * inputs.token_weights).sum() + VALUE_WEIGHT * value_loss, figures
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """The value head's."""
         return list(self.head.parameters())
 
+    def own_learning_rate(self, learning_rate: float) -> float:
+        """That of the value head; it falls as the policy's does."""
+        return learning_rate * self.options.value_learning_rate / self.config.learning_rate
+
     def state_dict(self) -> dict[str, Any]:
-        """The value head and the rewards' state."""
-        return {"head": self.head.state_dict(), "rewards": self.rewards.state_dict()}
+        """The value head and the state of the rewards."""
+        return {"head": self.head.state_dict(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self.head.load_state_dict(state["head"])
-        self.rewards.load_state_dict(state["rewards"])
+        super().load_state_dict(state)
 
 
-def _starts(rollout: Rollout) -> list[int]:
-    """Where each reply begins among the tokens that were written."""
+def _reply_starts(rollout: Rollout) -> list[int]:
+    """Index of each reply's first token among the written tokens."""
     return [sum(rollout.replies[:step]) for step in range(len(rollout.replies))]
 
 

@@ -1,121 +1,158 @@
-"""Rejection-sampling fine-tuning: the policy learns its own successes by heart, each time anew from where it
-began.
+"""Rejection-sampling fine-tuning: in each iteration the initial policy is trained anew on all kept successes.
 
     E: play; keep the successes.
-    M: theta = argmax sum over kept episodes of log pi_theta(what was written | what was read), started at
-    theta_0.
+    M: theta = argmax sum over kept episodes of log pi_theta(written | read), started at theta_0.
 
-    dreamgym retrain synthetic_rl.algorithm=rft
+    dreamgym retrain rl.algorithm=rft
 
 That is expert iteration without a search, as ReST-EM has it (Singh et al. 2023, arXiv 2312.06585, Alg. 1);
 RAFT (Dong et al. 2023, arXiv 2304.06767) and STaR (Zelikman et al. 2022, arXiv 2203.14465) are the same idea.
-Each M-step is a supervised training of its own: from the first policy's weights, at a rate that rises over
-its first steps and falls to zero, so that what one iteration unlearnt does not stay unlearnt.
+Each M-step is a supervised training of its own (`RestartingLearner`): from the initial weights, with a
+learning rate that warms up and decays to zero, so that an iteration's damage does not persist.
 
 Deviations:
-1. Successes of earlier iterations are kept beside the newest (ReST-EM drops them): a small policy wins each
-   task in few ways.
-2. At most `most` different successes a task are kept, the newest, so that easy tasks do not crowd out the
-   others.
-3. A reply that left the state as it was is read but not learnt: episodes that were won in spite of it would
+1. Successes of earlier iterations are kept (ReST-EM drops them): a small policy succeeds in few ways per
+   task.
+2. At most `max_successes` different successes per task are kept, the newest, so that easy tasks do not
+   dominate.
+3. A reply that left the state unchanged is read but not learnt: episodes that succeeded in spite of it would
    teach it.
 4. theta_0 is the policy that training began with, the clone, not the model that it was cloned from.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from components.config.training_config import RLConfig
+from components.config.algorithm_config import RFTConfig
+from components.config.rl_config import RLConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Lesson, Written
-from components.policy.rl.surrogate import mean_shares
+from components.policy.rl.algorithm import Algorithm, LossInputs, TrainingSample
+from components.policy.rl.grpo import per_token
+from components.policy.rl.learner import Learner
+from components.policy.rl.policy_gradient import mean_weights
 from components.policy.rollout import Rollout
 from components.records import Task, Trajectory
 
-Kept = dict[tuple[int, ...], Rollout]
-"""The successes of one task by what was read and written in them, the newest last."""
+STEP_TOKENS = 4096
+"""Tokens per optimiser step, read and written."""
+WARM_UP = 0.05
+"""Share of the steps in which the learning rate rises."""
+
+Successes = dict[tuple[int, ...], Rollout]
+"""The kept successes of one task by their tokens, the newest last."""
 
 
-class RFT:
+class RFT(Algorithm):
     """See the module. `kept` holds the successes of each task by its id."""
 
-    wants_hidden = False
-    anew = True
-    figures: tuple[str, ...] = ()
+    def __init__(self, options: RFTConfig) -> None:
+        self.options = options
+        self.kept: dict[str, Successes] = {}
 
-    def __init__(self, config: RLConfig) -> None:
-        self.config = config
-        self.kept: dict[str, Kept] = {}
-
-    def acting(self, policy: Policy, iteration: int) -> Policy:
-        """The policy itself."""
-        return policy
-
-    def lessons(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[Lesson]:
-        """All that is kept, with what is won here."""
+    def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
+        """All kept successes, those of this iteration included."""
         for rollout in (rollout for group in groups for rollout in group if rollout.reward > 0.5):
             self._keep(rollout)
-        return [_lesson(rollout) for kept in self.kept.values() for rollout in kept.values()]
+        return [_sample(rollout) for kept in self.kept.values() for rollout in kept.values()]
 
     def _keep(self, rollout: Rollout) -> None:
-        """Add a success; the oldest of its task leave where there are too many."""
+        """Add a success; the oldest ones of its task are dropped if there are too many."""
         kept = self.kept.setdefault(rollout.trajectory.task.id, {})
         tokens = tuple(token for segment in rollout.example.segments for token in segment.tokens)
         kept.pop(tokens, None)
         kept[tokens] = rollout
-        while len(kept) > self.config.rft.most:
+        while len(kept) > self.options.max_successes:
             del kept[next(iter(kept))]
 
-    def shares(self, lessons: Sequence[Lesson]) -> list[float]:
+    def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
         """All tokens count alike."""
-        return mean_shares([lesson.written for lesson in lessons], "token")
+        return mean_weights([sample.token_count for sample in samples], "token")
 
-    def loss(self, written: Written) -> tuple[Tensor, dict[str, float]]:
-        """-log pi of what was written, but for idle replies."""
-        return -(written.logprobs * written.targets["weight"] * written.shares).sum(), {}
-
-    def parameters(self) -> list[Any]:
-        """None."""
-        return []
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+        """-log pi of the written tokens, without those of idle replies."""
+        return -(inputs.logprobs * inputs.targets["weight"] * inputs.token_weights).sum(), {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What is kept, by task: each episode's segments, the sampler's log-probabilities and which replies
-        were idle.
-        """
-        return {name: [_packed(rollout) for rollout in kept.values()] for name, kept in self.kept.items()}
+        """The kept successes by task: segments, the sampler's log-probabilities, idle replies."""
+        return {name: [_to_plain(rollout) for rollout in kept.values()] for name, kept in self.kept.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self.kept = {}
-        for name, entries in state.items():
+        for task_id, entries in state.items():
             for entry in entries:
-                self._keep(_unpacked(name, entry))
+                self._keep(_from_plain(task_id, entry))
 
 
-def _lesson(rollout: Rollout) -> Lesson:
-    weights = [0.0 if idle else 1.0 for idle in rollout.idle]
-    return Lesson(
-        (rollout,),
-        {
-            "weight": [
-                weight for weight, length in zip(weights, rollout.replies, strict=True) for _ in range(length)
-            ]
-        },
-    )
+class RestartingLearner(Learner):
+    """Trains the initial weights anew in each iteration: `epochs` over all samples, with an annealed rate."""
+
+    is_on_policy = False
+
+    def __init__(
+        self, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()
+    ) -> None:
+        super().__init__(policy, algorithm, config, demonstrations)
+        assert isinstance(config.algorithm, RFTConfig)
+        self._epochs = config.algorithm.epochs
+        self._initial = {name: weight.detach().clone() for name, weight in self.trained().items()}
+
+    def learning_rate(self, iteration: int) -> float:
+        """The peak of each iteration's schedule."""
+        return self.config.learning_rate
+
+    def begin_update(self) -> None:
+        """Go back to the initial weights, with a new optimiser."""
+        with torch.no_grad():
+            for name, weight in self.trained().items():
+                weight.copy_(self._initial[name])
+        self.optimizers = self.make_optimizers()
+
+    @property
+    def passes(self) -> int:
+        """Epochs over all samples."""
+        return self._epochs
+
+    def split(self, samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
+        """Batches of about STEP_TOKENS tokens."""
+        batches: list[list[TrainingSample]] = [[]]
+        for sample in samples:
+            if sum(other.length for other in batches[-1]) >= STEP_TOKENS:
+                batches.append([])
+            batches[-1].append(sample)
+        return batches
+
+    def rate_factor(self, progress: float) -> float:
+        """Linear warm-up, then a cosine to zero. Args: progress: 0 to 1."""
+        return annealed(progress)
 
 
-def _packed(rollout: Rollout) -> dict[str, Any]:
+def annealed(progress: float) -> float:
+    """Factor of the learning rate at `progress` (0 to 1): linear warm-up, then a cosine to zero."""
+    if progress < WARM_UP:
+        return progress / WARM_UP
+    return 0.5 * (1 + math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP)))
+
+
+def _sample(rollout: Rollout) -> TrainingSample:
+    weights = per_token(rollout, [0.0 if idle else 1.0 for idle in rollout.idle])
+    return TrainingSample((rollout,), {"weight": weights})
+
+
+def _to_plain(rollout: Rollout) -> dict[str, Any]:
     segments = [(segment.tokens, segment.loss) for segment in rollout.example.segments]
     return {"segments": segments, "logprobs": rollout.logprobs, "idle": rollout.idle}
 
 
-def _unpacked(name: str, entry: dict[str, Any]) -> Rollout:
-    """A rollout of which all is known that teaches; its steps are not."""
+def _from_plain(task_id: str, entry: dict[str, Any]) -> Rollout:
+    """A rollout with everything that training reads; its steps are not kept."""
     example = Example([Segment(list(tokens), list(loss)) for tokens, loss in entry["segments"]])
-    task = Task(id=name, environment="", split="", instruction="", initial_state="")
+    task = Task(id=task_id, environment="", split="", instruction="", initial_state="")
     return Rollout(Trajectory(task), example, list(entry["logprobs"]), idle=list(entry["idle"]))

@@ -21,7 +21,7 @@ def served_policy(
     """The policy in `weights`, with the sampling of the evaluation as defaults. Args: example: rows of input;
     facts: for its page.
     """
-    length = config.synthetic_rl.max_new_tokens
+    length = config.rl.dream.max_new_tokens
     vocabulary, row = Vocabulary.load(weights), read_rows(example)[-1]
     tokens = [token for part in policy_pyfunc.prompt(row) for token in vocabulary.encode(part)]
     return ServedModel(

@@ -97,10 +97,10 @@ def bench_profile(
     with using(threads):
         batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         say(f"update: {len(batch.rollouts)} episodes, {batch.tokens:,} tokens")
-        metrics = _shares("update", *_profiled(lambda: one_step(batch, config.synthetic_rl)))
+        metrics = _shares("update", *_profiled(lambda: one_step(batch, config.rl.dream)))
         dream, player = (
             _dream_of(config, root, model),
-            Policy.load(policy, max_new_tokens=config.synthetic_rl.max_new_tokens),
+            Policy.load(policy, max_new_tokens=config.rl.dream.max_new_tokens),
         )
         say(f"rollouts: {len(batch.rollouts)} episodes in the dream")
         events, seconds = _profiled(lambda: _play(player, dream, batch, config))
@@ -122,7 +122,7 @@ def _dream_of(config: Config, root: Path, model: Path) -> _Watched:
 
 
 def _play(policy: Policy, dream: _Watched, batch: Batch, config: Config) -> None:
-    tasks, settings = [rollout.trajectory.task for rollout in batch.rollouts], config.synthetic_rl
+    tasks, settings = [rollout.trajectory.task for rollout in batch.rollouts], config.rl.dream
     play(
         policy,
         dream,

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.config import Config
-from components.config.training_config import RLConfig
+from components.config import Config, RLConfig
+from components.config.algorithm_config import GRPOConfig
 from components.environments import make_adapter
 from components.errors import ConfigError, DataError
 from components.evaluation.metrics.intervals import Estimate, exact
@@ -76,7 +76,7 @@ def bench_train(
         for number in range(rounds):
             work = {}
             for name, contestant in list({OURS: _ours, TRL: _theirs}.items())[:: 1 if number % 2 else -1]:
-                seconds = contestant(batch, config.synthetic_rl, steps)
+                seconds = contestant(batch, config.rl.dream, steps)
                 work[name] = Work(steps, steps * batch.tokens, seconds)
             done.append(work)
             say(f"round {number + 1} of {rounds}: {work[TRL].seconds / work[OURS].seconds:.2f} x trl")
@@ -108,10 +108,10 @@ def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) 
     DataError if none does.
     """
     policy, settings = (
-        Policy.load(directory, max_new_tokens=config.synthetic_rl.max_new_tokens),
-        config.synthetic_rl,
+        Policy.load(directory, max_new_tokens=config.rl.dream.max_new_tokens),
+        config.rl.dream,
     )
-    chosen = grouped(evenly(read_tasks(data.tasks("train")), tasks, config.seed), settings.group)
+    chosen = grouped(evenly(read_tasks(data.tasks("train")), tasks, config.seed), settings.num_generations)
     world = make_adapter(config.environment).open()
     try:
         played = play(
@@ -124,7 +124,10 @@ def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) 
         )
     finally:
         world.close()
-    groups = [played[start : start + settings.group] for start in range(0, len(played), settings.group)]
+    groups = [
+        played[start : start + settings.num_generations]
+        for start in range(0, len(played), settings.num_generations)
+    ]
     mixed = [group for group in groups if len({rollout.reward for rollout in group}) > 1]
     if not mixed:
         found = f"No group of {len(groups)} has both a success and a failure."
@@ -133,7 +136,7 @@ def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) 
             "Expected some: nothing is learnt otherwise.",
             "Raise --tasks, or name a policy that sometimes wins.",
         )
-    return Batch(policy, [rollout for group in mixed for rollout in group], settings.group)
+    return Batch(policy, [rollout for group in mixed for rollout in group], settings.num_generations)
 
 
 class _Recorded:
@@ -152,10 +155,17 @@ class _Recorded:
 
 def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
     """Seconds of `steps` iterations, one optimiser step each over all episodes."""
-    plain: dict[str, Any] = {"iterations": steps + WARM_UP, "epochs": 1, "updates": 1, "group": batch.group}
-    plain |= {"tasks": len(batch.rollouts) // batch.group, "idle_penalty": 0.0, "learning_rate": 1e-6}
-    plain |= {"grpo": {"step_weight": 0.0, "negative_weight": 1.0}, "demonstration_weight": 0.0}
-    config = RLConfig(**plain, batch_tokens=settings.batch_tokens)
+    config = RLConfig(
+        iterations=steps + WARM_UP,
+        tasks=len(batch.rollouts) // batch.group,
+        num_generations=batch.group,
+        learning_rate=1e-6,
+        demonstration_weight=0.0,
+        batch_tokens=settings.batch_tokens,
+        algorithm=GRPOConfig(
+            optimizer_steps=1, idle_penalty=0.0, step_weight=0.0, negative_advantage_weight=1.0
+        ),
+    )
     policy = Policy(copy.deepcopy(batch.policy.model), batch.policy.vocabulary)
     task = batch.rollouts[0].trajectory.task
     loop = Loop(
@@ -181,7 +191,8 @@ def _theirs(batch: Batch, settings: RLConfig, steps: int) -> float:
     """Seconds of `steps` optimiser steps of TRL's trainer over the same episodes."""
     from datasets import Dataset
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOConfig as TRLConfig
+    from trl import GRPOTrainer
 
     ends: list[float] = []
 
@@ -197,7 +208,7 @@ def _theirs(batch: Batch, settings: RLConfig, steps: int) -> float:
         if count % size == 0
     )
     with tempfile.TemporaryDirectory() as folder:
-        args = GRPOConfig(
+        args = TRLConfig(
             folder,
             max_steps=steps + WARM_UP,
             per_device_train_batch_size=rows,

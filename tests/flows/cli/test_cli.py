@@ -110,7 +110,7 @@ def test_every_verb_shows_an_example(run, verb):
 def test_unknown_key_names_the_nearest(run, verb):
     done = run(verb, "synthetic_rl.interations=3")
     assert done.exit_code == ConfigError.exit_code == 2
-    assert "Did you mean synthetic_rl.iterations?" in done.output
+    assert "Did you mean rl.dream.iterations?" in done.output
     assert "Traceback" not in done.output
 
 
@@ -285,7 +285,7 @@ def test_resolved_config_is_read_back(run, tmp_path):
         "a folder such as runs/ may not be there yet"
     )
     path = tmp_path / "mine.json"
-    path.write_text(run("config", "seed=7", "sim_to_real.budget=12000").stdout)
+    path.write_text(run("config", "seed=7", "rl.real.budget=12000").stdout)
     done = run("config", "--config", path)
     assert done.exit_code == 0
     assert done.stdout == path.read_text()

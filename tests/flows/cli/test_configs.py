@@ -102,26 +102,29 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
             ],
             "goals has no effect",
         ),
-        (["real_rl.algorithm=ppo", "real_rl.ppo.clusters=4"], "clusters has no effect with RL in reality"),
         (
-            ["sim_to_real.algorithm=ppo", "sim_to_real.ppo.clusters=4"],
+            ["rl.baseline.algorithm.type=ppo", "rl.baseline.ppo.clusters=4"],
             "clusters has no effect with RL in reality",
         ),
         (
-            ["synthetic_rl.algorithm=ppo", "synthetic_rl.ppo.clusters=4", "curriculum.enabled=false"],
+            ["rl.real.algorithm.type=ppo", "rl.real.ppo.clusters=4"],
+            "clusters has no effect with RL in reality",
+        ),
+        (
+            ["rl.dream.algorithm.type=ppo", "rl.dream.ppo.clusters=4", "curriculum.enabled=false"],
             "clusters has no effect with curriculum",
         ),
         (
-            ["synthetic_rl.grpo.step_weight=0", "synthetic_rl.discount=0.9"],
+            ["rl.dream.algorithm.step_weight=0", "rl.dream.algorithm.discount=0.9"],
             "discount has no effect with grpo.step_weight: 0",
         ),
         (["curriculum.share=0", "curriculum.candidates=2"], "candidates has no effect with share: 0"),
         (["curriculum.share=0.5"], "share .+ explore is 1.25, more than a batch"),
         (
-            ["synthetic_rl.iterations=4", "synthetic_rl.check_every=5"],
+            ["rl.dream.iterations=4", "rl.dream.check_every=5"],
             "check_every has no effect with iterations: 4",
         ),
-        (["cloning.lora.alpha=8"], "alpha has no effect with rank: 0"),
+        (["lora.alpha=8"], "alpha has no effect with rank: 0"),
         (
             ["cloning.behaviours=[noisy]", "cloning.early_experience=self_reflection"],
             "Expected behaviours: .expert.",
@@ -160,10 +163,10 @@ def test_numbers_must_be_finite(override):
 
 def test_a_budget_that_allows_no_iteration_is_refused():
     with pytest.raises(ConfigError, match=r"real_rl\.budget=5000 allows no iteration.*5120 steps"):
-        load_config(None, ["real_rl.budget=5000"])
+        load_config(None, ["rl.baseline.budget=5000"])
     with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1920 steps"):
-        load_config(None, ["sim_to_real.budget=1000"])
-    assert load_config(None, ["sim_to_real.budget=0", "sim_to_real.iterations=0"]).sim_to_real.budget == 0
+        load_config(None, ["rl.real.budget=1000"])
+    assert load_config(None, ["rl.real.budget=0", "rl.real.iterations=0"]).rl.real.budget == 0
 
 
 def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():

@@ -179,7 +179,7 @@ def fewest_positions(root, config):
 
 def test_a_dream_longer_than_the_recorded_episodes_is_a_doubt(data, tmp_path):
     model = make_checkpoint(tmp_path, "llama", max_position_embeddings=1024)
-    config = config_of(model, "environment.max_steps=80", "sim_to_real.iterations=0")
+    config = config_of(model, "environment.max_steps=80", "rl.real.iterations=0")
     check_settings(data, config)
     rung = doctor.check_backbone(config, data)
     assert rung.state == "doubt"

@@ -96,7 +96,7 @@ def test_an_origin_tells_seeds_variants_and_models_apart_but_not_threads_or_plac
             tmp_path,
         )
 
-    assert origin(0) == origin(0, "threads=1", "timeout_minutes.stage=5", "environment.workers=1")
+    assert origin(0) == origin(0, "threads=1", "stage_timeout_minutes=5", "environment.workers=1")
     assert origin(0, path="start") == origin(0, path="same")
     told = [
         origin(0),

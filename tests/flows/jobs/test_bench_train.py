@@ -91,7 +91,7 @@ def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
     monkeypatch.setattr(bench_train, "read_tasks", lambda _: list(tasks))
     monkeypatch.setattr(bench_train, "make_adapter", lambda _: adapter)
     config = load_config(
-        None, ["environment.max_steps=2", "synthetic_rl.group=2", "synthetic_rl.max_new_tokens=4"]
+        None, ["environment.max_steps=2", "rl.dream.num_generations=2", "rl.dream.max_new_tokens=4"]
     )
     with pytest.raises(DataError, match="No group of 1 has both a success and a failure.*--tasks"):
         bench_train.played_batch(config, bench_train.DataLayout(tmp_path), tmp_path, 1)
@@ -108,7 +108,7 @@ def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(
     note_form(tmp_path / "model", ExperienceModelConfig())
     config = load_config(
         None,
-        ["environment.max_steps=2", "synthetic_rl.max_new_tokens=4", "experience_model.max_new_tokens=8"],
+        ["environment.max_steps=2", "rl.dream.max_new_tokens=4", "experience_model.max_new_tokens=8"],
     )
     found = bench_profile.bench_profile(
         config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, say=print

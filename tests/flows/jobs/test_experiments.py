@@ -102,7 +102,12 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
     refused.
     """
     small = ["promotion.threshold=0"]
-    small += ["real_rl.tasks=2", "real_rl.group=2", "real_rl.budget=900", "real_rl.iterations=2"]
+    small += [
+        "rl.baseline.tasks=2",
+        "rl.baseline.num_generations=2",
+        "rl.baseline.budget=900",
+        "rl.baseline.iterations=2",
+    ]
     cells, table, figures = clone / "cells", clone / "study.json", clone / "figures"
     options = ["--seeds=0", f"--cells={cells}", f"--json={table}", f"--figures={figures}"]
 
@@ -209,7 +214,7 @@ def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
     """Rollouts in two processes, as by default."""
     options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
     code, output, _ = run(
-        clone, "synthetic_rl.learning_rate=1e30", "synthetic_rl.processes=2", verb=("study", *options)
+        clone, "rl.dream.learning_rate=1e30", "rl.dream.processes=2", verb=("study", *options)
     )
     assert code == 1 and "dream-grpo, seed 0 crashed: TrainingError" in output
     assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]

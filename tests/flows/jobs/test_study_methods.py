@@ -43,11 +43,11 @@ def test_every_method_has_a_valid_config(name, file):
     )
     assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
     if method.dream:
-        assert config.synthetic_rl.algorithm == method.dream
+        assert config.rl.dream.algorithm == method.dream
     if method.real:
         assert getattr(config, method.stages[-1]).algorithm == method.real
     if method.dream and method.real:
-        assert 10 * config.sim_to_real.budget <= config.real_rl.budget
+        assert 10 * config.rl.real.budget <= config.rl.baseline.budget
 
 
 def test_half_of_one_family_is_no_transfer():
@@ -73,7 +73,7 @@ def test_every_ablation_has_a_valid_config(name, file):
 
 def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
     before = load_config(
-        None, ["synthetic_rl.grpo.step_weight=1.0", "synthetic_rl.tasks=16", "synthetic_rl.group=8"]
+        None, ["rl.dream.algorithm.step_weight=1.0", "rl.dream.tasks=16", "rl.dream.num_generations=8"]
     )
     section = configured(before, "dream-ppo", 0, FAMILIES).synthetic_rl
     assert (section.tasks, section.group) == (128, 1) and section.grpo.step_weight == 2.0, (
@@ -82,51 +82,52 @@ def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
 
 
 def test_rft_has_few_large_iterations():
-    config = configured(load_config(None, ["synthetic_rl.updates=3"]), "s2r-rft", 0, FAMILIES)
-    assert (config.synthetic_rl.tasks, config.synthetic_rl.iterations, config.synthetic_rl.updates) == (
+    config = configured(load_config(None, ["rl.dream.algorithm.optimizer_steps=3"]), "s2r-rft", 0, FAMILIES)
+    assert (config.rl.dream.tasks, config.rl.dream.iterations, config.rl.dream.updates) == (
         128,
         2,
         2,
     )
     assert (
-        config.sim_to_real.tasks == 12
-        and configured(load_config(None), "rft-real", 0, FAMILIES).real_rl.tasks == 64
+        config.rl.real.tasks == 12
+        and configured(load_config(None), "rft-real", 0, FAMILIES).rl.baseline.tasks == 64
     )
 
 
 def test_offline_dpo_never_synchronises():
-    section = configured(load_config(None, ["real_rl.clip=0.1"]), "dpo-offline", 0, FAMILIES).real_rl
+    section = configured(
+        load_config(None, ["rl.baseline.algorithm.epsilon=0.1"]), "dpo-offline", 0, FAMILIES
+    ).real_rl
     assert section.dpo.sync_every == 0 and section.clip == 0.2 and section.budget == 25_000
 
 
 def test_a_tenth_without_room_for_an_iteration_is_refused():
     with pytest.raises(
-        ConfigError, match="A 10th of real_rl.budget is 2500 steps; an iteration of sim_to_real may take 3840"
+        ConfigError,
+        match="A 10th of rl.baseline.budget is 2500 steps; an iteration of sim_to_real may take 3840",
     ):
         configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
 
 
 def test_a_training_of_fewer_iterations_is_looked_at_as_often():
     settings = configured(
-        load_config(None, ["synthetic_rl.iterations=10"]), "dream-rft", 0, FAMILIES
+        load_config(None, ["rl.dream.iterations=10"]), "dream-rft", 0, FAMILIES
     ).synthetic_rl
     assert (settings.iterations, settings.check_every) == (3, 1)
     assert (
-        configured(
-            load_config(None, ["synthetic_rl.check_every=5"]), "s2r-rft", 0, FAMILIES
-        ).synthetic_rl.check_every
+        configured(load_config(None, ["rl.dream.check_every=5"]), "s2r-rft", 0, FAMILIES).rl.dream.check_every
         == 2
     )
 
 
 def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any_config():
-    clustered = load_config(None, ["synthetic_rl.algorithm=ppo", "synthetic_rl.ppo.clusters=4"])
-    assert configured(clustered, "no-curriculum", 0, FAMILIES).synthetic_rl.algorithm == "grpo"
+    clustered = load_config(None, ["rl.dream.algorithm.type=ppo", "rl.dream.ppo.clusters=4"])
+    assert configured(clustered, "no-curriculum", 0, FAMILIES).rl.dream.algorithm.type == "grpo"
     fine = load_config(
-        None, ["synthetic_rl.algorithm=rft", "synthetic_rl.iterations=2", "synthetic_rl.check_every=2"]
+        None, ["rl.dream.algorithm.type=rft", "rl.dream.iterations=2", "rl.dream.check_every=2"]
     )
-    assert configured(fine, "dream-rft", 0, FAMILIES).synthetic_rl.check_every == 2
-    single = load_config(None, ["real_rl.algorithm=ppo", "real_rl.group=1"])
+    assert configured(fine, "dream-rft", 0, FAMILIES).rl.dream.check_every == 2
+    single = load_config(None, ["rl.baseline.algorithm.type=ppo", "rl.baseline.num_generations=1"])
     with pytest.raises(ConfigError, match="of the method grpo-real is refused.*group"):
         configured(single, "grpo-real", 0, FAMILIES)
 
@@ -146,8 +147,8 @@ def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
     cell = Cell("clone", 3, origin, {"g": True}, {"g": "f"}, seconds={"x": 1.5}, curve=[[1.0, 2.0, 3.0, 0.5]])
     path = write_cell(tmp_path, cell)
     assert read_cell(tmp_path, "clone", 3, origin) == cell and read_cell(tmp_path, "clone", 4, origin) is None
-    other = origin_of(load_config(None, ["seed=3", "synthetic_rl.group=4"]), tmp_path)
-    with pytest.raises(DataError, match=r"something else: synthetic_rl.group \(8, not 4\)\. .*rm "):
+    other = origin_of(load_config(None, ["seed=3", "rl.dream.num_generations=4"]), tmp_path)
+    with pytest.raises(DataError, match=r"something else: rl.dream.num_generations \(8, not 4\)\. .*rm "):
         read_cell(tmp_path, "clone", 3, other)
     text = path.read_text()
     path.write_text(text.replace('"confidence"', '"convidence"'))
@@ -196,11 +197,11 @@ def test_what_only_a_machine_decides_is_no_part_of_a_browsers_origin(tmp_path):
 
 def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
     versioned(tmp_path)
-    made, now = (load_config(None, more) for more in ([], ["sim_to_real.budget=9000"]))
+    made, now = (load_config(None, more) for more in ([], ["rl.real.budget=9000"]))
     require_origin(
         tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), ""
     )
-    with pytest.raises(DataError, match=r"something else: sim_to_real.budget \(4000, not 9000\)"):
+    with pytest.raises(DataError, match=r"something else: rl.real.budget \(4000, not 9000\)"):
         require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
 
 

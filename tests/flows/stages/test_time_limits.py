@@ -30,7 +30,7 @@ KEY = "0" * 64
 def run(tmp_path):
     """A run in a repository under DVC, before its snapshot, with six seconds for each stage."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    found = Run(load_config(None, ["timeout_minutes.stage=0.1"]), tmp_path)
+    found = Run(load_config(None, ["stage_timeout_minutes=0.1"]), tmp_path)
     found.data.root.mkdir(parents=True)
     found.data.settings.write_text("{}")
     snapshots.snapshot(tmp_path)
@@ -51,7 +51,7 @@ def test_a_snapshot_whose_dvc_hangs_ends_the_run_and_the_command(run, monkeypatc
     began = time.monotonic()
     with pytest.raises(
         StageTimeout,
-        match=r"The stage snapshot_buffer had not ended after 0.1 minutes.*timeout_minutes.stage=0.2",
+        match=r"The stage snapshot_buffer had not ended after 0.1 minutes.*stage_timeout_minutes=0.2",
     ):
         snapshot_buffer.fn(run)
     assert time.monotonic() - began < 60

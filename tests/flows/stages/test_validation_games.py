@@ -40,7 +40,7 @@ def games(root, number=0, *overrides):
 
 
 def test_every_run_of_a_draw_plays_the_same_games_whatever_its_seed(root):
-    assert games(root) == games(root, 0, "seed=7") == games(root, 0, "synthetic_rl.iterations=4")
+    assert games(root) == games(root, 0, "seed=7") == games(root, 0, "rl.dream.iterations=4")
     assert {task.split for task in games(root)} == {"validation"}
 
 

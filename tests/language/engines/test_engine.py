@@ -6,8 +6,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.errors import DataError
 from components.language.backbone import add_lora, build_backbone
 from components.language.engines.kept_cache import KeptCacheEngine

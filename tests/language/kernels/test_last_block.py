@@ -5,8 +5,7 @@ leaves alone.
 import pytest
 import torch
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.language.backbone import add_lora, build_backbone, without_adapters
 from components.language.kernels.last_block import can_narrow, hidden_at
 from components.language.training.examples import Example, Segment, collate

@@ -4,8 +4,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.errors import TrainingError
 from components.language.backbone import add_lora, build_backbone
 from components.language.training.examples import Example, Segment, collate

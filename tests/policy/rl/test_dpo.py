@@ -10,7 +10,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config.training_config import RLConfig
+from components.config import RLConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithms import make_algorithm

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 from builders import make_episode, make_task
+from components.policy.rl.surrogate import clipped_loss, mean_shares, reference_distance
 
 from components.language.training.examples import Example, Segment
 from components.policy.rl.grpo import group_advantages, step_advantages, token_values
-from components.policy.rl.surrogate import clipped_loss, mean_shares, reference_distance
 from components.policy.rollout import Rollout
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config.training_config import CloningConfig, CurriculumConfig, LoraConfig, RLConfig
+from components.config import CloningConfig, CurriculumConfig, LoraConfig, RLConfig
 from components.environments.protocol import Step
 from components.errors import ConfigError, EnvironmentFailure, TrainingError
 from components.experience.curriculum import Curriculum

@@ -9,7 +9,7 @@ import math
 import pytest
 from builders import make_episode, make_task
 
-from components.config.training_config import HeroConfig
+from components.config import HeroConfig
 from components.language.training.examples import Example
 from components.policy.rl.rewards import HybridRewards, Rewards, stratified
 from components.policy.rollout import Rollout

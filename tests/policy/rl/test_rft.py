@@ -8,7 +8,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config.training_config import RFTConfig, RLConfig
+from components.config import RFTConfig, RLConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Written

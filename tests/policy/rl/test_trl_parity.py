@@ -13,7 +13,7 @@ from builders import VOCABULARY, make_model, make_task
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer
 
-from components.config.training_config import RLConfig
+from components.config import RLConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Lesson

@@ -1,0 +1,53 @@
+"""The config section `backbone`: the pretrained model that both models start from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from components.config.section import Section
+
+ChatTemplate = Literal["auto", "off"]
+
+
+class BackboneConfig(Section):
+    """The small pretrained transformer that both models start from, or a Hugging Face model in its place."""
+
+    path: str = Field(
+        "", description="Directory with a causal LM in safetensors; empty: the backbone of the data."
+    )
+    family: Literal["llama", "qwen"] = Field(
+        "llama", description="Architecture that `dreamgym pretrain` builds."
+    )
+    vocabulary: int = Field(
+        2048, ge=300, description="Size of the byte-level BPE vocabulary, markers included."
+    )
+    hidden: int = Field(128, ge=8, description="Width of the residual stream.")
+    layers: int = Field(4, ge=1, description="Transformer blocks.")
+    heads: int = Field(4, ge=1, description="Query heads.")
+    key_value_heads: int = Field(
+        2, ge=1, description="Key-value heads, each shared by a group of query heads: a faster dream."
+    )
+    max_positions: int = Field(4096, ge=64, description="Longest sequence in tokens.")
+    chat_template: ChatTemplate = Field(
+        "auto",
+        description="Wrap the prompts in the chat template of the model at `path` if its tokenizer has one, "
+        "or never.",
+    )
+    gradient_checkpointing: bool = Field(
+        False,
+        description="Compute each block again in the backward pass: less memory in training, for about a "
+        "third more time.",
+    )
+
+    @field_validator("chat_template", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        return "off" if value is False else value  # as YAML reads it
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> BackboneConfig:
+        if not self.path:
+            self._refuse_dead(["chat_template"], "an empty path", "backbone.path")
+        return self

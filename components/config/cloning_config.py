@@ -1,0 +1,45 @@
+"""The config section `cloning`: behaviour cloning of the first policy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from components.config.section import Section
+
+
+class CloningConfig(Section):
+    """Behaviour cloning on expert demonstrations, or on other recorded episodes."""
+
+    demonstrations: int = Field(
+        100, ge=1, description="Episodes to clone: the first ones of the behaviours below."
+    )
+    behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
+        ["expert"],
+        min_length=1,
+        description="Whose episodes are cloned: successful ones of an expert, all of the others. Mistakes "
+        "in them leave RL more to improve.",
+    )
+    early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
+        "none",
+        description="Early Experience (arXiv 2510.08558): also learn from alternatives to the expert's "
+        "actions, executed in the real environment.",
+    )
+    epochs: float = Field(
+        8.0,
+        gt=0,
+        description="Epochs. Too many collapse exploration; too few produce malformed actions.",
+    )
+    learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
+    batch_tokens: int = Field(2048, ge=64, description="Tokens per optimiser step.")
+
+    @model_validator(mode="after")
+    def _only_experts_have_alternatives(self) -> CloningConfig:
+        if self.early_experience != "none" and self.behaviours != ["expert"]:
+            found = (
+                f"early_experience: {self.early_experience} compares an expert's actions with others; "
+                f"behaviours: {self.behaviours}"
+            )
+            raise ValueError(f"{found} has episodes of others. Expected behaviours: [expert]")
+        return self

@@ -1,0 +1,44 @@
+"""The config section `curriculum`: which tasks the dream plays."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from components.config.section import Section
+
+
+class CurriculumConfig(Section):
+    """Selection and generation of tasks (Eq. 6, 7). The paper gives no values for m and lambda: ours."""
+
+    enabled: bool = Field(
+        True, description="False draws training tasks evenly and generates none (ablation)."
+    )
+    seeds: int = Field(8, ge=1, description="m: tasks with the highest return variance that are varied.")
+    candidates: int = Field(
+        4,
+        ge=1,
+        description="Variations that the experience model proposes for each seed task; the most novel "
+        "valid one is used.",
+    )
+    share: float = Field(
+        0.25, ge=0, le=1, description="lambda: largest share of generated tasks in an iteration."
+    )
+    explore: float = Field(
+        0.75,
+        ge=0,
+        le=1,
+        description="Share of an iteration's tasks drawn from all training tasks, unplayed ones first; the "
+        "rest is selected by return variance.",
+    )
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> CurriculumConfig:
+        if not self.enabled:
+            self._refuse_dead(["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true")
+        if not self.share:
+            self._refuse_dead(["seeds", "candidates"], "share: 0", "a share")
+        if self.share + self.explore > 1 + 1e-9:
+            raise ValueError(
+                f"share + explore is {self.share + self.explore:g}, more than all tasks; expected at most 1"
+            )
+        return self

@@ -1,0 +1,242 @@
+"""Old config keys and their new names, for messages and for recorded configs.
+
+    python -m components.config.migration runs/ID/config.json      # prints the config with today's keys
+
+`migrate` translates a resolved config of an earlier version, such as those in the cells under docs/results/.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from components.errors import ConfigError
+
+STAGES = {"synthetic_rl": "dream", "sim_to_real": "real", "real_rl": "baseline"}
+"""Earlier sections of RL -> those below `rl`."""
+_OF_STAGE = {
+    "group": "num_generations",
+    "kl": "algorithm.beta",
+    "clip": "algorithm.epsilon",
+    "clip_high": "algorithm.epsilon_high",
+    "epochs": "algorithm.num_iterations",
+    "updates": "algorithm.optimizer_steps",
+    "loss_mean": "algorithm.loss_aggregation",
+    "reward": "algorithm.reward",
+    "discount": "algorithm.discount",
+    "idle_penalty": "algorithm.idle_penalty",
+    "algorithm": "algorithm.type",
+    "grpo.step_weight": "algorithm.step_weight",
+    "grpo.negative_weight": "algorithm.negative_advantage_weight",
+    "grpo.normalise": "algorithm.scale_rewards",
+    "ppo.gae_lambda": "algorithm.gae_lambda",
+    "ppo.value_rate": "algorithm.value_learning_rate",
+    "dpo.beta": "algorithm.beta",
+    "dpo.sync_every": "algorithm.sync_every",
+    "rft.most": "algorithm.max_successes",
+    "rft.epochs": "algorithm.epochs",
+    "rft.learning_rate": "learning_rate",
+}
+_REMOVED_OF_STAGE: dict[str, Any] = {
+    "interpolation": 1.0,
+    "optimizer": "adamw",
+    "schedule": None,
+    "demonstration_tokens": 2048,
+    "check_replays": 16,
+    "hero.alpha": 0.05,
+    "hero.beta": 0.05,
+    "hero.weighting": "appendix",
+    "ppo.value_weight": 0.5,
+    "ppo.value_clip": 0.2,
+    "ppo.clusters": 8,
+    "dpo.sync_reference": True,
+    "rft.step_tokens": 4096,
+}
+_LORA = ("rank", "alpha", "targets")
+_PHASE = (
+    "copy_tokens",
+    "compare_tokens",
+    "edit_tokens",
+    "number_tokens",
+    "exercise_rehearsal",
+    "copy_repeats",
+    "tokens",
+    "hindsight",
+    "renamed",
+    "rehearsal",
+    "copy_rehearsal",
+    "recall_rehearsal",
+    "learning_rate",
+    "text_rate",
+)
+_OF_TEXT = ("hindsight", "renamed", "rehearsal", "copy_rehearsal", "recall_rehearsal", "text_rate")
+RENAMED: dict[str, str] = {
+    **{f"{old}.{key}": f"rl.{new}.{to}" for old, new in STAGES.items() for key, to in _OF_STAGE.items()},
+    **{
+        f"{section}.lora.{key}": f"lora.{key}"
+        for section in ("cloning", "experience_model", *STAGES)
+        for key in _LORA
+    },
+    **{f"pretrain.{key}": f"{key} in an entry of pretrain.phases" for key in _PHASE},
+    "timeout_minutes.stage": "stage_timeout_minutes",
+}
+"""Earlier key -> key today. Keys of RL that are not here only changed their section."""
+REMOVED: dict[str, Any] = {
+    **{f"{old}.{key}": value for old in STAGES for key, value in _REMOVED_OF_STAGE.items()},
+    "cloning.optimizer": "adamw",
+    "cloning.alternatives": 3,
+    "experience_model.optimizer": "adamw",
+    "experience_model.checkpoint_every": 200,
+    "experience_model.max_unannotated_share": 0.05,
+    "pretrain.optimizer": "muon",
+    "timeout_minutes.experience_model": None,
+    "timeout_minutes.synthetic_rl": None,
+    "timeout_minutes.sim_to_real": None,
+    "timeout_minutes.real_rl": None,
+}
+"""Earlier key that is no option any more -> the value that is always used; None: none."""
+
+
+def new_name(key: str) -> str | None:
+    """What to say of a key of an earlier version: its new name or why it is gone; None for other keys."""
+    if key in REMOVED:
+        value = REMOVED[key]
+        return "removed" if value is None else f"removed; its value is always {json.dumps(value)}"
+    if key in RENAMED:
+        return RENAMED[key]
+    section, _, rest = key.partition(".")
+    return f"rl.{STAGES[section]}{f'.{rest}' if rest else ''}" if section in STAGES else None
+
+
+def require_current_keys(values: Mapping[str, Any], path: Path | str | None) -> None:
+    """Raise ConfigError if `values` have keys of an earlier version, with the new name of each."""
+    renamed = [(key, name) for key in _leaves(values) if (name := new_name(key)) is not None]
+    if renamed:
+        lines = " ".join(f"{key} is {'' if 'removed' in name else 'now '}{name}." for key, name in renamed)
+        where = f" {path}" if path else ""
+        raise ConfigError(
+            f"The configuration{where} has keys of an earlier version. {lines}",
+            next_step="Rename them, or type: python -m components.config.migration FILE (prints the config "
+            "with today's keys).",
+        )
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A resolved config of an earlier version with today's keys; today's configs come back as they are.
+
+    Raises:
+        ConfigError: a removed option had another value than the one that is always used now.
+    """
+    return _migrate(json.loads(json.dumps(values)))
+
+
+def _migrate(values: dict[str, Any]) -> dict[str, Any]:
+    lora: dict[str, Any] = {}
+    for section in ("cloning", "experience_model"):
+        lora |= _taken(values.get(section, {}), "lora") or {}
+        for key in [key for key in values.get(section, {}) if f"{section}.{key}" in REMOVED]:
+            _require_constant(f"{section}.{key}", values[section].pop(key))
+    rl = dict(values.pop("rl", {}))
+    for old, new in STAGES.items():
+        if old in values:
+            stage = values.pop(old)
+            lora |= _taken(stage, "lora") or {}
+            rl[new] = migrate_stage(old, stage)
+    if rl:
+        values["rl"] = rl
+    if lora:
+        values["lora"] = lora
+    if "pretrain" in values:
+        values["pretrain"] = migrate_pretrain(values["pretrain"])
+    minutes = _taken(values, "timeout_minutes")
+    if isinstance(minutes, dict) and "stage" in minutes:
+        values["stage_timeout_minutes"] = minutes["stage"]
+    return values
+
+
+def migrate_stage(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an earlier RL section, such as `synthetic_rl`, as those of a stage below `rl`."""
+    kind = str(values.get("algorithm", "grpo"))
+    stage: dict[str, Any] = {}
+    algorithm: dict[str, Any] = {"type": kind}
+    for key in _leaves(values):
+        *parents, leaf = key.split(".")
+        value: Any = values
+        for part in (*parents, leaf):
+            value = value[part]
+        if parents and parents[0] in ("grpo", "ppo", "dpo", "rft") and parents[0] != kind:
+            continue
+        if key in _REMOVED_OF_STAGE:
+            _require_constant(f"{name}.{key}", value)
+            continue
+        if kind == "rft" and key == "learning_rate":
+            continue
+        to = _OF_STAGE.get(key, key)
+        if not to.startswith("algorithm."):
+            stage[to] = value
+        elif _has_option(kind, key):
+            algorithm[to.removeprefix("algorithm.")] = value
+    return {"algorithm": algorithm, **stage}
+
+
+_POLICY_GRADIENT = ("reward", "discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl")
+
+
+def _has_option(kind: str, key: str) -> bool:
+    if key in _POLICY_GRADIENT:
+        return kind in ("grpo", "ppo")
+    return kind != "rft" if key in ("epochs", "updates") else True
+
+
+def migrate_pretrain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """An earlier section `pretrain`, or that of a backbone's card, with its recipe as a list of phases."""
+    rest = {name: value for name, value in values.items() if name not in (*_PHASE, "phases", "optimizer")}
+    if "optimizer" in values:
+        _require_constant("pretrain.optimizer", values["optimizer"])
+    own = {name: values[name] for name in _PHASE if name in values}
+    if values.get("phases") and not own:
+        return dict(values)
+    phases = [
+        own | {name: value for name, value in phase.items() if value is not None}
+        for phase in values.get("phases") or [{}]
+    ]
+    for phase in phases:
+        if phase.get("tokens") == 0:  # options of the text had no effect there
+            for name in _OF_TEXT:
+                phase.pop(name, None)
+    return rest | ({"phases": phases} if own or values.get("phases") else {})
+
+
+def _taken(values: Any, name: str) -> Any:
+    return values.pop(name, None) if isinstance(values, dict) else None
+
+
+def _require_constant(key: str, value: Any) -> None:
+    constant = REMOVED[key]
+    if constant is not None and value != constant:
+        raise ConfigError(
+            f"The recorded config has {key}={value}.",
+            f"The option was removed: {json.dumps(constant)} is always used.",
+            "Reproduce the run from its own commit: dreamgym reproduce RUN",
+        )
+
+
+def main() -> None:
+    """Print the config in the named JSON file with today's keys."""
+    values = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.stdout.write(json.dumps(migrate(values), indent=2, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

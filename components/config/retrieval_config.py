@@ -1,0 +1,73 @@
+"""The config section `retrieval`: demonstrations from the replay buffer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from components.config.section import Section
+
+
+class RetrievalConfig(Section):
+    """Demonstrations from the replay buffer."""
+
+    k: int = Field(
+        1,
+        ge=0,
+        description="Demonstrations a step (the paper does not give k: our choice); 0 turns retrieval off.",
+    )
+    index: Literal["exact", "chroma"] = Field(
+        "exact",
+        description="Exact search (comes back to the bit) or Chroma (for hundreds of thousands of "
+        "transitions; approximate).",
+    )
+    server: str = Field(
+        "",
+        pattern=r"^$|^[^\s/:]+:\d+$",
+        description="host:port of a Chroma server that holds the index: chroma; empty: in this process.",
+    )
+    encoder: Literal["hashing", "minilm", "path"] = Field(
+        "hashing",
+        description="Encoder of (state, action): hashed n-grams, all-MiniLM-L6-v2 from its package, or the "
+        "one in encoder_path.",
+    )
+    encoder_path: str = Field(
+        "",
+        description="Directory of a sentence-transformers model or a plain Hugging Face encoder, in "
+        "safetensors, for encoder: path.",
+    )
+    dimensions: int = Field(
+        256, ge=16, description="Dimensions of the hashing encoder, for the state and for the action each."
+    )
+    action_weight: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="Share of the action in the similarity of two steps; the rest is the state's (our "
+        "choice).",
+    )
+    capacity: int = Field(
+        200_000,
+        ge=1,
+        description="Most transitions to retrieve from: all real ones, however many, and the newest "
+        "synthetic ones that fit.",
+    )
+
+    @model_validator(mode="after")
+    def _no_dead_options(self) -> RetrievalConfig:
+        if self.k == 0:
+            dead = ["index", "server", "encoder", "encoder_path", "dimensions", "action_weight", "capacity"]
+            self._refuse_dead(dead, "k: 0", "k, for example k: 1")
+        if self.index != "chroma":
+            self._refuse_dead(["server"], f"index: {self.index}", "index: chroma")
+        if self.encoder != "hashing":
+            self._refuse_dead(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
+        if self.encoder != "path":
+            self._refuse_dead(["encoder_path"], f"encoder: {self.encoder}", "encoder: path")
+        elif not self.encoder_path:
+            raise ValueError(
+                "encoder: path needs encoder_path, the directory of a sentence encoder; set it, or set "
+                "encoder: hashing"
+            )
+        return self
