@@ -96,7 +96,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("text", COUNTS)
 def test_a_count_may_have_groups_of_digits(tmp_path, text):
-    value = both_ways(tmp_path, "pretrain.tokens", text)
+    value = both_ways(tmp_path, "experience_model.transitions", text)
     assert value == COUNTS[text] and type(value) is int
 
 
@@ -121,12 +121,12 @@ def test_a_count_may_have_groups_of_digits(tmp_path, text):
     ],
 )
 def test_what_a_reader_may_take_for_another_count_is_refused(tmp_path, text):
-    assert "expected an integer" in both_ways(tmp_path, "pretrain.tokens", text)
+    assert "expected an integer" in both_ways(tmp_path, "experience_model.transitions", text)
 
 
 def test_a_count_beyond_64_bits_is_refused(tmp_path):
     for text in ("9223372036854775808", "1e30", "1e9999", "9" * 5000):
-        assert f"to {LARGEST}" in both_ways(tmp_path, "pretrain.tokens", text)
+        assert f"to {LARGEST}" in both_ways(tmp_path, "experience_model.transitions", text)
 
 
 NUMBERS = {"1e-3": 0.001, "5.0e-5": 5e-5, ".5": 0.5, "1": 1.0, "1_000.5": 1000.5, "1E+2": 100.0}
@@ -186,9 +186,9 @@ def test_null_is_no_text_and_an_empty_value_is_empty_text(tmp_path):
 
 
 def test_a_value_that_may_be_missing_takes_null(tmp_path):
-    assert both_ways(tmp_path, "timeout_minutes.synthetic_rl", "null") is None
-    assert both_ways(tmp_path, "timeout_minutes.synthetic_rl", "30") == 30.0
-    assert "expected a number" in both_ways(tmp_path, "timeout_minutes.synthetic_rl", "010")
+    assert both_ways(tmp_path, "promotion.draw", "null") is None
+    assert both_ways(tmp_path, "promotion.draw", "30") == 30
+    assert "expected an integer" in both_ways(tmp_path, "promotion.draw", "010")
 
 
 def test_python_values_are_held_to_the_same_rules():
@@ -204,7 +204,7 @@ def test_python_values_are_held_to_the_same_rules():
             Config.model_validate(values)
     assert (
         Config.model_validate(
-            {"seed": 3, "threads": 2, "synthetic_rl": {"learning_rate": 1}}
+            {"seed": 3, "threads": 2, "rl": {"dream": {"learning_rate": 1}}}
         ).rl.dream.learning_rate
         == 1.0
     )

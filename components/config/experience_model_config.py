@@ -17,7 +17,6 @@ class ExperienceModelConfig(Section):
     choice.
     """
 
-    optimizer: ClassVar[Literal["adamw"]] = "adamw"
     checkpoint_every: ClassVar[int] = 200
     """Updates between two checkpoints of fine-tuning."""
     max_unannotated_share: ClassVar[float] = 0.05
@@ -65,6 +64,9 @@ class ExperienceModelConfig(Section):
         le=1,
         description="Tokens of the backbone's exercises mixed in, for each of the episodes' own; else they "
         "are forgotten.",
+    )
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="AdamW, or Muon for the matrices of the blocks, as in pretraining."
     )
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")

@@ -88,7 +88,6 @@ REMOVED: dict[str, Any] = {
     **{f"{old}.{key}": value for old in STAGES for key, value in _REMOVED_OF_STAGE.items()},
     "cloning.optimizer": "adamw",
     "cloning.alternatives": 3,
-    "experience_model.optimizer": "adamw",
     "experience_model.checkpoint_every": 200,
     "experience_model.max_unannotated_share": 0.05,
     "pretrain.optimizer": "muon",
@@ -132,13 +131,49 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
+def migrate(values: Mapping[str, Any], *, allow_removed: bool = False) -> dict[str, Any]:
     """A resolved config of an earlier version with today's keys; today's configs come back as they are.
 
+    Args: allow_removed: drop removed options with other values than those that are always used now.
+
     Raises:
-        ConfigError: a removed option had another value than the one that is always used now.
+        ConfigError: there is such an option, and it may not be dropped.
     """
-    return _migrate(json.loads(json.dumps(values)))
+    copied: dict[str, Any] = json.loads(json.dumps(values))
+    if not allow_removed:
+        for key, value in removed_options(copied).items():
+            raise ConfigError(
+                f"The recorded config has {key}={json.dumps(value)}.",
+                f"The option was removed: {json.dumps(REMOVED[key])} is always used.",
+                "Reproduce the run from its own commit: dreamgym reproduce RUN",
+            )
+    return _migrate(copied)
+
+
+def removed_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Removed options in a config of an earlier version whose values differ from those always used now.
+
+    Options that had no effect there, such as PPO's with GRPO, do not count.
+    """
+    found: dict[str, Any] = {}
+    for key in _leaves(values):
+        section, _, rest = key.partition(".")
+        value = _value_at(values, key)
+        if REMOVED.get(key) is None or value == REMOVED[key]:
+            continue
+        kind = values[section].get("algorithm", "grpo") if section in STAGES else ""
+        own_of = rest.partition(".")[0]
+        if own_of in ("ppo", "dpo", "rft") and own_of != kind:
+            continue
+        found[key] = value
+    return found
+
+
+def _value_at(values: Mapping[str, Any], key: str) -> Any:
+    value: Any = values
+    for part in key.split("."):
+        value = value[part]
+    return value
 
 
 def _migrate(values: dict[str, Any]) -> dict[str, Any]:
@@ -146,13 +181,13 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     for section in ("cloning", "experience_model"):
         lora |= _taken(values.get(section, {}), "lora") or {}
         for key in [key for key in values.get(section, {}) if f"{section}.{key}" in REMOVED]:
-            _require_constant(f"{section}.{key}", values[section].pop(key))
+            values[section].pop(key)
     rl = dict(values.pop("rl", {}))
     for old, new in STAGES.items():
         if old in values:
             stage = values.pop(old)
             lora |= _taken(stage, "lora") or {}
-            rl[new] = migrate_stage(old, stage)
+            rl[new] = migrate_stage(stage)
     if rl:
         values["rl"] = rl
     if lora:
@@ -165,21 +200,18 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def migrate_stage(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def migrate_stage(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an earlier RL section, such as `synthetic_rl`, as those of a stage below `rl`."""
     kind = str(values.get("algorithm", "grpo"))
     stage: dict[str, Any] = {}
     algorithm: dict[str, Any] = {"type": kind}
     for key in _leaves(values):
-        *parents, leaf = key.split(".")
-        value: Any = values
-        for part in (*parents, leaf):
-            value = value[part]
-        if parents and parents[0] in ("grpo", "ppo", "dpo", "rft") and parents[0] != kind:
+        own_of = key.partition(".")[0]
+        if own_of in ("grpo", "ppo", "dpo", "rft") and own_of != kind:
             continue
         if key in _REMOVED_OF_STAGE:
-            _require_constant(f"{name}.{key}", value)
             continue
+        value = _value_at(values, key)
         if kind == "rft" and key == "learning_rate":
             continue
         to = _OF_STAGE.get(key, key)
@@ -202,8 +234,6 @@ def _has_option(kind: str, key: str) -> bool:
 def migrate_pretrain(values: Mapping[str, Any]) -> dict[str, Any]:
     """An earlier section `pretrain`, or that of a backbone's card, with its recipe as a list of phases."""
     rest = {name: value for name, value in values.items() if name not in (*_PHASE, "phases", "optimizer")}
-    if "optimizer" in values:
-        _require_constant("pretrain.optimizer", values["optimizer"])
     own = {name: values[name] for name in _PHASE if name in values}
     if values.get("phases") and not own:
         return dict(values)
@@ -220,16 +250,6 @@ def migrate_pretrain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _taken(values: Any, name: str) -> Any:
     return values.pop(name, None) if isinstance(values, dict) else None
-
-
-def _require_constant(key: str, value: Any) -> None:
-    constant = REMOVED[key]
-    if constant is not None and value != constant:
-        raise ConfigError(
-            f"The recorded config has {key}={value}.",
-            f"The option was removed: {json.dumps(constant)} is always used.",
-            "Reproduce the run from its own commit: dreamgym reproduce RUN",
-        )
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ _HEAD = """# Configuration
 Made by `dreamgym config --docs > docs/configuration.md` (a test keeps it up to date); the source is
 `components/config/`.
 
-A config file is a sparse YAML over these defaults: write only what differs. On the command line `key=value` is
-applied to it, such as `dreamgym retrain rl.dream.iterations=10`. An unknown key is refused with the nearest
-valid one, and so is an option that would have no effect. `dreamgym config` prints the resolved config; every
+A config file is a sparse YAML over these defaults: write only what differs. On the command line `key=value`
+is applied to it, such as `dreamgym retrain rl.dream.iterations=10`. An unknown key is refused with the
+nearest valid one, and so is an option that would have no effect. `dreamgym config` prints the resolved config; every
 run saves its own as `runs/<id>/config.json`, which `--config` reads back.
 
 The key's type decides how a value is read:
@@ -93,8 +93,8 @@ def _rl_sections() -> Iterator[tuple[str, str, Mapping[str, str]]]:
     """The section `rl`: keys for all stages, what each stage has of its own, and the types of algorithms."""
     about = (
         "Keys for all three stages: `rl.dream` (RL in the dream), `rl.real` (afterwards, in the real "
-        "environment) and `rl.baseline` (studies: the real environment alone). Each stage may override any of "
-        "them, such as `rl.dream.tasks`. Defaults that differ by stage stand below."
+        "environment) and `rl.baseline` (studies: the real environment alone). Each stage may override any "
+        "of them, such as `rl.dream.tasks`. Defaults that differ by stage stand below."
     )
     yield "rl", about, _rows("rl", RLConfig.model_fields)
     for stage, config in STAGES.items():

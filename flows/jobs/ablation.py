@@ -33,7 +33,7 @@ from flows.stages.validate import validate_data
 BORROWED = ("clone", "synthetic_rl", "policy_episodes")
 """Stages that every variant of a seed takes from the full model: the policies, and what they did in reality.
 """
-IDLE = ("evaluation", "study")
+IDLE = ("rl.real", "rl.baseline", "evaluation", "study")
 """Sections of the config that an examination of an experience model never reads."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.config import Config
-from components.config.migration import migrate
+from components.config.migration import STAGES, migrate, removed_options
 from components.errors import DataError
 from components.tracking.run_differences import changed_fields
 from components.tracking.stage_store.hashes import tree_hash
@@ -33,10 +33,16 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
 
     The replay log, which every retraining extends and no cell reads, is no part of that version.
 
-    Args: idle: further sections that change no number of such a cell.
+    Args: idle: further sections, such as `study` or `rl.real`, that change no number of such a cell.
     """
     layout = DataLayout.of(root, config.environment.name)
-    values = config.model_dump(mode="json", exclude={*IDLE, *idle})
+    values = config.model_dump(mode="json")
+    for key in (*IDLE, *idle):
+        section, _, rest = key.partition(".")
+        if rest:
+            values[section].pop(rest)
+        else:
+            values.pop(section)
     values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
     named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
@@ -47,8 +53,9 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
 def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: str) -> None:
     """Raises DataError naming what differs between the origin that `file` tells and the one asked for."""
     try:
-        config = Config.model_validate(migrate(found["config"])).model_dump(mode="json")
-        sides = [{**_kept(config, wanted["config"]), "data": found["data"], **found["models"]}]
+        config = Config.model_validate(migrate(found["config"], allow_removed=True)).model_dump(mode="json")
+        removed = _removed(found["config"], wanted)
+        sides = [{**_kept(config, wanted["config"]), "data": found["data"], **found["models"], **removed}]
     except (ValidationError, KeyError, TypeError) as error:
         raise DataError(
             f"{file} tells a config that there is no more: {str(error).splitlines()[0]}.", next_step=cure
@@ -60,6 +67,16 @@ def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: s
         raise DataError(
             f"{file} was made with something else: {', '.join(other[:MOST_NAMED])}{more}.", next_step=cure
         )
+
+
+def _removed(config: Mapping[str, Any], wanted: Origin) -> dict[str, Any]:
+    """Options of an earlier version with another value than today's constant, of the sections asked for."""
+    stages = wanted["config"].get("rl", {})
+    return {
+        key: value
+        for key, value in removed_options(config).items()
+        if STAGES.get(key.partition(".")[0], "dream") in stages
+    }
 
 
 def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:

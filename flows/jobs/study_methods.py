@@ -26,8 +26,8 @@ from reality.
 """
 DREAM, TRANSFER = "dream-grpo", "transfer-grpo-real"
 RFT_LARGER = {"dream": 4, "baseline": 2}
-"""Factor of RFT's iterations: that many times as large, and as many times fewer, since each one trains anew on all
-successes.
+"""Factor of RFT's iterations: that many times as large, and as many times fewer, since each one trains anew
+on all successes.
 """
 
 

@@ -278,7 +278,7 @@ def test_adapters_are_merged_after_cloning(lessons):
     policy = Policy(make_model(), VOCABULARY)
     before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
     clone(
-        policy, lessons, think, CloningConfig(epochs=3, learning_rate=1e-2, lora=LoraConfig(rank=2)), seed=0
+        policy, lessons, think, CloningConfig(epochs=3, learning_rate=1e-2), seed=0, lora=LoraConfig(rank=2)
     )
     after = policy.model.state_dict()
     assert after.keys() == before.keys()

@@ -9,6 +9,7 @@ from components.errors import ConfigError
 from flows.cli.config_reference import describe_keys
 
 ROOT = Path(__file__).parents[3]
+MOST_KEYS = 200
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
@@ -17,6 +18,7 @@ def test_the_configs_are_there():
         "cpu",
         "gpu",
         "pretrain-browser",
+        "pretrain-webshop",
         "quick-browser",
         "quick-webshop",
         "quick",
@@ -102,24 +104,14 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
             ],
             "goals has no effect",
         ),
-        (
-            ["rl.baseline.algorithm.type=ppo", "rl.baseline.ppo.clusters=4"],
-            "clusters has no effect with RL in reality",
-        ),
-        (
-            ["rl.real.algorithm.type=ppo", "rl.real.ppo.clusters=4"],
-            "clusters has no effect with RL in reality",
-        ),
-        (
-            ["rl.dream.algorithm.type=ppo", "rl.dream.ppo.clusters=4", "curriculum.enabled=false"],
-            "clusters has no effect with curriculum",
-        ),
+        (["rl.algorithm.type=dpo", "rl.algorithm.epsilon=0.1"], "epsilon is no option of type dpo"),
+        (["rl.real.algorithm.type=rft", "rl.real.algorithm.discount=0.9"], "is no option of type rft"),
         (
             ["rl.dream.algorithm.step_weight=0", "rl.dream.algorithm.discount=0.9"],
-            "discount has no effect with grpo.step_weight: 0",
+            "discount has no effect with step_weight: 0",
         ),
         (["curriculum.share=0", "curriculum.candidates=2"], "candidates has no effect with share: 0"),
-        (["curriculum.share=0.5"], "share .+ explore is 1.25, more than a batch"),
+        (["curriculum.share=0.5"], "share .+ explore is 1.25, more than all tasks"),
         (
             ["rl.dream.iterations=4", "rl.dream.check_every=5"],
             "check_every has no effect with iterations: 4",
@@ -146,8 +138,8 @@ def test_every_key_is_documented():
 
 def test_the_same_key_of_another_section_comes_before_one_that_looks_alike():
     wanted = (
-        r"Unknown key iterations\. Did you mean synthetic_rl\.iterations or sim_to_real\.iterations or "
-        r"real_rl\.iterations\?"
+        r"Unknown key iterations\. Did you mean rl\.iterations or rl\.dream\.iterations or "
+        r"rl\.real\.iterations or rl\.baseline\.iterations\?"
     )
     with pytest.raises(ConfigError, match=wanted):
         load_config(None, ["iterations=3"])
@@ -162,9 +154,9 @@ def test_numbers_must_be_finite(override):
 
 
 def test_a_budget_that_allows_no_iteration_is_refused():
-    with pytest.raises(ConfigError, match=r"real_rl\.budget=5000 allows no iteration.*5120 steps"):
+    with pytest.raises(ConfigError, match=r"rl\.baseline\.budget=5000 allows no iteration.*5120 steps"):
         load_config(None, ["rl.baseline.budget=5000"])
-    with pytest.raises(ConfigError, match=r"sim_to_real\.budget=1000 allows no iteration.*1920 steps"):
+    with pytest.raises(ConfigError, match=r"rl\.real\.budget=1000 allows no iteration.*1920 steps"):
         load_config(None, ["rl.real.budget=1000"])
     assert load_config(None, ["rl.real.budget=0", "rl.real.iterations=0"]).rl.real.budget == 0
 
@@ -173,7 +165,7 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
     named = {
         path.stem: load_config(path).tracking.experiment
         for path in CONFIGS
-        if path.stem not in ("gpu", "study", "pretrain-browser")
+        if path.stem not in ("gpu", "study", "pretrain-browser", "pretrain-webshop")
     }
     assert named == {
         "quick": "dreamgym",
@@ -187,3 +179,38 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
         and load_config(None, ["tracking.experiment=mine"]).tracking.experiment == "mine"
     )
     assert type(shop).model_validate(shop.model_dump(mode="json")) == shop
+
+
+def test_an_earlier_key_is_refused_with_its_new_name():
+    names = {
+        "synthetic_rl.group=4": r"synthetic_rl\.group is now rl\.dream\.num_generations\.",
+        "sim_to_real.clip_high=0.3": r"sim_to_real\.clip_high is now rl\.real\.algorithm\.epsilon_high\.",
+        "real_rl.iterations=3": r"real_rl\.iterations is now rl\.baseline\.iterations\.",
+        "synthetic_rl.interpolation=0.5": r"interpolation is removed; its value is always 1\.0\.",
+        "cloning.lora.rank=4": r"cloning\.lora\.rank is now lora\.rank\.",
+        "pretrain.tokens=5": r"pretrain\.tokens is now tokens in an entry of pretrain\.phases\.",
+    }
+    for override, words in names.items():
+        with pytest.raises(ConfigError, match=words):
+            load_config(None, [override])
+
+
+def test_a_key_of_rl_holds_for_all_stages_unless_a_stage_overrides_it():
+    rl = load_config(None, ["rl.tasks=5", "rl.real.tasks=3", "rl.algorithm.epsilon=0.1"]).rl
+    assert (rl.dream.tasks, rl.real.tasks, rl.baseline.tasks) == (5, 3, 5)
+    assert {stage.algorithm.epsilon for stage in (rl.dream, rl.real, rl.baseline)} == {0.1}
+    assert Config().rl.real.tasks == 12, "a stage's own default stays"
+
+
+def test_a_stage_with_another_algorithm_keeps_the_options_that_both_share():
+    options = ["rl.algorithm.epsilon=0.1", "rl.algorithm.beta=0.2", "rl.algorithm.optimizer_steps=5"]
+    rl = load_config(None, [*options, "rl.dream.algorithm=ppo", "rl.real.algorithm=dpo"]).rl
+    assert (rl.dream.algorithm.type, rl.dream.algorithm.epsilon, rl.dream.algorithm.beta) == ("ppo", 0.1, 0.2)
+    assert rl.real.algorithm.optimizer_steps == 5
+    assert rl.real.algorithm.beta == 0.1, "DPO's beta is another idea than GRPO's"
+
+
+def test_there_are_few_keys():
+    """Each key counts once, entries of lists and the options of each type of algorithm included."""
+    keys = {line.split("`")[1] for line in describe_keys().splitlines() if line.startswith("| `")}
+    assert len(keys) <= MOST_KEYS

@@ -186,7 +186,7 @@ def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_
 def test_settings_of_a_backbone_that_is_there_already_are_refused(tmp_path):
     card = tmp_path / "data" / "alfworld" / "backbone" / "card.json"
     save_model(make_model(), VOCABULARY, card.parent)
-    made = load_config(None, ["pretrain.tokens=5"])
+    made = load_config(None, ["pretrain.phases=[{tokens: 5}]"])
     card.write_text(
         json.dumps({"backbone": made.backbone.model_dump(), "pretrain": made.pretrain.model_dump()})
     )

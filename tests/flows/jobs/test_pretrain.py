@@ -77,10 +77,15 @@ def test_the_games_of_a_backbone_come_in_all_sizes():
     assert max(rooms[:3]) <= 8 < max(rooms[3:]) <= 16
 
 
+def phase(**settings):
+    """Overrides for a recipe of one phase."""
+    return [f"pretrain.phases=[{json.dumps(settings)}]"]
+
+
 def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
-    small = ["copy_tokens=300", "compare_tokens=300", "edit_tokens=300", "tokens=0"]
+    small = phase(copy_tokens=300, compare_tokens=300, edit_tokens=300, tokens=0)
     shape = ["backbone.hidden=16", "backbone.layers=1", "backbone.heads=2", "backbone.key_value_heads=1"]
-    config = load_config(None, [*(f"pretrain.{one}" for one in small), *shape, "threads=1"])
+    config = load_config(None, [*small, *shape, "threads=1"])
     (tmp_path / "work").mkdir()
     with disable_run_logger():
         drawn = set()
@@ -95,7 +100,11 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
     exercises = ("copying", "comparing-words", "comparing-lists", "editing")
     assert drawn == {f"pretrain/{name}/{curve}" for name in exercises for curve in ("loss", "learning_rate")}
     card = json.loads((made / "card.json").read_text())
-    assert card["tokens_trained"] == 0 and card["examples"] == 0 and card["pretrain"]["edit_tokens"] == 300
+    assert (
+        card["tokens_trained"] == 0
+        and card["examples"] == 0
+        and card["pretrain"]["phases"][0]["edit_tokens"] == 300
+    )
     asked = [
         "copying",
         "copying repeats",
@@ -113,13 +122,11 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
 
 
 def test_the_exercises_are_rehearsed_among_the_text():
-    config = load_config(None, ["pretrain.rehearsal=0.2"])
+    config = load_config(None, phase(rehearsal=0.2))
     mixed = pretrain.rehearsal(config, VOCABULARY, 100_000)
     assert 20_000 <= sum(map(len, mixed)) <= 22_000
-    assert pretrain.rehearsal(load_config(None, ["pretrain.rehearsal=0"]), VOCABULARY, 100_000) == []
-    small = load_config(
-        None, ["pretrain.copy_tokens=0", "pretrain.compare_tokens=9000", "pretrain.edit_tokens=9000"]
-    )
+    assert pretrain.rehearsal(load_config(None, phase(rehearsal=0)), VOCABULARY, 100_000) == []
+    small = load_config(None, phase(copy_tokens=0, compare_tokens=9000, edit_tokens=9000))
     first = [
         example.segments[0].tokens
         for examples in pretrain.exercises(small, VOCABULARY).values()
@@ -129,9 +136,9 @@ def test_the_exercises_are_rehearsed_among_the_text():
 
 
 def test_later_exercises_rehearse_the_earlier_ones():
-    given = ["copy_tokens=4000", "compare_tokens=8000", "edit_tokens=4000", "exercise_rehearsal=0.5"]
-    config = load_config(None, [f"pretrain.{one}" for one in given])
-    alone = pretrain.exercises(load_config(None, [f"pretrain.{one}" for one in given[:3]]), VOCABULARY)
+    tokens = {"copy_tokens": 4000, "compare_tokens": 8000, "edit_tokens": 4000}
+    config = load_config(None, phase(**tokens, exercise_rehearsal=0.5))
+    alone = pretrain.exercises(load_config(None, phase(**tokens)), VOCABULARY)
     mixed = pretrain.exercises(config, VOCABULARY)
     assert mixed["copying"] == alone["copying"]
     for name in ("comparing-words", "comparing-lists", "editing"):
@@ -149,7 +156,7 @@ def test_later_exercises_rehearse_the_earlier_ones():
 
 def test_no_copy_of_an_episode_is_shown_its_own_step(tmp_path):
     """The recorded episode would give away what follows."""
-    config = load_config(None, ["environment.name=browser", "pretrain.hindsight=2", "retrieval.k=1"])
+    config = load_config(None, ["environment.name=browser", *phase(hindsight=2), "retrieval.k=1"])
     examples = pretrain.render.fn(config, VOCABULARY, EPISODES, tmp_path)
     texts = [VOCABULARY.decode(segment.tokens) for example in examples for segment in example.segments]
     asked = [text.replace(" ", "").partition("<turn>") for text in texts if "<demo>" in text]

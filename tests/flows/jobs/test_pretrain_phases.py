@@ -13,7 +13,7 @@ import time
 import pytest
 from small_job import command_of, environment_of, make_clone, shared_server
 
-from components.config import load_config
+from components.config import Config, load_config
 from components.errors import ConfigError
 from flows.jobs.pretrain import is_finished, phase_key, pretraining_environment, require_held_out_types
 
@@ -24,8 +24,6 @@ TINY = [
         "pretrain.tasks=2",
         "pretrain.sizes=[4]",
         "pretrain.max_steps=3",
-        "pretrain.copy_tokens=0",
-        "pretrain.edit_tokens=0",
     ),
     *(
         "backbone.hidden=16",
@@ -35,29 +33,19 @@ TINY = [
         "backbone.vocabulary=400",
     ),
     *("threads=1", "environment.workers=1", "retrieval.k=0"),
-    "pretrain.phases=[{compare_tokens: 3000, tokens: 3000}, {compare_tokens: 0, tokens: 40000, text_rate: "
-    "0.5}]",
+    "pretrain.phases=[{copy_tokens: 0, edit_tokens: 0, compare_tokens: 3000, tokens: 3000}, "
+    "{copy_tokens: 0, edit_tokens: 0, compare_tokens: 0, tokens: 40000, text_rate: 0.5}]",
 ]
 
 
-def test_a_phase_is_pretrain_with_its_own_settings():
-    config = load_config(
-        None,
-        [
-            "pretrain.seed=7",
-            "pretrain.renamed=2",
-            "pretrain.phases=[{tokens: 5}, {copy_tokens: 0, text_rate: 0.5}]",
-        ],
-    )
-    first, second = config.pretrain.trainings()
-    assert (first.tokens, first.copy_tokens, first.text_rate) == (5, 2_000_000, 1.0)
-    assert (second.tokens, second.copy_tokens, second.text_rate) == (28_000_000, 0, 0.5)
-    assert first.renamed == second.renamed == 2 and [first.seed, second.seed] == [7, 8], (
-        "other names and batches in each phase"
-    )
-    assert load_config(None, ["pretrain.tokens=5"]).pretrain.trainings() == [
-        load_config(None, ["pretrain.tokens=5"]).pretrain
-    ]
+def test_each_phase_has_its_own_settings_and_seed():
+    phases = "pretrain.phases=[{tokens: 5, renamed: 2}, {copy_tokens: 0, text_rate: 0.5}]"
+    trainings = load_config(None, ["pretrain.seed=7", phases]).pretrain.trainings()
+    (first,), (second,) = (training.phases for training in trainings)
+    assert (first.tokens, first.copy_tokens, first.text_rate, first.renamed) == (5, 2_000_000, 1.0, 2)
+    assert (second.tokens, second.copy_tokens, second.text_rate, second.renamed) == (28_000_000, 0, 0.5, 0)
+    assert [training.seed for training in trainings] == [7, 8], "other names and batches in each phase"
+    assert Config().pretrain.trainings() == [Config().pretrain]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +57,8 @@ def test_a_phase_is_pretrain_with_its_own_settings():
         ),
         (["pretrain.phases=[{seed: 3}]"], r"Unknown key pretrain\.phases\.0\.seed"),
         (
-            ["pretrain.phases=[{tokens: 0}]", "pretrain.renamed=2"],
-            r"a phase, together with .* is refused: renamed has no effect with tokens: 0",
+            ["pretrain.phases=[{tokens: 0, renamed: 2}]"],
+            r"renamed has no effect with tokens: 0",
         ),
         (["pretrain.phases=[{}, {tokens: -1}]"], r"pretrain\.phases\.1\.tokens is -1: expected at least 0"),
         (["pretrain.types=[click-link]"], r"types has no effect with environment\.name: alfworld"),

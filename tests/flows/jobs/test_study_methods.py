@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from components.config import load_config
+from components.config.algorithm_config import DPOConfig, PPOConfig, RFTConfig
 from components.errors import ConfigError, DataError
 from components.evaluation.study.ablation_results import FULL, VARIANTS, varied
 from components.evaluation.study.study_results import Cell
@@ -43,9 +44,10 @@ def test_every_method_has_a_valid_config(name, file):
     )
     assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
     if method.dream:
-        assert config.rl.dream.algorithm == method.dream
+        assert config.rl.dream.algorithm.type == method.dream
     if method.real:
-        assert getattr(config, method.stages[-1]).algorithm == method.real
+        section = config.rl.real if method.dream else config.rl.baseline
+        assert section.algorithm.type == method.real
     if method.dream and method.real:
         assert 10 * config.rl.real.budget <= config.rl.baseline.budget
 
@@ -75,19 +77,15 @@ def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
     before = load_config(
         None, ["rl.dream.algorithm.step_weight=1.0", "rl.dream.tasks=16", "rl.dream.num_generations=8"]
     )
-    section = configured(before, "dream-ppo", 0, FAMILIES).synthetic_rl
-    assert (section.tasks, section.group) == (128, 1) and section.grpo.step_weight == 2.0, (
-        "GRPO's own options are left out"
-    )
+    section = configured(before, "dream-ppo", 0, FAMILIES).rl.dream
+    assert (section.tasks, section.num_generations) == (128, 1)
+    assert section.algorithm == PPOConfig(), "GRPO's own options are left out"
 
 
 def test_rft_has_few_large_iterations():
     config = configured(load_config(None, ["rl.dream.algorithm.optimizer_steps=3"]), "s2r-rft", 0, FAMILIES)
-    assert (config.rl.dream.tasks, config.rl.dream.iterations, config.rl.dream.updates) == (
-        128,
-        2,
-        2,
-    )
+    assert (config.rl.dream.tasks, config.rl.dream.iterations) == (128, 2)
+    assert config.rl.dream.algorithm == RFTConfig() and config.rl.dream.learning_rate == 1e-3
     assert (
         config.rl.real.tasks == 12
         and configured(load_config(None), "rft-real", 0, FAMILIES).rl.baseline.tasks == 64
@@ -97,22 +95,20 @@ def test_rft_has_few_large_iterations():
 def test_offline_dpo_never_synchronises():
     section = configured(
         load_config(None, ["rl.baseline.algorithm.epsilon=0.1"]), "dpo-offline", 0, FAMILIES
-    ).real_rl
-    assert section.dpo.sync_every == 0 and section.clip == 0.2 and section.budget == 25_000
+    ).rl.baseline
+    assert section.algorithm == DPOConfig(sync_every=0) and section.budget == 25_000
 
 
 def test_a_tenth_without_room_for_an_iteration_is_refused():
     with pytest.raises(
         ConfigError,
-        match="A 10th of rl.baseline.budget is 2500 steps; an iteration of sim_to_real may take 3840",
+        match="A 10th of rl.baseline.budget is 2500 steps; an iteration of rl.real may take 3840",
     ):
         configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
 
 
 def test_a_training_of_fewer_iterations_is_looked_at_as_often():
-    settings = configured(
-        load_config(None, ["rl.dream.iterations=10"]), "dream-rft", 0, FAMILIES
-    ).synthetic_rl
+    settings = configured(load_config(None, ["rl.dream.iterations=10"]), "dream-rft", 0, FAMILIES).rl.dream
     assert (settings.iterations, settings.check_every) == (3, 1)
     assert (
         configured(load_config(None, ["rl.dream.check_every=5"]), "s2r-rft", 0, FAMILIES).rl.dream.check_every
@@ -121,14 +117,14 @@ def test_a_training_of_fewer_iterations_is_looked_at_as_often():
 
 
 def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any_config():
-    clustered = load_config(None, ["rl.dream.algorithm.type=ppo", "rl.dream.ppo.clusters=4"])
+    clustered = load_config(None, ["rl.dream.algorithm.type=ppo"])
     assert configured(clustered, "no-curriculum", 0, FAMILIES).rl.dream.algorithm.type == "grpo"
     fine = load_config(
         None, ["rl.dream.algorithm.type=rft", "rl.dream.iterations=2", "rl.dream.check_every=2"]
     )
     assert configured(fine, "dream-rft", 0, FAMILIES).rl.dream.check_every == 2
     single = load_config(None, ["rl.baseline.algorithm.type=ppo", "rl.baseline.num_generations=1"])
-    with pytest.raises(ConfigError, match="of the method grpo-real is refused.*group"):
+    with pytest.raises(ConfigError, match="of the method grpo-real is refused.*num_generations"):
         configured(single, "grpo-real", 0, FAMILIES)
 
 
@@ -198,9 +194,7 @@ def test_what_only_a_machine_decides_is_no_part_of_a_browsers_origin(tmp_path):
 def test_a_section_that_a_kind_of_cell_never_reads_does_not_count(tmp_path):
     versioned(tmp_path)
     made, now = (load_config(None, more) for more in ([], ["rl.real.budget=9000"]))
-    require_origin(
-        tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["sim_to_real"]), ""
-    )
+    require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path, ["rl.real"]), "")
     with pytest.raises(DataError, match=r"something else: rl.real.budget \(4000, not 9000\)"):
         require_origin(tmp_path / "cell", origin_of(made, tmp_path), origin_of(now, tmp_path), "")
 

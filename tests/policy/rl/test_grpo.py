@@ -7,15 +7,15 @@ import math
 import pytest
 import torch
 from builders import make_episode, make_task
-from components.policy.rl.surrogate import clipped_loss, mean_shares, reference_distance
 
 from components.language.training.examples import Example, Segment
-from components.policy.rl.grpo import group_advantages, step_advantages, token_values
+from components.policy.rl.grpo import group_advantages, per_token, step_advantages
+from components.policy.rl.policy_gradient import clipped_loss, kl_estimate, mean_weights
 from components.policy.rollout import Rollout
 
 
 @pytest.mark.parametrize(
-    ("returns", "normalise", "wanted"),
+    ("returns", "scale", "expected"),
     [
         ([1, 0], True, [1, -1]),
         ([1, 0, 0, 0], True, [math.sqrt(3), -1 / math.sqrt(3), -1 / math.sqrt(3), -1 / math.sqrt(3)]),
@@ -25,10 +25,8 @@ from components.policy.rollout import Rollout
         ([0.5, 1.0, 0.0], True, [0, math.sqrt(1.5), -math.sqrt(1.5)]),
     ],
 )
-def test_advantages_are_deviations_from_the_groups_mean(returns, normalise, wanted):
-    assert group_advantages([float(r) for r in returns], normalise=normalise) == pytest.approx(
-        wanted, abs=1e-5
-    )
+def test_advantages_are_deviations_from_the_groups_mean(returns, scale, expected):
+    assert group_advantages([float(r) for r in returns], scale=scale) == pytest.approx(expected, abs=1e-5)
 
 
 def ratios(*values):
@@ -59,8 +57,8 @@ def test_equal_probabilities_give_the_plain_policy_gradient():
 
 
 def test_the_mean_over_tokens_and_the_mean_of_the_episodes_means():
-    assert mean_shares([1, 3], "token") == [0.25, 0.25]
-    assert mean_shares([1, 3], "episode") == [0.5, 1 / 6]
+    assert mean_weights([1, 3], "token") == [0.25, 0.25]
+    assert mean_weights([1, 3], "episode") == [0.5, 1 / 6]
 
 
 def played(reward, *states):
@@ -82,7 +80,7 @@ def test_steps_are_compared_among_replies_to_the_same_state():
     )
     found = step_advantages([direct, late, lost], [1.0, 1.0, 0.0], discount=0.5)
     assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
-    assert token_values(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
+    assert per_token(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
 
 
 def test_a_state_met_once_gives_its_step_no_advantage():
@@ -100,6 +98,4 @@ def test_clip_higher_lets_what_was_rare_grow_further():
 
 def test_the_distance_from_a_reference_is_zero_where_they_agree_and_never_negative():
     new, reference = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-1.0, -2.0, -1.0])
-    assert reference_distance(new, reference).tolist() == pytest.approx(
-        [0.0, math.exp(-1), math.e - 2], abs=1e-5
-    )
+    assert kl_estimate(new, reference).tolist() == pytest.approx([0.0, math.exp(-1), math.e - 2], abs=1e-5)

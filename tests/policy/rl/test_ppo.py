@@ -7,16 +7,17 @@ import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
 from components.config import RLConfig
+from components.config.algorithm_config import PPOConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Written
+from components.policy.rl.algorithm import LossInputs
 from components.policy.rl.algorithms import make_algorithm
 from components.policy.rl.ppo import generalised_advantages
 from components.policy.rollout import Rollout
 
 
 def config(**ppo):
-    return RLConfig(algorithm="ppo", group=1, idle_penalty=0.0, discount=0.5, ppo=ppo)
+    return RLConfig(num_generations=1, algorithm=PPOConfig(idle_penalty=0.0, discount=0.5, **ppo))
 
 
 def rollout(won, *lengths, task=0):
@@ -48,7 +49,7 @@ def test_advantages_are_the_discounted_sum_of_the_surprises():
 def test_all_tokens_of_a_reply_have_its_advantage_and_its_first_one_its_value():
     policy = Policy(make_model(), VOCABULARY)
     ppo = make_algorithm(config(gae_lambda=1.0), policy)
-    won, lost = ppo.lessons([[rollout(True, 2, 3)], [rollout(False, 1)], []], policy)
+    won, lost = ppo.training_samples([[rollout(True, 2, 3)], [rollout(False, 1)], []], policy)
     # With V = 0 the advantages are the discounted returns 0.5, 1 and 0, brought to mean 0 and deviation 1.
     mean, deviation = 0.5, (1 / 6) ** 0.5
     assert won.targets["advantage"] == pytest.approx(
@@ -65,8 +66,10 @@ def test_all_tokens_of_a_reply_have_its_advantage_and_its_first_one_its_value():
     ]
 
 
-def test_the_loss_of_the_values_is_their_clipped_squared_error():
-    ppo = make_algorithm(config(value_weight=2.0, value_clip=0.1), Policy(make_model(), VOCABULARY))
+def test_the_loss_of_the_values_is_their_clipped_squared_error(monkeypatch):
+    monkeypatch.setattr("components.policy.rl.ppo.VALUE_WEIGHT", 2.0)
+    monkeypatch.setattr("components.policy.rl.ppo.VALUE_CLIP", 0.1)
+    ppo = make_algorithm(config(), Policy(make_model(), VOCABULARY))
     torch.nn.init.constant_(ppo.head.bias, 0.5)
     column = {
         "advantage": [0.0] * 3,
@@ -78,7 +81,7 @@ def test_the_loss_of_the_values_is_their_clipped_squared_error():
     targets = {name: torch.tensor(values) for name, values in column.items()}
     still = torch.full((3,), -1.0)
     loss, figures = ppo.loss(
-        Written(still, still, torch.zeros(3, 16), targets, torch.full((3,), 1 / 3), [3], 3)
+        LossInputs(still, still, torch.zeros(3, 16), targets, torch.full((3,), 1 / 3), [3], 3)
     )
     # 0.5 is further from 0.2 than 0.1: the worse of (0.5 - 1)^2 and (0.3 - 1)^2 counts for two tokens; then
     # of 0.1^2 and 0.1^2 for one.

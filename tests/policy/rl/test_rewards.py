@@ -9,7 +9,6 @@ import math
 import pytest
 from builders import make_episode, make_task
 
-from components.config import HeroConfig
 from components.language.training.examples import Example
 from components.policy.rl.rewards import HybridRewards, Rewards, stratified
 from components.policy.rollout import Rollout
@@ -33,29 +32,20 @@ def test_scores_rank_within_what_ended_alike_and_never_across():
 
 
 def test_the_weight_rises_with_the_deviation_of_the_scores_over_the_usual_one():
-    rewards = HybridRewards(HeroConfig(), score)
-    assert rewards.of([rollout(False, 0.0), rollout(False, 1.0)])[1] == 1.0, (
+    rewards = HybridRewards(score)
+    assert rewards.returns([rollout(False, 0.0), rollout(False, 1.0)])[1] == 1.0, (
         "nothing is usual before the first group"
     )
-    _, calm = rewards.of([rollout(False, 0.5), rollout(False, 0.5)])
+    _, calm = rewards.returns([rollout(False, 0.5), rollout(False, 0.5)])
     assert calm == pytest.approx(0.4 + 2.6 / (1 + math.exp(6 * 0.5)))
     usual = 0.9 * 0.5
-    _, lively = rewards.of([rollout(False, 0.0), rollout(False, 1.0)])
+    _, lively = rewards.returns([rollout(False, 0.0), rollout(False, 1.0)])
     assert lively == pytest.approx(0.4 + 2.6 / (1 + math.exp(-6 * (0.5 - usual)))) and lively > 1 > calm
-    resumed = HybridRewards(HeroConfig(), score)
+    resumed = HybridRewards(score)
     resumed.load_state_dict(rewards.state_dict())
     group = [rollout(True, 0.2), rollout(False, 0.4)]
-    assert resumed.of(group) == rewards.of(group)
-
-
-def test_the_papers_two_sets_and_none():
-    weights = []
-    for weighting in ("appendix", "text", "off"):
-        rewards = HybridRewards(HeroConfig(weighting=weighting), score)
-        rewards.of([rollout(False, 0.5), rollout(False, 0.5)])
-        weights.append(rewards.of([rollout(False, 0.5), rollout(False, 0.5)])[1])
-    assert weights == [pytest.approx(1.7), pytest.approx(1.25), 1.0]
+    assert resumed.returns(group) == rewards.returns(group)
 
 
 def test_the_outcome_alone():
-    assert Rewards().of([rollout(True, 0.1), rollout(False, 0.9)]) == ([1.0, 0.0], 1.0)
+    assert Rewards().returns([rollout(True, 0.1), rollout(False, 0.9)]) == ([1.0, 0.0], 1.0)

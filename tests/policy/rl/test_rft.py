@@ -8,12 +8,13 @@ import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
 
-from components.config import RFTConfig, RLConfig
+from components.config import RLConfig
+from components.config.algorithm_config import RFTConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Written
-from components.policy.rl.learner import Learner, annealed
-from components.policy.rl.rft import RFT
+from components.policy.rl import rft as rft_module
+from components.policy.rl.algorithm import LossInputs
+from components.policy.rl.rft import RFT, RestartingLearner, annealed
 from components.policy.rollout import Rollout
 
 
@@ -25,7 +26,7 @@ def make_rollout(number, *, reward=1.0, task=0, idle=(False, False)):
 
 
 def make_rft(**settings):
-    return RFT(RLConfig(algorithm="rft", rft=RFTConfig(**settings)))
+    return RFT(RFTConfig(**settings))
 
 
 def kept(algorithm):
@@ -36,77 +37,78 @@ def kept(algorithm):
 
 
 def test_different_successes_are_kept_and_the_oldest_of_a_task_leave():
-    rft, policy = make_rft(most=2), None
-    rft.lessons(
+    rft, policy = make_rft(max_successes=2), None
+    rft.training_samples(
         [[make_rollout(1), make_rollout(1), make_rollout(2, reward=0.0)], [make_rollout(9, task=1)], []],
         policy,
     )
     assert kept(rft) == {"t0": [1], "t1": [9]}
-    assert len(rft.lessons([[make_rollout(3)], []], policy)) == 3
-    rft.lessons([[make_rollout(1)], [make_rollout(4)]], policy)
+    assert len(rft.training_samples([[make_rollout(3)], []], policy)) == 3
+    rft.training_samples([[make_rollout(1)], [make_rollout(4)]], policy)
     assert kept(rft) == {"t0": [1, 4], "t1": [9]}, "1 was won again, so 3 is the oldest"
 
 
 def test_an_idle_reply_is_read_but_not_learnt():
-    (lesson,) = make_rft().lessons([[make_rollout(1, idle=(True, False))]], None)
-    assert lesson.targets == {"weight": [0.0, 0.0, 1.0]}
+    (sample,) = make_rft().training_samples([[make_rollout(1, idle=(True, False))]], None)
+    assert sample.targets == {"weight": [0.0, 0.0, 1.0]}
 
 
 def test_the_loss_is_the_mean_over_tokens_of_what_is_learnt():
     rft = make_rft()
-    lessons = rft.lessons([[make_rollout(1, idle=(True, False)), make_rollout(2)]], None)
-    shares = [
-        share
-        for lesson, share in zip(lessons, rft.shares(lessons), strict=True)
-        for _ in range(lesson.written)
+    samples = rft.training_samples([[make_rollout(1, idle=(True, False)), make_rollout(2)]], None)
+    weights = [
+        weight
+        for sample, weight in zip(samples, rft.token_weights(samples), strict=True)
+        for _ in range(sample.token_count)
     ]
     logprobs = torch.tensor([-1.0, -1.0, -2.0, -3.0, -1.0, -4.0])
-    weight = torch.tensor([value for lesson in lessons for value in lesson.targets["weight"]])
+    weight = torch.tensor([value for sample in samples for value in sample.targets["weight"]])
     loss, figures = rft.loss(
-        Written(logprobs, logprobs, None, {"weight": weight}, torch.tensor(shares), [3, 3], 6)
+        LossInputs(logprobs, logprobs, None, {"weight": weight}, torch.tensor(weights), [3, 3], 6)
     )
     assert loss.item() == pytest.approx((2 + 3 + 1 + 4) / 6) and figures == {}
 
 
 def test_what_is_kept_survives_a_crash():
     rft, other = make_rft(), make_rft()
-    rft.lessons([[make_rollout(1), make_rollout(2, idle=(False, True))], [make_rollout(3, task=1)]], None)
+    rft.training_samples(
+        [[make_rollout(1), make_rollout(2, idle=(False, True))], [make_rollout(3, task=1)]], None
+    )
     other.load_state_dict(rft.state_dict())
     assert kept(other) == kept(rft)
-    assert [lesson.targets for lesson in other.lessons([], None)] == [
-        lesson.targets for lesson in rft.lessons([], None)
+    assert [sample.targets for sample in other.training_samples([], None)] == [
+        sample.targets for sample in rft.training_samples([], None)
     ]
 
 
-def test_every_iteration_begins_with_the_first_weights():
-    policy, config = (
-        Policy(make_model(), VOCABULARY),
-        RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64, epochs=2)),
-    )
-    learner = Learner(policy, RFT(config), config)
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Optimiser steps of 64 tokens."""
+    monkeypatch.setattr(rft_module, "STEP_TOKENS", 64)
+
+
+def make_learner(**settings):
+    policy, options = Policy(make_model(), VOCABULARY), RFTConfig(**settings)
+    return RestartingLearner(policy, RFT(options), RLConfig(algorithm=options, demonstration_weight=0.0))
+
+
+def test_every_iteration_starts_from_the_initial_weights(small_steps):
+    learner = make_learner(epochs=2)
     first = {name: weight.clone() for name, weight in learner.trained().items()}
-    lessons = RFT(config).lessons([[make_rollout(number) for number in range(1, 5)]], policy)
-    learner.learn(lessons, 3, 1e-2, on_policy=False)
+    samples = make_rft().training_samples([[make_rollout(number) for number in range(1, 5)]], None)
+    learner.learn(samples, 3, 1e-2, on_policy=False)
     once = {name: weight.clone() for name, weight in learner.trained().items()}
     assert any(not torch.equal(first[name], once[name]) for name in first)
-    learner.learn(lessons, 3, 1e-2, on_policy=False)
+    learner.learn(samples, 3, 1e-2, on_policy=False)
     assert all(torch.equal(once[name], weight) for name, weight in learner.trained().items())
 
 
-def test_a_pass_has_as_many_steps_as_its_tokens_make():
-    policy, config = (
-        Policy(make_model(), VOCABULARY),
-        RLConfig(algorithm="rft", rft=RFTConfig(step_tokens=64)),
-    )
+def test_an_epoch_has_as_many_steps_as_its_tokens_make(small_steps):
     rollouts = [make_rollout(number) for number in range(1, 41)]
-    lessons = RFT(RLConfig(algorithm="rft", rft=RFTConfig(most=99))).lessons([rollouts], policy)
-    batches = Learner(policy, RFT(config), config)._batches(lessons, torch.Generator().manual_seed(0))
-    assert sum(map(len, batches)) == 40 and [sum(lesson.length for lesson in batch) for batch in batches] == [
-        65,
-        65,
-        65,
-        5,
-    ]
+    samples = make_rft(max_successes=99).training_samples([rollouts], None)
+    batches = make_learner().split(samples)
+    assert [sum(sample.length for sample in batch) for batch in batches] == [65, 65, 65, 5]
+    assert sum(map(len, batches)) == 40
 
 
 def test_the_rate_rises_and_falls_to_zero():

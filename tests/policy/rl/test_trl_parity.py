@@ -11,12 +11,15 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task
 from datasets import Dataset
-from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer
+from trl import DPOConfig as TRLDPOConfig
+from trl import DPOTrainer, GRPOTrainer
+from trl import GRPOConfig as TRLGRPOConfig
 
 from components.config import RLConfig
+from components.config.algorithm_config import DPOConfig, GRPOConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Lesson
+from components.policy.rl.algorithm import TrainingSample
 from components.policy.rl.algorithms import make_algorithm
 from components.policy.rl.loop import EvenTasks, Loop
 from components.policy.rl.reference import Reference
@@ -65,9 +68,9 @@ def padded(rows, fill):
     return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
 
 
-def ours(policy, lessons, **settings):
+def ours(policy, lessons, algorithm):
     """Our loss of one update over `lessons`, and the gradient that it leaves."""
-    config = RLConfig(lora={}, demonstration_weight=0.0, **settings)
+    config = RLConfig(demonstration_weight=0.0, algorithm=algorithm)
     loop = Loop(
         policy,
         OneProcess(None),
@@ -77,9 +80,9 @@ def ours(policy, lessons, **settings):
         max_steps=1,
         seed=0,
     )
-    shares = loop.algorithm.shares(lessons)
+    weights = loop.algorithm.token_weights(lessons)
     with policy.compute.training(policy.model):
-        found = loop.learner._forward(lessons, shares, sum(lesson.written for lesson in lessons))
+        found = loop.learner._add_gradient(lessons, weights, sum(sample.token_count for sample in lessons))
     return found["loss"], gradients(policy.model)
 
 
@@ -109,12 +112,16 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
     rng = random.Random(1)
     far = [[value + rng.gauss(0, 0.5) for value in rollout.logprobs] for rollout in played]
     lessons = [
-        Lesson((r,), {"advantage": [a] * r.written, "reference": ref})
+        TrainingSample((r,), {"advantage": [a] * r.written, "reference": ref})
         for r, a, ref in zip(played, advantages, far, strict=True)
     ]
-    mine = ours(policy, lessons, loss_mean=loss_mean, clip=0.2, clip_high=0.28, kl=kl)
+    mine = ours(
+        policy,
+        lessons,
+        GRPOConfig(loss_aggregation=loss_mean, epsilon=0.2, epsilon_high=0.28, beta=kl),
+    )
 
-    args = GRPOConfig(
+    args = TRLGRPOConfig(
         str(tmp_path),
         loss_type=loss_type,
         epsilon=0.2,
@@ -165,12 +172,12 @@ def test_dpo(tmp_path):
     played = episodes(policy)
     known = Reference(Policy(start, VOCABULARY), 1.0, 4096).logprobs(played)
     pairs = [
-        Lesson((played[won], played[lost]), {"reference": known[won] + known[lost]})
+        TrainingSample((played[won], played[lost]), {"reference": known[won] + known[lost]})
         for won, lost in ((0, 2), (1, 3))
     ]
-    mine = ours(policy, pairs, algorithm="dpo", dpo={"beta": 0.3})
+    mine = ours(policy, pairs, DPOConfig(beta=0.3))
 
-    args = DPOConfig(str(tmp_path), beta=0.3, **PLAIN)
+    args = TRLDPOConfig(str(tmp_path), beta=0.3, **PLAIN)
     data = Dataset.from_list([{"prompt": "go", "chosen": "to desk 1", "rejected": "to fridge 1"}])
     trainer = DPOTrainer(other, start, args, train_dataset=data, processing_class=tokenizer())
     rows = [flat(played[place]) for place in (0, 1, 2, 3)]  # the chosen ones first

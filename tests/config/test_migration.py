@@ -1,0 +1,66 @@
+"""Recorded configs of earlier versions are read with today's keys: cells of studies and ablations, cards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.config import Config, PretrainConfig, load_config
+from components.config.migration import migrate, migrate_pretrain, migrate_stage, removed_options
+from components.errors import ConfigError
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RECORDS = [path for path in sorted(RESULTS.rglob("*.json")) if '"origin"' in path.read_text()[:200_000]]
+
+
+def test_there_are_recorded_cells():
+    assert len(RECORDS) > 100
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.relative_to(RESULTS).as_posix())
+def test_a_recorded_cell_has_a_config_that_loads(path):
+    recorded = json.loads(path.read_text())["origin"]["config"]
+    config = Config.model_validate(migrate(recorded, allow_removed=True))
+    assert set(removed_options(recorded).values()) <= {0.5}, "interpolation, in some cells"
+    assert migrate(config.model_dump(mode="json")) == config.model_dump(mode="json")
+
+
+def test_an_earlier_rl_section_becomes_a_stage_of_rl():
+    stage = {
+        "algorithm": "grpo",
+        "group": 4,
+        "clip": 0.1,
+        "kl": 0.2,
+        "interpolation": 1.0,
+        "grpo": {"step_weight": 1.0, "normalise": False, "negative_weight": 0.5},
+        "ppo": {"clusters": 8},
+        "budget": 5000,
+    }
+    algorithm = {"type": "grpo", "epsilon": 0.1, "beta": 0.2, "step_weight": 1.0}
+    algorithm |= {"scale_rewards": False, "negative_advantage_weight": 0.5}
+    assert migrate_stage(stage) == {
+        "algorithm": algorithm,
+        "num_generations": 4,
+        "budget": 5000,
+    }
+
+
+def test_a_removed_option_with_another_value_is_refused():
+    with pytest.raises(ConfigError, match=r"synthetic_rl\.interpolation=0\.5.*1\.0 is always used"):
+        migrate({"synthetic_rl": {"interpolation": 0.5}})
+
+
+def test_a_card_of_several_makings_becomes_a_list_of_phases():
+    card = {"tasks": 5, "tokens": 7, "optimizer": "muon", "phases": [{"copy_tokens": 0}, {"tokens": 0}]}
+    recipe = migrate_pretrain(card)
+    assert recipe == {"tasks": 5, "phases": [{"tokens": 7, "copy_tokens": 0}, {"tokens": 0}]}
+    assert len(PretrainConfig(**recipe).phases) == 2
+
+
+def test_the_printed_config_can_be_loaded(tmp_path):
+    earlier = {"synthetic_rl": {"algorithm": "rft", "rft": {"learning_rate": 0.002, "most": 3}}}
+    (tmp_path / "new.json").write_text(json.dumps(migrate(earlier)))
+    stage = load_config(tmp_path / "new.json").rl.dream
+    assert (stage.algorithm.max_successes, stage.learning_rate) == (3, 0.002)
