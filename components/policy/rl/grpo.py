@@ -31,7 +31,7 @@ Deviations (plain GRPO: grpo.step_weight=0 grpo.negative_weight=1 idle_penalty=0
 7. The deviation of a group is the population's; TRL's is the sample's, larger by sqrt(n / (n - 1)).
 8. Advantages below zero count `negative_weight` times: pushed away from what it wrote a small model soon
    writes nonsense, unless the
-   steps are few and demonstrations are mixed in (docs/experiments.md). At 0 only what went better than its
+   steps are few and demonstrations are mixed in (docs/experiments). At 0 only what went better than its
    group is learnt, as in RAFT.
 """
 
