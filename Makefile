@@ -39,8 +39,11 @@ ui: install  ## MLflow and Prefect in the browser; Ctrl-C stops both (ARGS="--ml
 doctor: install  ## Check the set-up
 	@$(BIN)/dreamgym doctor --config $(CONFIG) $(ARGS)
 
-docs: install  ## Make docs/configuration.md from the config's descriptions
+docs: install  ## Make the generated parts of the documents and build the site into site/
 	$(BIN)/dreamgym config --docs > docs/configuration.md.tmp && mv docs/configuration.md.tmp docs/configuration.md
+	$(BIN)/python docs/scripts/make_tables.py
+	$(BIN)/python docs/scripts/make_tree.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Nothing is installed where a Chromium is on the PATH, or named in ARGS.
 chromium:  ## Debian's Chromium, where there is none and root has apt-get (make run ENV=browser calls this)
@@ -68,7 +71,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 clean:  ## Remove .venv and the tools' caches; data, runs, stages and the MLflow store stay
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info build site
 	find flows components tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## This list

@@ -59,7 +59,7 @@ def test_module(path):
     assert ast.get_docstring(tree) or not tree.body, "a module starts with what it is"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=_id)
 def test_no_heading_stands_twice_in_a_page(path):
     """A page whose part was pasted twice has a stale copy."""
     headings = [line for line in path.read_text().splitlines() if line.startswith("#")]

@@ -1,5 +1,5 @@
 """Files of a stranger that would run code, or name a path elsewhere: they are refused, and nothing happens
-(docs/security.md).
+(docs/guides/security.md).
 """
 
 from __future__ import annotations

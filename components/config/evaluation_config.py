@@ -86,8 +86,8 @@ class PromotionConfig(Section):
         0.95,
         ge=0.5,
         lt=1,
-        description="One-sided level of that bound, over all batches together (docs/evaluation.md gives the "
-        "reason).",
+        description="One-sided level of that bound, over all batches together "
+        "(docs/reference/metrics.md gives the reason).",
     )
     min_absolute_change: float = Field(
         0.02, ge=-1, le=1, description="Least gain in success over the champion on the same games."

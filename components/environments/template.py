@@ -1,5 +1,5 @@
 """A whole environment to copy: something lies in one of several boxes and belongs on the table
-(docs/add-an-environment.md).
+(docs/guides/add-a-world.md).
 
 dreamgym check-environment environment.name=own
 environment.own.adapter=components.environments.template:TemplateAdapter

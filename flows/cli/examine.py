@@ -269,8 +269,8 @@ def study(
 
     Examples:
 
-        dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table
-        docs/results.md
+        dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs/images
+        --table docs/results.md
 
         dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
 

@@ -1,6 +1,6 @@
 """The study: methods times seeds on the same held-out games, cell by cell, with what each cost.
 
-    dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs --table
+    dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs/images --table
     docs/results.md
 
 A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells

@@ -151,7 +151,7 @@ def test_a_family_whose_bounds_hold_the_margin_is_undecided_and_after_the_last_b
 
 
 def test_the_games_that_a_family_needs_are_those_of_the_documents():
-    """docs/evaluation.md: five families, three looks, so an error of 0.05 over 15 bounds."""
+    """docs/reference/metrics.md: five families, three looks, so an error of 0.05 over 15 bounds."""
 
     def bounds(both, gained, lost, neither):
         challenger = [True] * (both + gained) + [False] * (lost + neither)

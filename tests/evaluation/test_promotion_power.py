@@ -81,7 +81,7 @@ def test_without_a_p_value_every_gain_of_the_least_size_promotes():
 
 
 def test_the_tables_of_the_documents_are_those_of_the_code():
-    text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
     assert power_tables(DEFAULT).strip() in text
 
 

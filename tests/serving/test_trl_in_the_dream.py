@@ -1,5 +1,5 @@
 """TRL's GRPOTrainer trains in a served dream, over OpenEnv's own client, in the two ways that TRL knows:
-docs/serving.md shows both.
+docs/guides/serve.md shows both.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def preference(model, task):
 
 
 class DreamTool:
-    """What docs/serving.md shows: an environment whose method the model calls as a tool."""
+    """What docs/guides/serve.md shows: an environment whose method the model calls as a tool."""
 
     url = ""
 

@@ -25,7 +25,7 @@ METRICS = {
     "evaluate/refined/success_rate": {"value": 0.5, "n": 4},
     "cost/real_interactions": {"value": 48.0, "n": 1},
 }
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "guides" / "resume-and-reproduce.md"
 
 
 def git(root: Path, *arguments: str) -> str:

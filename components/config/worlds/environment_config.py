@@ -78,7 +78,7 @@ class EnvironmentConfig(Section):
         option = NEEDED.get(self.name)
         if option and not getattr(getattr(self, self.name), option):
             raise ValueError(
-                f"name: {self.name} needs environment.{self.name}.{option}; see docs/add-an-environment.md"
+                f"name: {self.name} needs environment.{self.name}.{option}; see docs/guides/add-a-world.md"
             )
         if self.games == "official":
             self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")

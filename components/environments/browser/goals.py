@@ -77,7 +77,7 @@ def spaced(instruction: str) -> str:
     """An instruction with its quoted words apart from the marks: `the username " kenda "`.
 
     So a word has the same tokens where it is asked for, on the page (`= kenda`) and in an action; beside a
-    mark it has others, and a small model that copies it slips in its letters (docs/experiments.md).
+    mark it has others, and a small model that copies it slips in its letters (docs/experiments).
     """
     return _QUOTED.sub(r'" \1 "', instruction)
 

@@ -23,7 +23,7 @@ first that differs:
 What is wanted is first said as it stands in the instruction, with the word before it: a model that says what
 was got first says it again as what was wanted, and grants whatever a policy does. And all that is said is
 said letter for letter: small models copy tokens, and the same name has others in other letters
-(docs/experiments.md).
+(docs/experiments).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which tasks there are: MiniWoB's types by seed, split by seed and by type; WebArena's tasks, split by
 template.
 
-The types with an expert, measured (docs/browser.md), are the default. Every fourth of the types in use is
-kept for the test split alone, so that there is something that no training task has shown.
+The types with an expert, measured (docs/reference/browser.md), are the default. Every fourth of the types in
+use is kept for the test split alone, so that there is something that no training task has shown.
 """
 
 from __future__ import annotations

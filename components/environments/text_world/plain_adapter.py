@@ -1,7 +1,7 @@
 """What can be said of any world of text, whatever it is about: the part of an adapter that asks for no
 knowledge of the world.
 
-An adapter of one's own inherits it and replaces what it knows better (docs/add-an-environment.md says what
+An adapter of one's own inherits it and replaces what it knows better (docs/guides/add-a-world.md says what
 each method is worth). What is missing then is missing on purpose: thoughts are a formula, reasoning tells
 only what changed, a claim is contradicted only where it names another value for the same name ("score: 3"),
 and there is neither premise nor progress nor a made-up task.

@@ -15,7 +15,7 @@ from components.errors import DreamGymError, EnvironmentFailure
 SEED_CURE = (
     "Give it that parameter, `def reset(self, *, seed=None)`, and let it decide the episode. A world that "
     "has no seeds can list its tasks "
-    "in an adapter of its own: environment.name=own, docs/add-an-environment.md."
+    "in an adapter of its own: environment.name=own, docs/guides/add-a-world.md."
 )
 
 

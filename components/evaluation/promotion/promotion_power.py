@@ -3,9 +3,9 @@ its success rate.
 
     python -m components.evaluation.promotion.promotion_power
 
-prints the tables of docs/evaluation.md. The numbers are those of `decide` with the conditions `threshold`,
-`min_absolute_change` and `max_p_value`; the guard of single families and the agreement of the dream are left
-out. Games are independent of each other.
+prints the tables of docs/reference/metrics.md. The numbers are those of `decide` with the conditions
+`threshold`, `min_absolute_change` and `max_p_value`; the guard of single families and the agreement of the
+dream are left out. Games are independent of each other.
 """
 
 from __future__ import annotations

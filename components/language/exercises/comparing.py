@@ -5,7 +5,7 @@ What a dream must refuse is what is not there: no such place in the room, no suc
 another thing than the one wanted. The programmatic teacher writes both sides down, `cup 1 pan 2 want mug 1:
 no`, and yet a model of a million parameters that had read 22 million tokens of trajectories answered such
 questions no better than by chance, and went by what is usual. Single words first, the circuit forms within
-half a million tokens of this exercise; lists take two million more (docs/experiments.md).
+half a million tokens of this exercise; lists take two million more (docs/experiments).
 """
 
 from __future__ import annotations

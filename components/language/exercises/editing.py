@@ -4,7 +4,7 @@ transformer learns to edit.
 A dream that comes back to a place must show what lay there, less what was taken and more what was put there.
 The teacher writes all of that down, `cup 1 pan 2 vase 1, less pan 2, now cup 1 vase 1`; a model of a million
 parameters that had read 20 million tokens of trajectories found the right listing and the right changes every
-time, and then copied the listing as it was (docs/experiments.md): to copy is what it had learnt first, and to
+time, and then copied the listing as it was (docs/experiments): to copy is what it had learnt first, and to
 leave one out is another circuit.
 """
 

@@ -2,7 +2,7 @@
 order.
 
 The shop's dream granted purchases that cost more than was wanted, `for 112 want lower than 90: yes`: to a
-vocabulary a number is a word like any other, and the trajectories compare few of them (docs/experiments.md).
+vocabulary a number is a word like any other, and the trajectories compare few of them (docs/experiments).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ the other.
 A verdict reads `deneen want tuj5: no`: what the page holds beside what the task asks for. Where most that is
 got is what was wanted, a small model learns to say the first word again, `deneen want deneen: yes`, and
 grants whatever a policy does; asked for an element that is not there, it adds it to the listing, `12 14 42
-want 42: yes` (docs/experiments.md). Here both sides must be fetched from where they stand, and half of them
+want 42: yes` (docs/experiments). Here both sides must be fetched from where they stand, and half of them
 differ.
 """
 

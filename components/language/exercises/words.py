@@ -3,7 +3,7 @@
 
 Where a vocabulary has tokens for a thing with its number, those of one thing stand in the same places and
 come to resemble each other, so a model takes `apple 2` for `apple 1` that would never confuse two random
-words (docs/experiments.md).
+words (docs/experiments).
 """
 
 from __future__ import annotations

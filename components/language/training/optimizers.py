@@ -4,7 +4,7 @@ AdamW for the rest.
 Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix; scaled as in "Muon is Scalable for LLM
 Training" (arXiv
 2502.16982) it takes AdamW's learning rate. A small model learns to copy in fewer updates with it
-(docs/experiments.md).
+(docs/experiments).
 """
 
 from __future__ import annotations

@@ -20,12 +20,14 @@ Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0
 4. `beta` is 0 by default: for a small policy the initial weights are no useful anchor, and the clip bounds
    each update.
 5. The probabilities in the ratio are those of the sampler at its temperature.
-6. The tokens of a reply that left the state unchanged, word for word, lose `idle_penalty`, also in groups
-   without variance. It is verl-agent's penalty for invalid actions, for worlds that do not list valid ones.
-7. The standard deviation of a group is the population's; TRL's is the sample's, larger by sqrt(n / (n - 1)).
-8. Negative advantages are multiplied by `negative_advantage_weight`: pushed away from what it wrote, a small
-   model soon writes nonsense, unless steps are few and demonstrations are mixed in (docs/experiments). With 0
-   only rollouts that are better than their group are learnt, as in RAFT.
+6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's
+   penalty for invalid
+   actions, for a world that does not say which actions are valid), also in groups without variance.
+7. The deviation of a group is the population's; TRL's is the sample's, larger by sqrt(n / (n - 1)).
+8. Advantages below zero count `negative_weight` times: pushed away from what it wrote a small model soon
+   writes nonsense, unless the
+   steps are few and demonstrations are mixed in (docs/experiments). At 0 only what went better than its
+   group is learnt, as in RAFT.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ WEIGHTS = "weights"
 """The folder of a version that holds what was registered; a version of before holds it at its top."""
 _PACKAGES = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "peft", "pandas", "pydantic")
 _PAGE_COLUMNS = 90
-_HELP = "docs/models.md"
+_HELP = "docs/guides/mlflow-models.md"
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def test_somebody_must_say_what_is_to_be_done(monkeypatch):
     [
         (
             ["environment.name=gymnasium"],
-            "name: gymnasium needs environment.gymnasium.factory; see docs/add-an-environment.md",
+            "name: gymnasium needs environment.gymnasium.factory; see docs/guides/add-a-world.md",
         ),
         (
             ["environment.gymnasium.factory=a:b"],

@@ -1,4 +1,4 @@
-"""Two people share a run: the commands of docs/operations.md, as they stand there, in two clones.
+"""Two people share a run: the commands of docs/guides/resume-and-reproduce.md, typed in two clones.
 
 The DVC remote is added after the run. The second clone has no `seed/`, so all data comes from that remote.
 """
@@ -18,7 +18,7 @@ from small_job import ROOT
 
 from components.trajectories.dvc.pointer import hashes_of, read_pointer
 
-DOCUMENT = ROOT / "docs" / "operations.md"
+DOCUMENT = ROOT / "docs" / "guides" / "resume-and-reproduce.md"
 SECTION = "## Share a run"
 EXAMPLE_REMOTE = "s3://bucket/dreamgym"
 

@@ -63,8 +63,8 @@ def raw_reward(reward: float, info: Mapping[str, Any]) -> float:
     """What the page or the evaluator itself gave, of what a task's `validate` returned as reward and info.
 
     BrowserGym's reward for MiniWoB is 1 for every raw reward above 0. Many pages pay a part of 1 for a
-    partial or wrong answer (docs/browser.md lists them). The raw reward does not depend on the elapsed time;
-    the page's other reward does.
+    partial or wrong answer (docs/reference/browser.md lists them). The raw reward does not depend on the
+    elapsed time; the page's other reward does.
     """
     return float(info.get("RAW_REWARD_GLOBAL", reward))
 
@@ -84,7 +84,7 @@ def require_types(types: Iterable[str]) -> None:
         raise EnvironmentFailure(
             found,
             f"Expected one such as {' or '.join(_near(wrong))}.",
-            "docs/browser.md lists those with an expert.",
+            "docs/reference/browser.md lists those with an expert.",
         )
 
 

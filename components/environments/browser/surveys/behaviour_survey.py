@@ -1,5 +1,5 @@
 """What a behaviour policy achieves on MiniWoB's task types, and what a reset and a step cost: the table of
-docs/browser.md.
+docs/reference/browser.md.
 
     python -m components.environments.browser.surveys.behaviour_survey --seeds 20 --json survey.json
     python -m components.environments.browser.surveys.behaviour_survey --behaviour random --types all --seeds

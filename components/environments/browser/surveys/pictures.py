@@ -1,7 +1,8 @@
 """Screenshots of the browser at work, each page beside the state that the agent sees: those of
-docs/browser.md.
+docs/reference/browser.md.
 
-    python -m components.environments.browser.surveys.pictures docs login-user:2 click-tab-2:1 choose-list:0
+    python -m components.environments.browser.surveys.pictures docs/images \\
+        login-user:2 click-tab-2:1 choose-list:0
 
 Each argument is a task type and after how many steps of the expert it is shown.
 """

@@ -6,7 +6,7 @@ rewards are counted.
 Two players act on every type: one takes admissible actions at random; one takes none to four of them and then
 sends the form. A third, the near-miss policy of the offline data, acts where the instruction can be read. A
 type that is in the JSON file already is not played again, so an interrupted survey goes on. `--table
-docs/browser.md` makes the table of that document from the file.
+docs/reference/browser.md` makes the table of that document from the file.
 """
 
 from __future__ import annotations
