@@ -20,8 +20,8 @@ Made by `dreamgym config --docs > docs/configuration.md` (a test keeps it up to 
 
 A config file is a sparse YAML over these defaults: write only what differs. On the command line `key=value`
 is applied to it, such as `dreamgym retrain rl.dream.iterations=10`. An unknown key is refused with the
-nearest valid one, and so is an option that would have no effect. `dreamgym config` prints the resolved config; every
-run saves its own as `runs/<id>/config.json`, which `--config` reads back.
+nearest valid one, and so is an option that would have no effect. `dreamgym config` prints the resolved
+config; every run saves its own as `runs/<id>/config.json`, which `--config` reads back.
 
 The key's type decides how a value is read:
 

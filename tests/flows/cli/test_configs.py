@@ -183,11 +183,11 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
 
 def test_an_earlier_key_is_refused_with_its_new_name():
     names = {
-        "rl.dream.num_generations=4": r"synthetic_rl\.group is now rl\.dream\.num_generations\.",
-        "rl.real.algorithm.epsilon_high=0.3": r"sim_to_real\.clip_high is now rl\.real\.algorithm\.epsilon_high\.",
-        "rl.baseline.iterations=3": r"real_rl\.iterations is now rl\.baseline\.iterations\.",
-        "rl.dream.interpolation=0.5": r"interpolation is removed; its value is always 1\.0\.",
-        "lora.rank=4": r"cloning\.lora\.rank is now lora\.rank\.",
+        "synthetic_rl.group=4": r"synthetic_rl\.group is now rl\.dream\.num_generations\.",
+        "sim_to_real.clip_high=0.3": r"clip_high is now rl\.real\.algorithm\.epsilon_high\.",
+        "real_rl.iterations=3": r"real_rl\.iterations is now rl\.baseline\.iterations\.",
+        "synthetic_rl.interpolation=0.5": r"interpolation is removed; its value is always 1\.0\.",
+        "cloning.lora.rank=4": r"cloning\.lora\.rank is now lora\.rank\.",
         "pretrain.tokens=5": r"pretrain\.tokens is now tokens in an entry of pretrain\.phases\.",
     }
     for override, words in names.items():
