@@ -14,7 +14,7 @@ FIND_CHROMIUM := for name in chromium chromium-browser google-chrome google-chro
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: run test lint typecheck ui doctor docs chromium install clean help
+.PHONY: run play check test test-services lint typecheck ui doctor docs chromium install clean help
 
 run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
 	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
@@ -22,8 +22,19 @@ run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data,
 	if [ $$code -eq 4 ]; then echo "The run is complete; the gate refused the promotion (exit code 4), so the champion stays as it was."; \
 	elif [ $$code -ne 0 ]; then exit $$code; fi
 
-test: install  ## Install and run the tests in two processes (ARGS="-k name ...")
-	GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+check: install  ## Unit and contract tests: no engine, no server, at most 90 s (ARGS="-k name ...")
+	$(PYTEST) -m 'not slow and not engine and not services' $(ARGS)
+
+play: install  ## Walk in a dream of ALFWorld, the real engine beside it (ARGS="--task 3")
+	@$(BIN)/dreamgym play --side-by-side --config $(CONFIG) $(ARGS)
+
+test: install  ## Everything that guards a merge but test-services: at most 12 minutes
+	$(PYTEST) -m 'not slow and not services' $(ARGS)
+
+test-services: install  ## The tests with browsers and servers; CI runs them too
+	$(PYTEST) -m 'not slow and services' $(ARGS)
 
 lint: install typecheck  ## ruff (rules and format), mypy and the import contracts
 	$(BIN)/ruff check .
@@ -75,4 +86,4 @@ clean:  ## Remove .venv and the tools' caches; data, runs, stages and the MLflow
 	find flows components tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## This list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1@\2/' | column -t -s @ 2>/dev/null || grep -E '^[a-z]+:' $(MAKEFILE_LIST)
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1@\2/' | column -t -s @ 2>/dev/null || grep -E '^[a-z]+:' $(MAKEFILE_LIST)

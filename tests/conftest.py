@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model, make_task
+from lanes import mark_lane
 
 from components.config import ExperienceModelConfig
 from components.config.worlds.environment_config import EnvironmentConfig
@@ -32,6 +33,8 @@ torch.set_num_threads(1)  # the models of the tests are too small for more to he
 
 def pytest_collection_modifyitems(items):
     """Long files first; `make test` hands files out in this order."""
+    for item in items:
+        mark_lane(item)
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get("/".join(item.path.parts[-2:]), len(places)))
 

@@ -1,0 +1,70 @@
+"""The lanes of the test suite: which tests need an engine, a command or a server.
+
+    make check           unit and contract tests: no engine, no command, no server
+    make test            check, and the tests with the real engine and the whole command
+    make test-services   browsers and servers: Chromium, PostgreSQL, S3, Prefect deployments, MLflow, OpenEnv
+    pytest -m slow       tests that take minutes to hours, by name
+
+A test belongs to a lane by its file or by the fixtures that it uses.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+SERVICES = (
+    "environments/browser/",
+    "evaluation/test_report_in_browser.py",
+    "experience/retrieval/test_chroma_server.py",
+    "flows/cli/test_ui.py",
+    "flows/deployment/",
+    "infra/",
+    "serving/",
+    "tracking/test_pyfunc_models.py",
+)
+"""Files and folders whose tests start a browser or a server."""
+SERVICE_WORLDS = ("browser",)
+"""Environments whose parametrised contract tests start a browser."""
+ENGINE = (
+    "docs/test_site.py",
+    "environments/alfworld/",
+    "environments/test_environment_contract.py",
+    "flows/cli/test_cli.py",
+    "flows/cli/test_own_worlds.py",
+    "flows/cli/test_play.py",
+    "flows/jobs/",
+    "flows/past_runs/",
+    "flows/stages/test_time_limits.py",
+    "flows/test_",
+    "language/test_foreign_models.py",
+    "language/training/test_parallel.py",
+    "policy/test_early_experience.py",
+    "policy/test_rollout.py",
+    "policy/rl/test_loop.py",
+    "test_damaged_files.py",
+    "test_orphans.py",
+    "test_security.py",
+    "tracking/test_mlflow_moved.py",
+    "tracking/test_mlflow_store.py",
+    "trajectories/test_snapshots.py",
+    "trajectories/test_versions.py",
+)
+"""Files and folders whose tests start the real engine or whole commands, or train for many seconds."""
+ENGINE_FIXTURES = {"world", "played", "finished", "learnt", "learnt_qwen"}
+"""Fixtures that start the real engine, run a whole command, or train a model."""
+
+
+def mark_lane(item: pytest.Item) -> None:
+    """Mark a test with its lane: `services`, `engine`, or none for `make check`."""
+    path = item.path.as_posix().partition("/tests/")[2]
+    fixtures = set(getattr(item, "fixturenames", ()))
+    parameters = getattr(item, "callspec", None)
+    values = {str(value) for value in parameters.params.values()} if parameters else set()
+    if path.startswith(SERVICES) or path.startswith("environments/test_environment_contract") and _names_a_service(item, values):
+        item.add_marker("services")
+    elif path.startswith(ENGINE) or fixtures & ENGINE_FIXTURES:
+        item.add_marker("engine")
+
+
+def _names_a_service(item: pytest.Item, values: set[str]) -> bool:
+    return bool(values & set(SERVICE_WORLDS)) or any(f"[{name}" in item.name for name in SERVICE_WORLDS)
