@@ -22,8 +22,8 @@ from transformers import PreTrainedModel
 
 from components.config import Config, Precision
 from components.errors import ConfigError
-from components.language.backbone import merge_lora, without_adapters
-from components.language.kernels.cache_attention import attention_of
+from components.language.adapters import merge_lora, without_adapters
+from components.language.transformers_setup import attention_of
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.config.training_config import CloningConfig
-from components.language.backbone import add_lora, merge_lora
+from components.language.adapters import add_lora, merge_lora
 from components.language.training.examples import Example
-from components.language.training.fine_tuning import OnFigures, TrainingRecord, supervised_finetune
+from components.language.training.fine_tuning import OnFigures, supervised_finetune
+from components.language.training.training_run import TrainingRecord
 from components.policy.agent_prompt import render_demonstration
 from components.policy.policy import Policy
 from components.records import Trajectory

@@ -8,7 +8,8 @@ from transformers import PreTrainedTokenizerFast
 from components.config import BackboneConfig
 from components.config.training_config import LoraConfig
 from components.errors import ConfigError, DataError
-from components.language.backbone import add_lora, build_backbone, load_backbone, merge_lora, save_model
+from components.language.adapters import add_lora, merge_lora
+from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
 

@@ -13,12 +13,14 @@ import torch
 from components.config import BackboneConfig, load_config
 from components.config.training_config import LoraConfig
 from components.errors import ConfigError
-from components.language.backbone import add_lora, build_backbone, load_backbone
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone, load_backbone
 from components.language.compute import Compute, compute_of, describe, has_bf16
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 from language.foreign import make_checkpoint
 from language.training.test_training import EXAMPLES, SETTINGS, weights_of
 from language.training.test_training import make_model as make_tiny

@@ -17,7 +17,8 @@ from components.config.training_config import CloningConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.experience.model import ExperienceModel, Query
 from components.experience.prompts import render_trajectory
-from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
+from components.language.adapters import add_lora, merge_lora
+from components.language.backbone import load_backbone, save_model
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.markers import MARKERS
 from components.language.training.fine_tuning import supervised_finetune

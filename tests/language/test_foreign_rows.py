@@ -18,7 +18,8 @@ from components.language.engines.plain_generate import plain_generate
 from components.language.exercises.copying import copy_examples
 from components.language.markers import MARKERS
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import scored
 from components.policy.rollout import Rollout
@@ -150,7 +151,7 @@ def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation
     padded, temperature, fused, monkeypatch
 ):
     if not fused:
-        monkeypatch.setattr("components.language.engines.kept_cache.can_fuse", lambda model: False)
+        monkeypatch.setattr("components.language.engines.cached_rows.can_fuse", lambda model: False)
     model, vocabulary = load_backbone(padded)
     raw = logits_of(model)[-1]
     unknown = vocabulary.unknown_ids(len(raw))

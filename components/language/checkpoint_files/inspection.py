@@ -17,13 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from components.config import ChatTemplate
 from components.errors import DataError
-from components.language.backbone import (
-    has_plain_head,
-    limit_in_words,
-    load_backbone,
-    longest_sequence,
-    read_config,
-)
+from components.language.backbone import load_backbone, read_config
 from components.language.checkpoint_files.model_size import (
     BYTES,
     empty_model,
@@ -33,11 +27,13 @@ from components.language.checkpoint_files.model_size import (
 )
 from components.language.checkpoint_files.weight_checks import refuse_left_out
 from components.language.checkpoint_files.weight_files import stored_weights
-from components.language.engines.kept_cache import probe_kept_cache
-from components.language.kernels.cache_attention import evaluating
+from components.language.engines.kept_cache_probe import probe_kept_cache
+from components.language.evaluation_mode import evaluating
 from components.language.marker_rows import too_few_rows
+from components.language.output_head import has_plain_head
+from components.language.sequence_limits import limit_in_words, longest_sequence
 from components.language.tokenizer import Vocabulary
-from components.language.training.fine_tuning import probe_branches
+from components.language.training.branch_probe import probe_branches
 
 LOADED_SIZE = 600 * 2**20
 """Bytes of weights on disk up to which a model is loaded to be inspected: a second or two."""

@@ -16,8 +16,8 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 
-from components.language.backbone import without_adapters
-from components.language.kernels.cache_attention import evaluating
+from components.language.adapters import without_adapters
+from components.language.evaluation_mode import evaluating
 from components.language.markers import MARKERS, PAD
 from components.language.sampled_ids import unknown_ids
 

@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import rotate_half
 
-from components.language.kernels.cache_attention import shared
+from components.language.kernels.cache_attention import repeat_for_heads
 from components.language.kernels.fused_decoder import FAMILIES
 
 
@@ -63,8 +63,8 @@ def _mixed(block: Any, states: Tensor, turns: tuple[Tensor, Tensor], rows: Tenso
     grouped = key.shape[1] != query.shape[1]
     if grouped and query.is_cuda:
         key, value = (
-            shared(key, query.shape[1]),
-            shared(value, query.shape[1]),
+            repeat_for_heads(key, query.shape[1]),
+            repeat_for_heads(value, query.shape[1]),
         )  # its frugal kernels take no groups with a mask
     mask = torch.arange(states.shape[1], device=rows.device) <= asked[:, None, :, None]
     options = {"scale": attention.scaling, "enable_gqa": grouped and not query.is_cuda}

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, scaled_dot_product_attention
-from transformers import AttentionInterface
 
-from components.language.kernels.cache_attention import shared
+from components.language.kernels.cache_attention import repeat_for_heads
 
 TREE = "tree"
 TRUNK_RUN = 128  # tokens; the trunk is cut into runs of at most so many
@@ -142,8 +141,8 @@ def tree_attention(
         )
         if grouped and query.is_cuda:
             seen, shown = (
-                shared(seen, heads),
-                shared(shown, heads),
+                repeat_for_heads(seen, heads),
+                repeat_for_heads(shown, heads),
             )  # the kernels that spare memory there take no groups with a mask
         mixed = scaled_dot_product_attention(
             asked, seen, shown, mask, dropout, scale=scaling, enable_gqa=grouped and not query.is_cuda
@@ -158,6 +157,3 @@ def _take(states: Tensor, places: Tensor) -> Tensor:
     A lookup in an embedding, since its backward pass is quicker than that of an index.
     """
     return embedding(places, states.transpose(1, 2).flatten(2).flatten(0, 1))
-
-
-AttentionInterface.register(TREE, tree_attention)

@@ -26,8 +26,8 @@ from components.language.torch_seeds import torch_seed
 from components.language.training import parallel
 from components.language.training.checkpoints import check_weights
 from components.language.training.examples import Example, collate
-from components.language.training.fine_tuning import token_logprobs
 from components.language.training.optimizers import Optimizers, make_optimizers
+from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Algorithm, Lesson, Written
 from components.policy.rl.log_probabilities import packed, scored
@@ -73,7 +73,9 @@ class Learner:
     ) -> Learner:
         """A learner here, and one of the same in every helper."""
         learner = cls(policy, algorithm, config, demonstrations)
-        parallel.together(_make, learner.name, policy, algorithm, config, demonstrations, own=(learner,))
+        parallel.run_on_all_ranks(
+            _make, learner.name, policy, algorithm, config, demonstrations, own=(learner,)
+        )
         return learner
 
     def trained(self) -> dict[str, torch.nn.Parameter]:
@@ -92,11 +94,11 @@ class Learner:
         Raises:
             TrainingError: a loss or a gradient that is not finite, or sampler and trainer differ.
         """
-        return parallel.together(_learn, self.name, lessons, seed, rate, on_policy, own=(self,))
+        return parallel.run_on_all_ranks(_learn, self.name, lessons, seed, rate, on_policy, own=(self,))
 
     def restore(self, state: dict[str, Any]) -> None:
         """Every learner goes on from `state`."""
-        parallel.together(_restore, self.name, state, own=(self,))
+        parallel.run_on_all_ranks(_restore, self.name, state, own=(self,))
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimiser, and what the algorithm carries on."""
@@ -269,18 +271,18 @@ def _make(
     own: Learner | None = None,
 ) -> None:
     if own is None:
-        parallel.hold(name, Learner(policy, algorithm, config, demonstrations))
+        parallel.set_rank_state(name, Learner(policy, algorithm, config, demonstrations))
 
 
 def _learn(
     name: str, lessons: list[Lesson], seed: int, rate: float, on_policy: bool, own: Learner | None = None
 ) -> dict[str, float]:
-    learner: Learner = own or parallel.held(name)
+    learner: Learner = own or parallel.get_rank_state(name)
     return learner.update(lessons, seed, rate, on_policy)
 
 
 def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:
-    learner: Learner = own or parallel.held(name)
+    learner: Learner = own or parallel.get_rank_state(name)
     learner.load_state_dict(state)
 
 

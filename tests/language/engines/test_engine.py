@@ -9,7 +9,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from components.config import BackboneConfig
 from components.config.training_config import LoraConfig
 from components.errors import DataError
-from components.language.backbone import add_lora, build_backbone
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.tokenizer import Vocabulary
 
@@ -177,7 +178,7 @@ def test_a_sessions_memory_goes_with_it():
     """
     session = KeptCacheEngine(make_model(), VOCABULARY).open(2)
     session.append({0: [5, 6, 7]})
-    keys = ref(session._cache.layers[0].keys)
+    keys = ref(session._store.cache.layers[0].keys)
     gc.disable()
     try:
         del session

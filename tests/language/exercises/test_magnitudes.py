@@ -9,11 +9,12 @@ import torch
 
 from components.config import BackboneConfig
 from components.language.backbone import build_backbone
+from components.language.evaluation_mode import evaluating
 from components.language.exercises.magnitudes import LARGEST, ROUNDS, magnitude_examples
-from components.language.kernels.cache_attention import evaluating
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import batches, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 
 
 @pytest.fixture(scope="module")

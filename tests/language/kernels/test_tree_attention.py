@@ -5,7 +5,7 @@ from components.config import BackboneConfig
 from components.language.backbone import build_backbone
 from components.language.kernels.tree_attention import TRUNK_RUN
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import token_logprobs
+from components.language.training.token_scores import token_logprobs
 
 SIZE = 64
 

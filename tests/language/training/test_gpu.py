@@ -18,7 +18,8 @@ from components.config.training_config import LoraConfig
 from components.experience.dream import Dream
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.language.backbone import add_lora, build_backbone, load_backbone, save_model
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.compute import Compute, compute_of, describe
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.training.examples import Example, Segment

@@ -130,13 +130,13 @@ def test_a_part_of_each_process_is_all_of_it(monkeypatch):
     for rank in range(3):
         monkeypatch.setenv("RANK", str(rank))
         found += parallel.share(range(7))
-        assert parallel.helps() == (rank > 0)
+        assert parallel.is_worker() == (rank > 0)
     assert sorted(found) == list(range(7))
 
 
 if __name__ == "__main__":
-    if parallel.helps():
+    if parallel.is_worker():
         parallel.serve()
     else:
         train(Path(sys.argv[1]))
-        parallel.dismiss()
+        parallel.stop_workers()

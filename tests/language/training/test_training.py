@@ -7,9 +7,11 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from components.config import BackboneConfig
 from components.config.training_config import LoraConfig
 from components.errors import TrainingError
-from components.language.backbone import add_lora, build_backbone
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 
 SIZE = 64
 SETTINGS = {"learning_rate": 1e-2, "batch_tokens": 60, "seed": 3}
@@ -89,7 +91,7 @@ def test_two_threads_add_up_the_branches_of_a_trunk_in_one_order(plain_head, mon
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr("components.language.training.fine_tuning.has_plain_head", lambda model: plain_head)
+    monkeypatch.setattr("components.language.training.token_scores.has_plain_head", lambda model: plain_head)
     try:
         model = make_model()
         bushy = Example(
