@@ -157,7 +157,7 @@ class Vocabulary:
         """
         return self._ids[str(marker)]
 
-    def behind(self, text: str) -> list[int]:
+    def encode_after_word(self, text: str) -> list[int]:
         """Token ids of `text` as it stands behind a word: with its leading space, where a vocabulary tells
         the two apart.
         """

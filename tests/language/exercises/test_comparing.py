@@ -31,7 +31,7 @@ def asks(tokens, i, want, yes, no):
 def rounds(vocabulary, example):
     """(listed, word, answer, whether the loss is on the answer alone) of each round."""
     (segment,) = example.segments
-    texts = [vocabulary.behind(part) for part in (" want", ": yes,", ": no,")]
+    texts = [vocabulary.encode_after_word(part) for part in (" want", ": yes,", ": no,")]
     want, yes, no = texts
     place = 1
     while place < len(segment.tokens):

@@ -37,7 +37,9 @@ def split(tokens, sign):
 
 
 def test_the_results_are_the_lists_edited(vocabulary):
-    sign = {text: vocabulary.behind(text) for text in (", less", ", more", ", now", ",", " nothing")}
+    sign = {
+        text: vocabulary.encode_after_word(text) for text in (", less", ", more", ", now", ",", " nothing")
+    }
     forms, count = set(), 0
     for example in edit_examples(vocabulary, 30_000, seed=0):
         found = list(rounds(vocabulary, example))

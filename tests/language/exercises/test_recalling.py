@@ -51,21 +51,21 @@ def looks(vocabulary, said):
     """(what is there, what is wanted, yes or no) of each comparison; what is there of a wish begins with the
     wish itself.
     """
-    yes, no = vocabulary.behind(": yes,"), vocabulary.behind(": no,")
+    yes, no = vocabulary.encode_after_word(": yes,"), vocabulary.encode_after_word(": no,")
     while said:
-        there, rest = parted(said, vocabulary.behind(" want"))
+        there, rest = parted(said, vocabulary.encode_after_word(" want"))
         ends = [at for at in range(len(rest)) if rest[at : at + len(yes)] in (yes, no)]
         yield there, rest[: ends[0]], rest[ends[0] : ends[0] + len(yes)] == yes
         said = rest[ends[0] + len(yes) :]
 
 
 def test_verdicts_are_true_and_end_with_the_first_no(vocabulary):
-    answers, comma = [], vocabulary.behind(",")
+    answers, comma = [], vocabulary.encode_after_word(",")
     for example in recall_examples(vocabulary, 20_000, 0)[::2]:
         said = rounds(vocabulary, example)
         assert len(said) == ROUNDS
         for shown, text in said:
-            asked, _ = parted(shown, vocabulary.behind(", on"))
+            asked, _ = parted(shown, vocabulary.encode_after_word(", on"))
             found = [(*parted(before, comma), wish, right) for before, wish, right in looks(vocabulary, text)]
             assert all((there == wish) == right and lead[1:] == wish for lead, there, wish, right in found)
             assert [token for lead, *_ in found for token in (*lead, *comma)] == asked[
@@ -80,8 +80,8 @@ def test_listings_are_told_as_they_are_and_half_of_the_words_are_missing(vocabul
     answers = []
     for example in recall_examples(vocabulary, 20_000, 0)[1::2]:
         for shown, text in rounds(vocabulary, example):
-            listed, rest = parted(shown, vocabulary.behind(", on"))
-            asked, _ = parted(rest, vocabulary.behind(". works."))
+            listed, rest = parted(shown, vocabulary.encode_after_word(", on"))
+            asked, _ = parted(rest, vocabulary.encode_after_word(". works."))
             ((told, wanted, right),) = looks(vocabulary, text)
             assert told == listed and wanted == asked
             answers.append(right)

@@ -112,7 +112,7 @@ def test_two_processes_come_to_the_weights_of_one(tmp_path):
         __file__,
         str(places[1]),
     ]
-    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (1, 2))
+    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (2, 3))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
