@@ -34,6 +34,7 @@ from components.language import transformers_setup as transformers_setup  # turn
 from components.language.adapters import merge_lora
 from components.language.checkpoint_files.model_size import plausible_size, require_memory
 from components.language.checkpoint_files.weight_checks import (
+    list_names,
     refuse_left_out,
     refuse_other_head,
     refuse_quantised,
@@ -206,10 +207,9 @@ def _load_weights(path: Path | str, config: Any) -> Any:
     missing_names = sorted(loading_info["missing_keys"])
     missing_names += sorted(str(entry[0]) for entry in loading_info["mismatched_keys"])
     if missing_names:
-        names = ", ".join(missing_names[:3])
-        names += f" and {len(missing_names) - 3} more" if len(missing_names) > 3 else ""
         raise DataError(
-            f"The files in {path} lack weights of the model that its config.json describes: {names}.",
+            f"The files in {path} lack weights of the model that its config.json describes: "
+            f"{list_names(missing_names)}.",
             EXPECTED_MODEL,
             CHECK_PATH,
         )

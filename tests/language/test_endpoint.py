@@ -14,7 +14,7 @@ from chat_server import ChatServer, Say
 
 from components.config import EndpointConfig, load_config
 from components.errors import ConfigError, EndpointError
-from components.language.endpoint.chat_completions import Unanswered
+from components.language.endpoint.chat_completions import UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 
 KEY = "sk-secret-0123456789"
@@ -113,7 +113,7 @@ def test_the_endpoint_may_say_how_long_to_wait(cache):
 
 def test_the_waits_double_with_jitter(cache):
     with Endpoint(EndpointConfig(url="http://127.0.0.1:1", model="m", backoff_seconds=2), cache) as endpoint:
-        waits = [[endpoint._chat._delay(attempt, "") for _ in range(200)] for attempt in range(8)]
+        waits = [[endpoint._chat._delay_seconds(attempt, "") for _ in range(200)] for attempt in range(8)]
     for attempt, drawn in enumerate(waits):
         middle = min(60, 2 * 2**attempt)
         assert middle * 0.5 <= min(drawn) < middle * 0.7 and middle * 1.3 < max(drawn) <= middle * 1.5
@@ -122,7 +122,7 @@ def test_the_waits_double_with_jitter(cache):
 def test_an_endpoint_that_stays_silent_is_named_with_what_to_do(cache):
     with ChatServer(Say(RIGHT, seconds=2)) as server:
         found, usage = ask(server, cache, timeout_seconds=0.2, retries=1)
-    assert isinstance(found, Unanswered) and usage.calls == 0
+    assert isinstance(found, UnansweredError) and usage.calls == 0
     assert f"m at {server.url} gave no answer in 2 tries: it did not answer within 0.2 s." in str(found)
     assert "endpoint.timeout_seconds" in found.next_step
 
@@ -149,7 +149,7 @@ def test_a_reply_that_drips_is_no_answer_in_time(cache):
         began = time.monotonic()
         with (
             Endpoint(config, cache) as endpoint,
-            pytest.raises(Unanswered, match=r"did not answer within 0\.5 s"),
+            pytest.raises(UnansweredError, match=r"did not answer within 0\.5 s"),
         ):
             endpoint.ask(question())
     assert time.monotonic() - began < 8
@@ -161,7 +161,7 @@ def test_an_endpoint_that_is_not_there_is_named(cache):
     config = EndpointConfig(url=f"http://127.0.0.1:{port}/v1", model="m", retries=1, backoff_seconds=0.01)
     with (
         Endpoint(config, cache) as endpoint,
-        pytest.raises(Unanswered, match=r"in 2 tries: ConnectError: .*refused.*endpoint\.url"),
+        pytest.raises(UnansweredError, match=r"in 2 tries: ConnectError: .*refused.*endpoint\.url"),
     ):
         endpoint.ask(question())
 
@@ -176,7 +176,7 @@ def test_a_refusal_that_would_meet_every_question_ends_all_at_once(cache, status
         pytest.raises(EndpointError, match=rf"refuses\. HTTP {status}: 'no'\. .*{words}") as caught,
     ):
         endpoint.ask_all([question(str(n)) for n in range(20)])
-    assert not isinstance(caught.value, Unanswered)
+    assert not isinstance(caught.value, UnansweredError)
     assert len(server.requests) <= 10  # those already under way may still get out
 
 
@@ -364,7 +364,7 @@ def test_too_many_failures_end_the_asking_early_and_what_was_answered_is_kept(ca
 def test_all_failures_are_told_one_by_one_where_any_number_is_allowed(cache):
     with ChatServer(Say("no")) as server, Endpoint(server.config(corrections=0), cache) as endpoint:
         found = endpoint.ask_all([question("a"), question("b")])
-    assert all(isinstance(failure, Unanswered) for failure in found)
+    assert all(isinstance(failure, UnansweredError) for failure in found)
     assert Endpoint(EndpointConfig(), cache).ask_all([]) == []
 
 
