@@ -1,3 +1,5 @@
+"""Backbones are built, saved, loaded and adapted without a change of their numbers."""
+
 import shutil
 
 import pytest
@@ -28,10 +30,11 @@ def logits_of(model):
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_a_seed_gives_the_same_weights_and_leaves_the_global_stream_alone(family):
+def test_a_seed_gives_the_same_weights_and_keeps_the_global_random_state(family):
     config = SMALL.model_copy(update={"family": family})
     torch.manual_seed(5)
-    first, drawn = build_backbone(config, 320, seed=1), torch.rand(1)
+    first = build_backbone(config, 320, seed=1)
+    drawn = torch.rand(1)
     torch.manual_seed(5)
     assert torch.equal(drawn, torch.rand(1))
     assert torch.equal(logits_of(first), logits_of(build_backbone(config, 320, seed=1)))
@@ -104,13 +107,13 @@ def test_adapters_start_without_effect_and_are_merged_when_saved(vocabulary, tmp
     assert not torch.allclose(after, before)
 
 
-def test_rank_0_and_plain_models_pass_through(vocabulary):
+def test_rank_0_and_plain_models_are_returned_unchanged(vocabulary):
     model = build_backbone(SMALL, len(vocabulary), seed=1)
     assert add_lora(model, LoraConfig()) is model
     assert merge_lora(model) is model
 
 
-def test_what_is_wrong_is_said(vocabulary, tmp_path):
+def test_errors_name_the_problem(vocabulary, tmp_path):
     model = build_backbone(SMALL, len(vocabulary), seed=1)
     with pytest.raises(ConfigError, match="hidden is 30 with 4 heads.*multiple of 8"):
         build_backbone(SMALL.model_copy(update={"hidden": 30}), 320, 0)
