@@ -1,9 +1,9 @@
 """Backbones: build a small transformer, load or save any Hugging Face causal language model.
 
-Weights are read and written as safetensors only. They are loaded as fp32, whatever precision they are stored
-in (`compute.py` makes the bf16 copies that decode). Dropout is turned off: the policy that samples and the
+Weights are read and written as safetensors only. They are loaded as fp32 from any stored precision
+(`compute.py` makes the bf16 copies that decode). Dropout is turned off: the policy that samples and the
 policy that is trained must be the same function. No other part of `components/` depends on the architecture;
-what speed depends on is asked through `output_head.py` and `adapters.py`.
+`output_head.py` and `adapters.py` answer the two questions that matter for speed.
 """
 
 from __future__ import annotations

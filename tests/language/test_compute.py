@@ -64,11 +64,11 @@ def gradients(model, batch, compute):
     with compute.training(model), compute.forward():
         loss = -token_logprobs(model, batch).logprobs.mean()
         loss.backward()
-    found = {
+    by_name = {
         name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None
     }
     model.zero_grad(set_to_none=True)
-    return loss.item(), found
+    return loss.item(), by_name
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -83,11 +83,11 @@ def test_gradient_checkpointing_gives_the_same_loss_and_gradients(kind, rank, tm
     batch = collate(EXAMPLES[:5], 0)
     assert batch.tree is not None
     plain_loss, plain = gradients(model, batch, Compute())
-    loss, found = gradients(model, batch, CHECKPOINTED)
+    loss, checkpointed = gradients(model, batch, CHECKPOINTED)
     assert loss == pytest.approx(plain_loss, abs=1e-6)
-    assert set(found) == set(plain) and (rank == 0 or all("lora" in name for name in found))
+    assert set(checkpointed) == set(plain) and (rank == 0 or all("lora" in name for name in checkpointed))
     for name in plain:
-        torch.testing.assert_close(found[name], plain[name], atol=1e-5, rtol=1e-5, msg=name)
+        torch.testing.assert_close(checkpointed[name], plain[name], atol=1e-5, rtol=1e-5, msg=name)
     assert any(value.abs().max() > 1e-3 for value in plain.values())
 
 

@@ -113,9 +113,11 @@ def test_new_markers_get_distinct_rows_that_are_the_same_at_every_load(padded, t
         rows = table[vocabulary.added]
         assert torch.equal(rows, getattr(second, name)().weight[vocabulary.added])
         gaps = torch.cdist(rows, rows) + torch.eye(len(MARKERS)) * 1e9
-        known = stored[EMBEDDINGS if tied or "input" in name else HEAD]
-        assert gaps.min() > 0.1 * known.std(0).norm(), "the rows differ as much as those of a trained model"
-        assert torch.equal(table[: len(known)], known), "trained rows do not change"
+        trained_rows = stored[EMBEDDINGS if tied or "input" in name else HEAD]
+        assert gaps.min() > 0.1 * trained_rows.std(0).norm(), (
+            "the rows differ as much as those of a trained model"
+        )
+        assert torch.equal(table[: len(trained_rows)], trained_rows), "trained rows do not change"
 
 
 def test_untrained_rows_of_existing_markers_become_distinct(tmp_path):
@@ -161,11 +163,11 @@ def test_ids_without_a_token_are_neither_sampled_nor_normalised_over(padded, tem
         dict.fromkeys(range(rows), PROMPT), stop=set(), max_new_tokens=8, temperature=temperature
     )
     assert not {token for row in generations.values() for token in row.tokens} & set(unknown)
-    known = [index for index in range(len(raw)) if index not in unknown]
+    known_ids = [index for index in range(len(raw)) if index not in unknown]
     for row in (0, 1):
         tokens = PROMPT + generations[row].tokens
-        logits = logits_of(model, tokens)[len(PROMPT) - 1 : -1, known] / (temperature or 1.0)
-        places = torch.tensor([known.index(token) for token in generations[row].tokens])
+        logits = logits_of(model, tokens)[len(PROMPT) - 1 : -1, known_ids] / (temperature or 1.0)
+        places = torch.tensor([known_ids.index(token) for token in generations[row].tokens])
         expected = logits.log_softmax(-1).gather(1, places[:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(generations[row].logprobs), expected, atol=1e-4, rtol=0)
         example = Example([Segment(PROMPT, [False] * 4), Segment(generations[row].tokens, [True] * 8)])
@@ -214,14 +216,14 @@ def test_sampler_and_learner_agree_before_the_first_update_and_gradients_are_fin
 def test_the_cloning_loss_leaves_out_ids_without_a_token(padded):
     model, vocabulary = load_backbone(padded)
     example = Example([Segment(PROMPT, [False] * 4), Segment([9, 10, 11], [True] * 3)])
-    known = [
+    known_ids = [
         index
         for index in range(model.config.vocab_size)
         if index not in vocabulary.unknown_ids(model.config.vocab_size)
     ]
-    logits = logits_of(model, [*PROMPT, 9, 10])[3:, known].log_softmax(-1)
+    logits = logits_of(model, [*PROMPT, 9, 10])[3:, known_ids].log_softmax(-1)
     expected = -logits.gather(
-        1, torch.tensor([[known.index(9)], [known.index(10)], [known.index(11)]])
+        1, torch.tensor([[known_ids.index(9)], [known_ids.index(10)], [known_ids.index(11)]])
     ).mean()
     record = supervised_finetune(model, [example], epochs=1, learning_rate=1e-6, batch_tokens=64, seed=0)
     assert record.losses[0] == pytest.approx(float(expected), abs=1e-4)

@@ -47,7 +47,7 @@ class KeptLayer(CacheLayerMixin):
         return self.window()
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write states [T, heads, d] to the places that `KeptCache.aim_at` was given."""
+        """Write states [T, heads, d] to the places set by `KeptCache.aim_at`."""
         if not self.is_initialized:
             self.lazy_initialization(keys[None].transpose(1, 2), values[None].transpose(1, 2))
         assert self.keys is not None and self.values is not None

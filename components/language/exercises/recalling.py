@@ -1,4 +1,4 @@
-"""Recalling: fetch what is wanted and what is there from far back, and compare the two.
+"""Recalling: retrieve the wanted and the present item from far back, and compare the two.
 
 A verdict of the experience model reads `deneen want tuj5: no`: what the page holds, then what the task asks
 for. In most data the two are the same. A small model then learns to repeat the first word, `deneen want

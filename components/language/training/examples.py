@@ -128,7 +128,7 @@ def _lay_out(example: Example) -> _Layout:
             continue
         if segment.loss[0] and trunk_last < 0:
             raise ValueError(
-                "the first token of an example has loss, but nothing stands before it to predict it from"
+                "the first token of an example has loss, but there is no token before it to predict it from"
             )
         layout.tokens += segment.tokens
         layout.loss += segment.loss

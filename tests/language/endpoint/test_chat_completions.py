@@ -81,9 +81,9 @@ def test_retry_after_is_respected(cache):
 def test_waits_double_with_jitter(cache):
     with Endpoint(EndpointConfig(url="http://127.0.0.1:1", model="m", backoff_seconds=2), cache) as endpoint:
         waits = [[endpoint._chat._delay_seconds(attempt, "") for _ in range(200)] for attempt in range(8)]
-    for attempt, drawn in enumerate(waits):
+    for attempt, seconds in enumerate(waits):
         middle = min(60, 2 * 2**attempt)
-        assert middle * 0.5 <= min(drawn) < middle * 0.7 and middle * 1.3 < max(drawn) <= middle * 1.5
+        assert middle * 0.5 <= min(seconds) < middle * 0.7 and middle * 1.3 < max(seconds) <= middle * 1.5
 
 
 def test_an_endpoint_that_never_answers_is_named_with_a_next_step(cache):
@@ -123,8 +123,8 @@ def test_a_slow_stream_counts_as_a_timeout(cache):
 
 
 def test_an_unreachable_endpoint_is_named(cache):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as unused_socket:
+        port = unused_socket.getsockname()[1]
     config = EndpointConfig(url=f"http://127.0.0.1:{port}/v1", model="m", retries=1, backoff_seconds=0.01)
     with (
         Endpoint(config, cache) as endpoint,

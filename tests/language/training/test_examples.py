@@ -67,7 +67,7 @@ def test_without_branches_no_mask_is_built():
 
 
 def test_loss_without_a_predecessor_is_refused():
-    with pytest.raises(ValueError, match="nothing stands before it"):
+    with pytest.raises(ValueError, match="no token before it"):
         collate([Example([make_segment([5, 6])])], pad_id=0)
     with pytest.raises(ValueError, match="2 tokens with 1 loss flags"):
         Segment([1, 2], [True])

@@ -92,7 +92,7 @@ def train(place: Path):
     torch.save(
         [[weight.detach() for weight in model.parameters()] for model in weights], place / "weights.pt"
     )
-    (place / "told.json").write_text(json.dumps(results))
+    (place / "results.json").write_text(json.dumps(results))
 
 
 @pytest.mark.timeout(300)
@@ -115,7 +115,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
     completed = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
     assert completed.returncode == 0, completed.stderr[-3000:]
-    one, two = (json.loads((place / "told.json").read_text()) for place in places)
+    one, two = (json.loads((place / "results.json").read_text()) for place in places)
     assert one["error"] == two["error"]
     for name in ("losses", "resumed", "grpo", "ppo", "lora"):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
