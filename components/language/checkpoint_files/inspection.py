@@ -1,7 +1,7 @@
 """Inspection of a model in seconds: finds what would stop a stage later, before anything is trained.
 
-A model of up to `LOADED_SIZE` bytes is loaded, as every stage loads it. Of a larger one the headers, the
-config and the tokenizer are read, and its architecture is tried on a small random model of the same kind.
+A model of up to `LOADED_SIZE` bytes is loaded, as every stage loads it. Of a larger one only the headers, the
+config and the tokenizer are read. Its architecture is tried on a small random model of the same kind.
 """
 
 from __future__ import annotations

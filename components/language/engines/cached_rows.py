@@ -1,8 +1,8 @@
 """Rows of tokens in a key-value cache, and the forward passes that compute them.
 
-A row lives in a slot of the cache. A pass computes the rows of the first slots together, so rows are moved
-between slots to bring the rows of a pass to the front. The last token of a row may be pending: it counts, but
-is computed together with the tokens that follow it.
+A row lives in a slot of the cache. A pass computes the rows of the first slots together. So rows are moved
+between slots, to bring the rows of a pass to the front. The last token of a row may be pending: it counts,
+but is computed together with the tokens that follow it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Log-probabilities, entropies and hidden states of the predicted tokens of a batch.
 
 Logits are computed only where a token is predicted. With whole episodes packed as one sequence that is a
-small part of all positions, and a large vocabulary costs more than the rest of the model.
+small part of all positions. Elsewhere, a large vocabulary would cost more than the rest of the model.
 """
 
 from __future__ import annotations
