@@ -1,15 +1,18 @@
-"""The error design: every message says what was found, what was expected, and what to do next.
+"""The expected failures, one type for each boundary that can fail.
 
-One type for each boundary that can fail. A failed rollout is data (recorded, counted, capped); a failed stage
-is one of these exceptions and a non-zero exit code of the `dreamgym` command. Real bugs are not wrapped: they
-propagate with their traceback. A refused promotion is a normal outcome, not an error, and has the exit code
-`PROMOTION_REFUSED`; so is a run whose numbers did not come back (`NOT_REPRODUCED`), and data of which rows
-were set aside (`ROWS_SET_ASIDE`).
+Every message says what was found, what was expected, and what to do next. A failed rollout is data: it is
+recorded, counted and capped. A failed stage is one of these exceptions, and a non-zero exit code of the
+`dreamgym` command. Bugs are not wrapped: they propagate with their traceback.
+
+Three normal outcomes have exit codes of their own: a refused promotion (`PROMOTION_REFUSED`), a reproduced
+run with other numbers (`NOT_REPRODUCED`), and data of which rows were set aside (`ROWS_SET_ASIDE`).
 """
 
 from __future__ import annotations
 
-PROMOTION_REFUSED, NOT_REPRODUCED, ROWS_SET_ASIDE = 4, 5, 6
+PROMOTION_REFUSED = 4
+NOT_REPRODUCED = 5
+ROWS_SET_ASIDE = 6
 
 
 class DreamGymError(Exception):
@@ -17,18 +20,20 @@ class DreamGymError(Exception):
 
     Args:
         found: what was found, with the offending value.
-        expected: what was expected instead (may be empty when `found` says it).
+        expected: what was expected instead; may be empty if `found` says it.
         next_step: what the user should type or change.
     """
 
     exit_code = 1
 
     def __init__(self, found: str, expected: str = "", next_step: str = "") -> None:
-        self.found, self.expected, self.next_step = found, expected, next_step
+        self.found = found
+        self.expected = expected
+        self.next_step = next_step
         super().__init__(" ".join(part for part in (found, expected, next_step) if part))
 
     def __reduce__(self) -> tuple[type[DreamGymError], tuple[str, str, str]]:
-        """Survive pickling between processes with all three parts."""
+        """Keep all three parts when the error is pickled between processes."""
         return type(self), (self.found, self.expected, self.next_step)
 
 
@@ -43,7 +48,7 @@ class DataError(DreamGymError):
 
 
 class EnvironmentFailure(DreamGymError):
-    """A real environment cannot be built, loaded, stepped, or its budget of interactions is spent."""
+    """A real environment cannot be built, loaded or stepped, or its budget of interactions is spent."""
 
 
 class ExperienceModelError(DreamGymError):
@@ -51,19 +56,17 @@ class ExperienceModelError(DreamGymError):
 
 
 class FidelityGateClosed(ExperienceModelError):
-    """The dream does not agree with the real environment well enough for RL to be started on it."""
+    """The experience model agrees too little with the real environment to start RL on it."""
 
     exit_code = 3
 
 
 class TrainingError(DreamGymError):
-    """A training loop cannot go on: NaN, nothing to learn from, a state that does not fit the model."""
+    """Training cannot continue: NaN, nothing to learn from, or a state that does not fit the model."""
 
 
 class EndpointError(DreamGymError):
-    """A language-model endpoint has no key, refuses what it is asked, or leaves too many questions without a
-    usable answer.
-    """
+    """A language-model endpoint has no key, refuses requests, or leaves too many questions unanswered."""
 
 
 class TrackingError(DreamGymError):
@@ -71,10 +74,8 @@ class TrackingError(DreamGymError):
 
 
 class StageTimeout(DreamGymError):
-    """A stage, or a DVC command, took longer than it may."""
+    """A stage, or a DVC command, took longer than allowed."""
 
 
 class ServiceUnreachable(TrackingError):
-    """A server that a run writes to does not answer now: the one failure that a scheduled run tries again by
-    itself.
-    """
+    """A server that a run writes to does not answer; the only failure that a scheduled run retries itself."""

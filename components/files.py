@@ -1,4 +1,4 @@
-"""Files: written in one step (never half old, half new), read with a limit of size, and strict JSON."""
+"""Files: written in one step, read with a limit of size, and strict JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from typing import Any
 from components.errors import DataError
 
 MOST_BYTES = 256 * 2**20
-"""The largest of ours, the record of a stage with an hour's curves, has a few million."""
+"""Most bytes of a text file. The largest of ours, a stage's record with curves, has a few million."""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside, flush to the disk and rename. Raises DataError if the disk refuses; an old file then
-    stays whole.
+    """Write `text` to `path` in one step: to a temporary file, flushed to the disk and renamed.
+
+    Raises:
+        DataError: the disk refuses; an old file stays whole.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -39,14 +41,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`write_text` of strict, sorted JSON: a NaN in `value` is a ValueError, not a file that others cannot
-    read.
+    """Write strict JSON with sorted keys in one step (`write_text`).
+
+    Raises:
+        DataError: the disk refuses.
+        ValueError: `value` contains NaN or infinity, which other programs cannot read.
     """
     write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush a directory's entries, so that a rename in it survives a power cut."""
+    """Flush the entries of a directory to the disk, so that a rename in it survives a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -55,7 +60,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Flush a file, or all files and directories below a directory."""
+    """Flush a file to the disk, or all files and directories below a directory."""
     if path.is_file():
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -67,38 +72,42 @@ def sync_tree(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, needed: int = 0) -> DataError:
-    """What to tell the user when the disk refuses to write `path`. Args: needed: its bytes, if they are
-    known.
+    """The error for a file that the disk refuses to write.
+
+    Args:
+        path: the file.
+        error: what the system raised.
+        needed: size of the file in bytes; 0 if unknown.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         existing = next(parent for parent in path.absolute().parents if parent.exists())
         free = shutil.disk_usage(existing).free
-        what = f"needs {needed:,} bytes" if needed else "cannot be written"
-        found = (
-            f"The disk is full: {path} {what}, {free:,} bytes are free. Nothing that was there before "
-            "has changed."
-        )
+        problem = f"needs {needed:,} bytes" if needed else "cannot be written"
         return DataError(
-            found, next_step="Free some space and type the same command again: finished stages are reused."
+            f"The disk is full: {path} {problem}, {free:,} bytes are free. Nothing that was there before "
+            "has changed.",
+            next_step="Free some space and type the same command again: finished stages are reused.",
         )
-    found = f"{path} cannot be written: {error.strerror or error}. Nothing that was there before has changed."
-    return DataError(found, next_step=f"Make {path.parent} a directory that you may write to.")
+    return DataError(
+        f"{path} cannot be written: {error.strerror or error}. Nothing that was there before has changed.",
+        next_step=f"Make {path.parent} a directory that you may write to.",
+    )
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """The UTF-8 text of a file of at most `most` bytes.
 
     Raises:
-        DataError: it is larger.
-        OSError, UnicodeDecodeError: as `Path.read_text`.
+        DataError: the file is larger.
+        OSError: the file cannot be read.
+        UnicodeDecodeError: it is not UTF-8.
     """
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        wanted = "Expected the record of a run or a stage, a config, or a listing of data."
         raise DataError(
             f"{path} has more than {most:,} bytes.",
-            wanted,
+            "Expected the record of a run or a stage, a config, or a listing of data.",
             f"Move it away, if it is not yours: mv {path} /tmp",
         )
     return content.decode("utf-8")
@@ -108,12 +117,13 @@ def parse_json(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is no JSON, or a key stands twice in one object.
+        ValueError: it is not JSON, or a key occurs twice in one object.
     """
-    return json.loads(text, object_pairs_hook=_object)
+    return json.loads(text, object_pairs_hook=_object_with_unique_keys)
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _object_with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a dict. Raises ValueError if a key occurs twice."""
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
@@ -123,15 +133,15 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def require_writable(directory: Path) -> None:
-    """Raise DataError if no file can be made in `directory`, or in the nearest directory above it that
-    exists.
-    """
-    place = next(part for part in (directory, *directory.parents) if part.exists())
-    probe = place / f".dreamgym-{secrets.token_hex(4)}.tmp"
+    """Raise DataError if no file can be created in `directory`, or in its nearest existing parent."""
+    existing = next(part for part in (directory, *directory.parents) if part.exists())
+    probe = existing / f".dreamgym-{secrets.token_hex(4)}.tmp"
     try:
         probe.write_bytes(b"")
     except OSError as error:
-        found = f"{place} cannot be written: {error.strerror or error}."
-        cure = f"Make it a directory that you may write to, for example: chmod u+w {place}"
-        raise DataError(found, f"A run writes to {directory}.", cure) from error
+        raise DataError(
+            f"{existing} cannot be written: {error.strerror or error}.",
+            f"A run writes to {directory}.",
+            f"Make it a directory that you may write to, for example: chmod u+w {existing}",
+        ) from error
     probe.unlink(missing_ok=True)

@@ -1,28 +1,31 @@
-"""The nouns that every stage shares: Task, Transition, Trajectory.
+"""The records that all stages share: Task, Transition, Trajectory.
 
-All three are immutable and hold plain Python values, so they can be pickled to worker processes and written
-to Parquet without a schema of their own (see `components/trajectories/store.py` for the columns).
+They are immutable and hold plain Python values, so that they can be pickled to worker processes and written
+to Parquet. `components/trajectories/store.py` defines the columns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-REAL, SYNTHETIC = "real", "synthetic"
-TRAIN, VALIDATION, TEST = "train", "validation", "test"
-"""Splits of the tasks: what is learnt from, what promotions are decided on, what is read on demand alone."""
+REAL = "real"
+SYNTHETIC = "synthetic"
+"""Sources of a transition."""
+TRAIN = "train"
+VALIDATION = "validation"
+TEST = "test"
+"""Splits of the tasks: for training, for the decision about promotion, and for evaluation on demand only."""
 VARIED = "/varied-"
-"""In a generated task's id, what follows the id of the recorded task that it was varied from."""
+"""Separates, in a generated task's id, the id of the recorded task that it was varied from."""
 
 
 @dataclass(frozen=True)
 class Task:
     """An instruction in an environment.
 
-    `initial_state` is the state text that `reset` returns: a dream needs it, since nothing else tells what
-    room the instruction belongs to. `spec` is private to the adapter (JSON): it is what rebuilds the real
-    world of this task. `parent` is the id of the task that a generated task was varied from, empty for a real
-    one.
+    `initial_state` is the state text that `reset` returns. A dream needs it: nothing else describes the room
+    that the instruction belongs to. `spec` is JSON that only the adapter reads; it rebuilds the real world of
+    this task. `parent` is the id of the task that a generated task was varied from, and empty for a real one.
     """
 
     id: str
@@ -36,19 +39,18 @@ class Task:
 
     @property
     def generated(self) -> bool:
-        """True for a task that the curriculum made up; such a task has no real world of its own."""
+        """True for a task that the curriculum generated; it has no real world of its own."""
         return bool(self.parent)
 
 
 @dataclass(frozen=True)
 class Transition:
-    """(task, history, state, action) -> (reasoning, next state, reward, done); the history is the trajectory
-    before it.
+    """One step: (task, history, state, action) -> (reasoning, next state, reward, done).
 
-    `step` counts from 0 in its episode. `reward` is the outcome: 1.0 at the final step of a success, else
-    0.0. `done` is True only at an end that the environment declared, not when the step limit cut the episode
-    off. `source` is `real` or `synthetic`; `behaviour` says who acted (expert, noisy, near_miss, random,
-    policy).
+    The history is the trajectory before the step. `step` counts from 0 in its episode. `reward` is the
+    outcome: 1.0 at the final step of a success, else 0.0. `done` is True only if the environment ended the
+    episode, not if the step limit did. `source` is `real` or `synthetic`. `behaviour` says who acted: expert,
+    noisy, near_miss, random or policy.
     """
 
     task_id: str
@@ -70,8 +72,8 @@ class Transition:
 class Trajectory:
     """The transitions of one episode, in order.
 
-    `premise` is what a dream has decided about its hidden world before the first step; empty for a real
-    episode, whose world decides.
+    `premise` is the hidden state of the world that a dream sampled before the first step; empty for a real
+    episode, which has a real world.
     """
 
     task: Task
@@ -80,12 +82,12 @@ class Trajectory:
 
     @property
     def success(self) -> bool:
-        """True if the last step was rewarded."""
+        """True if the last step has a reward."""
         return bool(self.steps) and self.steps[-1].reward > 0.5
 
     @property
     def states(self) -> list[str]:
-        """Initial state, then the state after each step: `len(steps) + 1` texts."""
+        """The initial state, then the state after each step: `len(steps) + 1` texts."""
         return [self.task.initial_state] + [step.next_state for step in self.steps]
 
     def up_to(self, step: int) -> Trajectory:
@@ -93,14 +95,15 @@ class Trajectory:
         return replace(self, steps=self.steps[:step])
 
 
-def is_text(found: object) -> bool:
-    """True for words that can be stored."""
-    return isinstance(found, str) and bool(found.strip()) and is_storable(found)
+def is_text(value: object) -> bool:
+    """True if `value` is a text that is not blank and can be stored."""
+    return isinstance(value, str) and bool(value.strip()) and is_storable(value)
 
 
 def is_storable(text: str) -> bool:
-    """True if `text` can be written as UTF-8: it has no half of a surrogate pair, which JSON can spell and
-    nothing can store.
+    """True if `text` can be written as UTF-8.
+
+    Half of a surrogate pair cannot, although JSON can spell it.
     """
     try:
         text.encode()
@@ -110,5 +113,5 @@ def is_storable(text: str) -> bool:
 
 
 def origin(task_id: str) -> str:
-    """The id of the recorded task that this one is, or was varied from: tasks of one origin share a room."""
+    """The id of the recorded task that this task is, or was varied from; both have the same room."""
     return task_id.partition(VARIED)[0]

@@ -1,4 +1,4 @@
-"""SIGKILL of a watched process: its children end, from whichever thread they were started; others do not."""
+"""After SIGKILL of a watched process its children end, whichever thread started them; others do not."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ if __name__ == "__main__":
 
 
 def start(program, mark, *arguments):
-    """A Python program that has said its first line."""
-    command, environment = [sys.executable, *arguments, program], {**os.environ, VARIABLE: mark}
+    """A running Python program that has printed its first line."""
+    command = [sys.executable, *arguments, program]
+    environment = {**os.environ, VARIABLE: mark}
     child = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
@@ -51,7 +52,7 @@ def start(program, mark, *arguments):
 
 @pytest.fixture
 def mark():
-    """A value of the variable; what carries it at the end of the test is killed."""
+    """A value of the variable; processes that carry it at the end of the test are killed."""
     value = uuid.uuid4().hex
     yield value
     for process in marked(value):
@@ -59,10 +60,10 @@ def mark():
 
 
 @pytest.mark.parametrize("whole_group", [False, True])
-def test_after_sigkill_no_child_is_left_and_a_stranger_is(mark, whole_group):
+def test_after_sigkill_all_children_end_and_other_processes_do_not(mark, whole_group):
     stranger = subprocess.Popen(["sleep", "600"], env={**os.environ, VARIABLE: mark + "-stranger"})
     with start(PARENT, mark, "-c") as parent:
-        assert len(marked(mark)) == 5, "it, three below it in sessions of their own, and one watcher"
+        assert len(marked(mark)) == 5, "the parent, three descendants in own sessions, and one watcher"
         (os.killpg if whole_group else os.kill)(parent.pid, signal.SIGKILL)
         parent.wait()
         assert not left_after(mark, 10)
@@ -71,11 +72,11 @@ def test_after_sigkill_no_child_is_left_and_a_stranger_is(mark, whole_group):
     stranger.wait()
 
 
-def test_the_watcher_of_a_process_that_exits_by_itself_ends_no_one(mark):
+def test_after_a_normal_exit_the_watcher_ends_no_process(mark):
     with start(PARENT, mark, "-c") as parent:
         parent.stdin.close()
         assert parent.wait(10) == 0
-    assert len(marked(mark)) == 3, "its children are its own affair; the watcher is gone"
+    assert len(marked(mark)) == 3, "its children go on; the watcher has ended"
 
 
 def test_a_worker_process_without_a_watcher_ends_with_its_parent(mark, tmp_path):

@@ -33,7 +33,7 @@ from components.errors import DataError, EndpointError
 from components.evaluation.metrics.intervals import Estimate, cohen_kappa, proportion
 from components.evaluation.metrics.judge_axes import AXES, BEST, axis_scores, mean_scores
 from components.experience.step_judgements import Judgement
-from components.language.endpoint.chat_completions import Unanswered
+from components.language.endpoint.chat_completions import UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Task
 
@@ -138,7 +138,7 @@ def judge_transitions(
     records = []
     for judgement in judgements:
         verdict = next(verdicts) if judgement.parsed else None
-        if not isinstance(verdict, Unanswered):
+        if not isinstance(verdict, UnansweredError):
             records.append(_record(endpoint.config.model, judgement, verdict))
     if judgements and not records:
         found = f"None of {len(judgements)} transitions has a verdict."

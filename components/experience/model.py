@@ -36,7 +36,8 @@ from components.experience.prompts import (
 from components.files import read_text
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
-from components.language.engines.kept_cache import Generation, KeptCacheEngine, Session
+from components.language.engines.kept_cache import KeptCacheEngine
+from components.language.engines.protocol import Generation, Session
 from components.language.markers import END, STATE
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition

@@ -1,1 +1,1 @@
-"""Backbones, tokenizer, supervised fine-tuning with LoRA, and batched generation with a kept cache."""
+"""Language models: backbones, tokenizer, fine-tuning with LoRA, batched generation with a kept cache."""

@@ -1,10 +1,8 @@
-"""Where models compute and how precisely: the device, bf16 where the hardware has it, and memory traded for
-time in training.
+"""Device, precision and gradient checkpointing of a run's models.
 
-In bf16 the weights that are trained stay fp32: only the matrix products of a training pass are rounded
-(autocast), and what decodes is a copy with its weights in bf16. Buffers keep their precision: rotary
-frequencies in bf16 would be wrong by whole turns some hundred tokens on. fp32 on a CPU is the default, and
-comes back to the bit.
+In bf16 the trained weights stay fp32. Only the matrix products of a training pass are rounded (autocast), and
+decoding uses a copy with bf16 weights. Buffers keep their precision: rotary frequencies in bf16 would be
+wrong by whole turns after some hundred tokens. The default is fp32 on a CPU, which is repeatable to the bit.
 """
 
 from __future__ import annotations
@@ -22,31 +20,31 @@ from transformers import PreTrainedModel
 
 from components.config import Config, Precision
 from components.errors import ConfigError
-from components.language.backbone import merge_lora, without_adapters
-from components.language.kernels.cache_attention import attention_of
+from components.language.adapters import merge_lora, without_adapters
+from components.language.transformers_setup import attention_of
 
 
 @dataclass(frozen=True)
 class Compute:
-    """The hardware and arithmetic of one run's models; without arguments that of the default."""
+    """The device and the arithmetic of one run's models; without arguments the default."""
 
     device: str = "cpu"
     precision: Precision = "fp32"
     gradient_checkpointing: bool = False
 
     def forward(self) -> AbstractContextManager[Any]:
-        """Entered around the forward pass of training."""
+        """The context of a forward pass in training: autocast in bf16, nothing in fp32."""
         return (
             torch.autocast(self.device, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
         )
 
     def for_decoding(self, model: Any) -> Any:
-        """`model` itself in fp32, in bf16 a copy of it as it is now, its adapters merged."""
+        """`model` itself in fp32; in bf16 a converted copy of its current weights, adapters merged."""
         return in_bf16(merge_lora(copy.deepcopy(model))) if self.precision == "bf16" else model
 
     @contextmanager
     def training(self, model: Any) -> Iterator[None]:
-        """Training mode within the block, with gradient checkpointing if that is asked for.
+        """Training mode within the block, with gradient checkpointing if configured.
 
         Raises:
             ConfigError: the architecture has no gradient checkpointing.
@@ -60,20 +58,20 @@ class Compute:
 
 
 def compute_of(config: Config) -> Compute:
-    """What `config` asks for on this machine; `device: auto` is cuda where there is one.
+    """What `config` asks for on this machine; `device: auto` is cuda if there is a CUDA device.
 
     Raises:
         ConfigError: there is no such device, or it does not compute in bf16.
     """
-    found = torch.cuda.is_available()
-    if config.device == "cuda" and not found:
+    has_cuda = torch.cuda.is_available()
+    if config.device == "cuda" and not has_cuda:
         raise ConfigError(
             f"device is cuda, and torch {torch.__version__} finds no CUDA device here.",
             "Expected an NVIDIA GPU, its driver, and a torch that was built for CUDA.",
             "Set device=auto or device=cpu; on a machine with a GPU install such a torch (`nvidia-smi` and "
             "pytorch.org tell which).",
         )
-    device = "cuda" if found and config.device != "cpu" else "cpu"
+    device = "cuda" if has_cuda and config.device != "cpu" else "cpu"
     if config.precision == "bf16" and not has_bf16(device):
         raise ConfigError(
             f"precision is bf16, and this machine's {device} does not multiply bf16 matrices in hardware.",
@@ -85,17 +83,15 @@ def compute_of(config: Config) -> Compute:
 
 
 def has_bf16(device: str) -> bool:
-    """True if the hardware behind `device` multiplies bf16 matrices itself."""
+    """True if the hardware of `device` multiplies bf16 matrices."""
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    found = torch.cpu.get_capabilities()
-    return bool(
-        found.get("amx_bf16") or found.get("avx512_bf16") or found.get("sve_bf16") or found.get("bf16")
-    )
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "sve_bf16", "bf16"))
 
 
 def describe(compute: Compute) -> str:
-    """The hardware by its name, for people."""
+    """Device and precision in words, with the name and memory of a GPU."""
     if compute.device != "cuda":
         return f"cpu, {compute.precision}"
     memory = torch.cuda.get_device_properties(0).total_memory
@@ -103,7 +99,7 @@ def describe(compute: Compute) -> str:
 
 
 def in_bf16(model: Any) -> Any:
-    """`model` with its weights, and nothing else, turned to bf16 in place."""
+    """`model` with its weights converted to bf16 in place; buffers do not change."""
     for weight in model.parameters():
         weight.data = weight.data.to(torch.bfloat16)
     return model
@@ -111,16 +107,19 @@ def in_bf16(model: Any) -> Any:
 
 @contextmanager
 def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
-    """Each block keeps its input alone and is computed again in the backward pass, with the attention
-    function it had.
+    """Gradient checkpointing within the block: a layer stores only its input and is computed twice.
+
+    Raises:
+        ConfigError: the architecture has none.
     """
     settings: dict[str, Any] = {"use_reentrant": False, "context_fn": partial(_same_attention, model)}
     try:
         model._set_gradient_checkpointing(True, partial(checkpoint, **settings))
     except ValueError as error:
-        name = model.config.model_type
-        found = f"The architecture {name} has no gradient checkpointing."
-        raise ConfigError(found, next_step="Set backbone.gradient_checkpointing=false.") from error
+        raise ConfigError(
+            f"The architecture {model.config.model_type} has no gradient checkpointing.",
+            next_step="Set backbone.gradient_checkpointing=false.",
+        ) from error
     try:
         yield
     finally:
@@ -130,7 +129,9 @@ def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
 def _same_attention(
     model: PreTrainedModel,
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """What a block is computed in at first, and again: by the backward pass `attention_of` has long been
-    left.
+    """The contexts of a layer's first and second computation.
+
+    The second one happens in the backward pass, after `attention_of` has ended, so it sets the attention
+    function again.
     """
     return nullcontext(), attention_of(model, model.config._attn_implementation)

@@ -1,18 +1,19 @@
-"""Reserved markers: special tokens that structure a prompt and can never come from an environment's text.
+"""Reserved markers: special tokens that structure a prompt and never come from an environment's text.
 
-A piece of a prompt is either a `Marker` or a plain `str`. `Vocabulary.encode` gives a marker its special id
-and encodes plain text as plain text, even where it spells a marker: a page that says "<success>" forges
-nothing.
-
-A `Frame` is a place where the chat template of a backbone speaks (`chat_completions.py`); without one nothing
-stands there.
+A piece of a prompt is a `Marker`, a `Frame` or a plain `str`. `Vocabulary.encode` gives a marker its special
+id. It encodes plain text as plain text, even if the text spells a marker: a page that says "<success>" forges
+nothing. A `Frame` is a place where the chat template of a backbone inserts tokens (`chat_template.py`);
+without a template nothing is inserted.
 """
 
 from __future__ import annotations
 
 
 class Marker(str):
-    """A piece of a prompt that stands for one special token; equal to its letters, told apart by its type."""
+    """A piece of a prompt that stands for one special token.
+
+    It equals its letters as a string; only its type tells it from plain text.
+    """
 
     __slots__ = ()
 
@@ -32,9 +33,7 @@ FAILURE = Marker("<failure>")
 
 
 class Frame(str):
-    """A piece of a prompt that stands for what a chat template writes between two messages: some tokens, or
-    none.
-    """
+    """A piece of a prompt that stands for the tokens of a chat template between two messages."""
 
     __slots__ = ()
 

@@ -1,9 +1,9 @@
-"""How a part of a stage computes: training gains from two torch threads, token-by-token decoding does not;
-subnormals are zero.
+"""How many torch threads a part of a stage uses, with subnormal numbers flushed to zero.
 
-The softmax of a trained model is full of numbers below 1e-38, and a CPU takes many times longer over each:
-training was half as fast. The setting belongs to the thread and those that it starts, so it is taken back at
-the end.
+Training is faster with two threads; token-by-token decoding is not. The softmax of a trained model contains
+many numbers below 1e-38, and a CPU takes many times longer for each: without flushing, training ran at half
+the speed. Flushing belongs to the current thread and those that it starts, so it is turned off at the end of
+the block.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from components.config import Config
 
 @contextmanager
 def training(config: Config) -> Iterator[None]:
-    """`config.threads` threads."""
+    """Use `config.threads` threads within the block."""
     with threads(config.threads):
         yield
 
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """One thread."""
+    """Use one thread within the block."""
     with threads(1):
         yield
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """`count` threads."""
+    """Use `count` threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)

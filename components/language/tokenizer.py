@@ -1,11 +1,10 @@
-"""The vocabulary: a byte-level BPE whose pieces are words, numbers and signs, or the tokenizer of any Hugging
-Face model.
+"""The vocabulary: a byte-level BPE of words, numbers and signs, or the tokenizer of any Hugging Face model.
 
-A word keeps its leading space and merges with its neighbours in one case only: a word and the small number
-behind it name one thing, so a frequent "mug 1" is one token. To find it again in a long history then takes
-one match instead of two, which decides what a model of a million parameters can copy; "mug" itself is another
-token, and that the two belong together is learnt. The same text has the same tokens wherever it stands: every
-piece and every line starts with exactly one added space, which `pieces` takes away again.
+In the byte-level BPE a word keeps its leading space and merges with a neighbour in one case only: a small
+number after it, because the two name one thing. So a frequent "mug 1" is one token. Finding it in a long
+history then takes one match instead of two, which decides what a model of a million parameters can copy.
+"mug" itself is another token; the model learns that the two are related. The same text has the same tokens
+everywhere: every piece and every line starts with exactly one added space, which `pieces` removes.
 """
 
 from __future__ import annotations
@@ -24,15 +23,18 @@ from components.language.markers import END, MARKERS, PAD, Frame, Marker
 
 BYTES = 256
 MAX_CACHED_TEXTS = 200_000
+"""Most texts whose tokens are cached; a full cache is emptied."""
 PIECE = r"\n| ?\p{L}+(?: \p{N}{1,2}(?!\p{N}))?| ?\p{N}+| ?[^\s\p{L}\p{N}]|[^\S\n]+(?=[^\S\n]\S)|[^\S\n]+"
 
 
 class Vocabulary:
-    """Text and markers to token ids and back.
+    """Encodes text and markers to token ids, and decodes them.
+
+    `added` holds the ids of markers that the tokenizer lacked, `ids` all ids that stand for a token.
 
     Args:
         tokenizer: a fast Hugging Face tokenizer; markers that it lacks are added as special tokens.
-        chat_template: "off" takes the tokenizer's chat template away, also from what is saved.
+        chat_template: "off" removes the tokenizer's chat template, also from what is saved.
 
     Raises:
         DataError: the tokenizer has no fast (Rust) backend.
@@ -48,7 +50,7 @@ class Vocabulary:
             )
         if chat_template == "off":
             tokenizer.chat_template = None
-        there = tokenizer.get_vocab()
+        own_ids = tokenizer.get_vocab()
         tokenizer.add_tokens(
             [AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS],
             special_tokens=True,
@@ -56,24 +58,26 @@ class Vocabulary:
         self.tokenizer = tokenizer
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._backend.encode_special_tokens = True
-        known = self._backend.get_vocab(with_added_tokens=True)
-        self._ids = {str(marker): known[marker] for marker in MARKERS}
-        self._markers = {known[marker]: marker for marker in MARKERS}
-        self.added = [index for index, marker in self._markers.items() if marker not in there]
-        self.ids = sorted(set(known.values()))
-        """All ids that stand for a token."""
-        self._rows = max(known.values()) + 1
-        self._rows_before = max(there.values(), default=-1) + 1
+        all_ids = self._backend.get_vocab(with_added_tokens=True)
+        self._ids = {str(marker): all_ids[marker] for marker in MARKERS}
+        self._markers = {all_ids[marker]: marker for marker in MARKERS}
+        self.added = [index for index, marker in self._markers.items() if marker not in own_ids]
+        self.ids = sorted(set(all_ids.values()))
+        self._rows = max(all_ids.values()) + 1
+        self._rows_before = max(own_ids.values(), default=-1) + 1
         self._frames = frames_of(tokenizer)
         self._cached: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> Vocabulary:
-        """A vocabulary of at most `size` tokens (markers and all bytes included) learnt from `texts`; the
-        same texts give the same one.
+        """A vocabulary trained on `texts`; the same texts give the same vocabulary.
+
+        Args:
+            texts: read once.
+            size: most tokens, markers and all bytes included.
 
         Raises:
-            ConfigError: `size` has no room for the markers and the bytes.
+            ConfigError: `size` is smaller than the markers and the bytes.
             DataError: there is no text.
         """
         if size < BYTES + len(MARKERS):
@@ -82,16 +86,16 @@ class Vocabulary:
                 f"The bytes and markers alone take {BYTES + len(MARKERS)}.",
                 "Raise it.",
             )
-        backend = _untrained()
+        backend = _untrained_backend()
         trainer = trainers.BpeTrainer(
             vocab_size=size,
             special_tokens=[str(marker) for marker in MARKERS],
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        counted = _Counted(texts)
-        backend.train_from_iterator(counted, trainer)
-        if not counted.count:
+        counted_texts = _CountedTexts(texts)
+        backend.train_from_iterator(counted_texts, trainer)
+        if not counted_texts.count:
             raise DataError(
                 "There is no text to learn a vocabulary from.",
                 next_step="Collect trajectories first: dreamgym collect.",
@@ -100,8 +104,11 @@ class Vocabulary:
 
     @classmethod
     def load(cls, directory: Path | str, chat_template: ChatTemplate = "auto") -> Vocabulary:
-        """The vocabulary saved in `directory`, or the tokenizer of any Hugging Face model there (or of that
-        hub name).
+        """The vocabulary saved in `directory`, or the tokenizer of any Hugging Face model.
+
+        Args:
+            directory: of the files, or the name of a model on the hub.
+            chat_template: "off" removes the tokenizer's chat template.
 
         Raises:
             DataError: there is no tokenizer, or it cannot be read.
@@ -128,46 +135,47 @@ class Vocabulary:
         return cls(tokenizer, chat_template)
 
     def save(self, directory: Path | str) -> None:
-        """Write tokenizer.json and its settings into `directory` (created if missing)."""
+        """Write tokenizer.json and its settings to `directory`, created if missing."""
         self.tokenizer.save_pretrained(str(directory))
 
     def __len__(self) -> int:
-        """The rows that an embedding needs: the highest id and one, markers included."""
+        """How many rows an embedding needs: the highest id plus one, markers included."""
         return self._rows
 
     @property
     def rows_before(self) -> int:
-        """The rows that were needed before markers were added."""
+        """How many rows an embedding needed before markers were added."""
         return self._rows_before
 
     def unknown_ids(self, rows: int) -> list[int]:
-        """Of the ids 0 to `rows - 1` those that stand for no token: padding of the embeddings, and holes."""
+        """The ids below `rows` that stand for no token: padding of the embeddings, and holes."""
         return sorted(set(range(rows)) - set(self.ids))
 
     @property
     def has_chat_template(self) -> bool:
-        """True if prompts are wrapped by a chat template."""
+        """True if a chat template inserts tokens into prompts."""
         return bool(self.tokenizer.chat_template)
 
     def marker_id(self, marker: str) -> int:
         """The special id of `marker`.
 
         Raises:
-            KeyError: it is none of `MARKERS`.
+            KeyError: it is not one of `MARKERS`.
         """
         return self._ids[str(marker)]
 
-    def behind(self, text: str) -> list[int]:
-        """Token ids of `text` as it stands behind a word: with its leading space, where a vocabulary tells
-        the two apart.
+    def encode_after_word(self, text: str) -> list[int]:
+        """Token ids of `text` as it occurs after a word.
+
+        Many vocabularies have different tokens for a word with and without its leading space.
         """
         return self.encode([f"x{text}"])[len(self.encode(["x"])) :]
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
-        """Token ids of `pieces`: a `Marker` becomes its special id, a `Frame` what the chat template writes
-        there, if there is one.
+        """Token ids of `pieces`.
 
-        Every other string is plain text, whatever it spells.
+        A `Marker` becomes its special id, a `Frame` the tokens of the chat template. Every other string is
+        plain text, whatever it spells.
         """
         ids: list[int] = []
         for piece in pieces:
@@ -180,36 +188,37 @@ class Vocabulary:
         return ids
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The markers and the texts between them: what `encode` was given, with adjacent texts joined and
-        stripped.
-        """
-        found: list[str] = []
-        run: list[int] = []
+        """The markers and the texts between them: the inverse of `encode`, with adjacent texts joined."""
+        pieces: list[str] = []
+        text_ids: list[int] = []
         for index in ids:
             marker = self._markers.get(index)
             if marker is None:
-                run.append(index)
+                text_ids.append(index)
                 continue
-            found += self._text(run)
-            found.append(marker)
-            run = []
-        return found + self._text(run)
+            pieces += self._decode_text(text_ids)
+            pieces.append(marker)
+            text_ids = []
+        return pieces + self._decode_text(text_ids)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """`ids` as one text for people, markers shown. To parse an answer use `pieces`: only there a marker
-        is told from its letters.
+        """`ids` as one text for people, markers included.
+
+        To parse an answer use `pieces`: only there a marker differs from its letters.
         """
         return " ".join(self.pieces(ids))
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
-        known = self._cached.get(text)
-        if known is None:
+        """Token ids of plain text, from the cache if it is there."""
+        ids = self._cached.get(text)
+        if ids is None:
             if len(self._cached) >= MAX_CACHED_TEXTS:
                 self._cached.clear()
-            known = self._cached[text] = self._encode_plainly(text)
-        return known
+            ids = self._cached[text] = self._encode_as_plain_text(text)
+        return ids
 
-    def _encode_plainly(self, text: str) -> tuple[int, ...]:
+    def _encode_as_plain_text(self, text: str) -> tuple[int, ...]:
+        """Token ids of `text` without any marker: letter by letter if the backend would find one."""
         spaced = _spaced(text)
         if not spaced:
             return ()
@@ -219,17 +228,19 @@ class Vocabulary:
         letters = [self._backend.encode(letter, add_special_tokens=False).ids for letter in spaced]
         return tuple(index for letter in letters for index in letter)
 
-    def _text(self, run: list[int]) -> list[str]:
-        if not run:
+    def _decode_text(self, ids: list[int]) -> list[str]:
+        """The text of `ids` without its added spaces, as a list of one; empty if there are no ids."""
+        if not ids:
             return []
-        return [self._backend.decode(run, skip_special_tokens=False).replace("\n ", "\n").strip()]
+        return [self._backend.decode(ids, skip_special_tokens=False).replace("\n ", "\n").strip()]
 
 
-class _Counted:
-    """Texts, spaced as `encode` spaces them, and how many there were."""
+class _CountedTexts:
+    """Iterates over texts, with the spaces that `encode` adds, and counts them."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.texts, self.count = texts, 0
+        self.texts = texts
+        self.count = 0
 
     def __iter__(self) -> Iterator[str]:
         for text in self.texts:
@@ -238,14 +249,16 @@ class _Counted:
 
 
 def _spaced(text: str) -> str:
-    """`text` stripped, with one space before its first word and before each line, so that a word is the same
-    token everywhere.
+    """`text` stripped, with one space before its first word and before each line.
+
+    So a word is the same token everywhere.
     """
     stripped = text.strip()
     return " " + stripped.replace("\n", "\n ") if stripped else ""
 
 
-def _untrained() -> Any:
+def _untrained_backend() -> Any:
+    """A byte-level BPE tokenizer without merges, which splits texts by `PIECE`."""
     backend = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(PIECE), behavior="isolated")
     # Tokenizer's stubs declare these two attributes as read-only properties.

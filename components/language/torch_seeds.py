@@ -4,9 +4,8 @@ from __future__ import annotations
 
 
 def torch_seed(number: int) -> int:
-    """`number` where torch takes it as it is, else its lowest 64 bits.
+    """`number` if it fits into 64 bits, else its lowest 64 bits.
 
-    Seeds of steps and episodes are products of a run's seed, so that those of a large seed have more than 64
-    bits.
+    Seeds of steps and episodes are products of the run's seed, so a large seed leads to more than 64 bits.
     """
     return number if -(2**63) <= number < 2**64 else number % 2**64

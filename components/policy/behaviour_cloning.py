@@ -20,7 +20,8 @@ from components.config.cloning_config import CloningConfig
 from components.config.lora_config import LoraConfig
 from components.language.backbone import add_lora, merge_lora
 from components.language.training.examples import Example
-from components.language.training.fine_tuning import OnFigures, TrainingRecord, supervised_finetune
+from components.language.training.fine_tuning import OnFigures, supervised_finetune
+from components.language.training.training_run import TrainingRecord
 from components.policy.agent_prompt import render_demonstration
 from components.policy.policy import Policy
 from components.records import Trajectory

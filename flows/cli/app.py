@@ -61,13 +61,13 @@ def main() -> None:
 
     if parallel.size() > 1:
         end_with_parent()  # the launcher
-    if parallel.helps():
+    if parallel.is_worker():
         parallel.serve()
         return
     try:
         app()
     finally:
-        parallel.dismiss()
+        parallel.stop_workers()
 
 
 @app.command()

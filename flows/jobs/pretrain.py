@@ -57,17 +57,19 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.files import write_text
 from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.compute import compute_of
+from components.language.evaluation_mode import evaluating
 from components.language.exercises.comparing import compare_examples
 from components.language.exercises.copying import copy_examples
 from components.language.exercises.editing import edit_examples
 from components.language.exercises.magnitudes import magnitude_examples
 from components.language.exercises.recalling import recall_examples
 from components.language.exercises.rehearsal import LONGEST_LIST, rehearsal_examples
-from components.language.kernels.cache_attention import evaluating
 from components.language.threads import training
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, batches, collate
-from components.language.training.fine_tuning import TrainingRecord, supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
+from components.language.training.training_run import TrainingRecord
 from components.policy.agent_prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
 from components.tracking.stage_store.hashes import file_hash, module_hash, text_hash, with_imports

@@ -25,7 +25,8 @@ from components.experience.dataset import (
 from components.experience.model import note_form
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.step_judgements import measure
-from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
+from components.language.adapters import add_lora, merge_lora
+from components.language.backbone import load_backbone, save_model
 from components.language.exercises.rehearsal import rehearsal_examples
 from components.language.threads import decoding, training
 from components.language.tokenizer import Vocabulary

@@ -17,7 +17,8 @@ from components.experience.model import ExperienceModel, Query, note_form
 from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
 from components.language.backbone import save_model
 from components.language.training.examples import collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 from components.records import Trajectory
 
 H = " Holding nothing."

@@ -1,6 +1,4 @@
-"""Tiny checkpoints of other architectures on disk, with a real fast tokenizer of their own: what a user would
-point backbone.path at.
-"""
+"""Tiny checkpoints of other architectures on disk, each with a real fast tokenizer, for backbone.path."""
 
 from __future__ import annotations
 
@@ -63,8 +61,9 @@ SHAPES = {
 
 
 def make_checkpoint(directory, kind: str, *, template: str = "", scale: float = 4.0, **changes):
-    """A random model of architecture `kind` and its tokenizer in `directory`; larger weights than usual set
-    its choices far apart.
+    """Write a random model of architecture `kind` and its tokenizer to `directory`.
+
+    Its weights are multiplied by `scale`, so that the logits of its choices differ clearly.
     """
     directory.mkdir(parents=True, exist_ok=True)
     backend = Tokenizer(models.BPE())

@@ -1,3 +1,5 @@
+"""Backbones are built, saved, loaded and adapted without a change of their numbers."""
+
 import shutil
 
 import pytest
@@ -7,7 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 from components.config import BackboneConfig, LoraConfig
 from components.errors import ConfigError, DataError
-from components.language.backbone import add_lora, build_backbone, load_backbone, merge_lora, save_model
+from components.language.adapters import add_lora, merge_lora
+from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
 
@@ -26,12 +29,13 @@ def logits_of(model):
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_a_seed_gives_the_same_weights_and_leaves_the_global_stream_alone(family):
+def test_a_seed_gives_the_same_weights_and_keeps_the_global_random_state(family):
     config = SMALL.model_copy(update={"family": family})
     torch.manual_seed(5)
-    first, drawn = build_backbone(config, 320, seed=1), torch.rand(1)
+    first = build_backbone(config, 320, seed=1)
+    random_number = torch.rand(1)
     torch.manual_seed(5)
-    assert torch.equal(drawn, torch.rand(1))
+    assert torch.equal(random_number, torch.rand(1))
     assert torch.equal(logits_of(first), logits_of(build_backbone(config, 320, seed=1)))
     assert not torch.equal(logits_of(first), logits_of(build_backbone(config, 320, seed=2)))
     assert first.config.num_key_value_heads == 2
@@ -102,13 +106,13 @@ def test_adapters_start_without_effect_and_are_merged_when_saved(vocabulary, tmp
     assert not torch.allclose(after, before)
 
 
-def test_rank_0_and_plain_models_pass_through(vocabulary):
+def test_rank_0_and_plain_models_are_returned_unchanged(vocabulary):
     model = build_backbone(SMALL, len(vocabulary), seed=1)
     assert add_lora(model, LoraConfig()) is model
     assert merge_lora(model) is model
 
 
-def test_what_is_wrong_is_said(vocabulary, tmp_path):
+def test_errors_name_the_problem(vocabulary, tmp_path):
     model = build_backbone(SMALL, len(vocabulary), seed=1)
     with pytest.raises(ConfigError, match="hidden is 30 with 4 heads.*multiple of 8"):
         build_backbone(SMALL.model_copy(update={"hidden": 30}), 320, 0)

@@ -1,4 +1,4 @@
-"""Chat templates: prompts are what the template renders, forge nothing, and only ever grow."""
+"""Chat templates: prompts equal what the template renders, cannot be forged, and only grow."""
 
 from __future__ import annotations
 
@@ -40,31 +40,33 @@ def checkpoint(tmp_path_factory):
     return make
 
 
-def spelled(vocabulary, pieces):
-    """The tokens of `pieces` as one text, specials shown, without the added spaces."""
+def text_of(vocabulary, pieces):
+    """The tokens of `pieces` as one text, special tokens included, without spaces."""
     return vocabulary.tokenizer.decode(vocabulary.encode(pieces)).replace("\n ", "\n").replace(" ", "")
 
 
 @pytest.mark.parametrize("template", [CHATML, LLAMA, MISTRAL], ids=["chatml", "llama", "mistral"])
-def test_frames_and_texts_give_what_the_template_renders(checkpoint, template):
+def test_a_prompt_of_frames_and_texts_equals_what_the_template_renders(checkpoint, template):
     vocabulary = Vocabulary.load(checkpoint(template))
     texts = ["put mug 1", "go to desk 1", "At desk 1", "take mug 1", "Took mug 1"]
     pieces = [OPENING, texts[0], ANSWER, texts[1], RESUME, texts[2], ANSWER, texts[3], RESUME, texts[4]]
     roles = ["user", "assistant"] * 3
     messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
     dated = template.replace("strftime_now('%d %b %Y')", f"'{DATE}'")
-    whole = vocabulary.tokenizer.apply_chat_template(
+    rendered = vocabulary.tokenizer.apply_chat_template(
         messages, chat_template=dated, tokenize=False, date_string=DATE
     )
-    ours = spelled(vocabulary, pieces)
-    assert whole.replace(" ", "").startswith(ours) and whole.replace(" ", "").removeprefix(ours) in (
+    prompt_text = text_of(vocabulary, pieces)
+    assert rendered.replace(" ", "").startswith(prompt_text) and rendered.replace(" ", "").removeprefix(
+        prompt_text
+    ) in (
         "<|im_end|>\n",
         "<|eot|>",
         "[/INST]",
     )
 
 
-def test_specials_of_the_template_are_tokens_and_the_same_letters_in_a_page_are_not(checkpoint):
+def test_special_tokens_come_from_the_template_and_never_from_a_page(checkpoint):
     vocabulary = Vocabulary.load(checkpoint(CHATML))
     start = vocabulary.tokenizer.convert_tokens_to_ids("<|im_start|>")
     assert vocabulary.encode([OPENING]).count(start) == 2  # the template's own system prompt, and the user
@@ -77,13 +79,14 @@ def test_a_model_without_a_template_has_no_frames(checkpoint):
     assert VOCABULARY.encode([OPENING, TASK, "put mug"]) == VOCABULARY.encode([TASK, "put mug"])
 
 
-def test_a_token_that_the_tokenizer_puts_before_every_text_stands_before_ours(tmp_path):
+def test_the_first_token_of_a_tokenizer_begins_the_prompt(tmp_path):
     from tokenizers import processors
 
     base = make_checkpoint(tmp_path, "llama")
     tokenizer = Vocabulary.load(base).tokenizer
     tokenizer.bos_token = "<|im_start|>"
-    index, first = tokenizer.bos_token_id, "<|im_start|>"
+    index = tokenizer.bos_token_id
+    first = "<|im_start|>"
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{first} $A", special_tokens=[(first, index)]
     )
@@ -91,7 +94,7 @@ def test_a_token_that_the_tokenizer_puts_before_every_text_stands_before_ours(tm
     assert Vocabulary(tokenizer).encode([ANSWER, RESUME]) == []
 
 
-def test_off_takes_the_template_away_for_good(checkpoint, tmp_path):
+def test_off_removes_the_template_also_from_saved_models(checkpoint, tmp_path):
     model, vocabulary = load_backbone(checkpoint(CHATML), chat_template="off")
     assert vocabulary.encode(FRAMES) == [] and not vocabulary.has_chat_template
     save_model(model, vocabulary, tmp_path / "saved")
@@ -101,19 +104,20 @@ def test_off_takes_the_template_away_for_good(checkpoint, tmp_path):
     assert load_backbone(tmp_path / "saved")[1].encode(FRAMES) == vocabulary.encode(FRAMES) != []
 
 
-def test_the_experience_models_prompt_is_one_message_whose_beginning_only_grows(checkpoint):
+def test_the_prompt_of_the_experience_model_is_one_message_that_grows_at_its_end(checkpoint):
     vocabulary = Vocabulary.load(checkpoint(CHATML))
     example = experience.render_trajectory(vocabulary, EPISODE, [[], []])
-    opened, answered = vocabulary.encode([OPENING]), vocabulary.encode([ANSWER])
+    opening = vocabulary.encode([OPENING])
+    answer_start = vocabulary.encode([ANSWER])
     trunk = [token for segment in example.segments if not segment.branch for token in segment.tokens]
-    assert trunk[: len(opened)] == opened and not contains(trunk, answered)
+    assert trunk[: len(opening)] == opening and not contains(trunk, answer_start)
     for segment in (s for s in example.segments if s.branch):
-        asked = segment.tokens[: segment.loss.index(True)]
-        assert asked[-len(answered) :] == answered and not any(segment.loss[: len(asked)])
-        assert segment.tokens[len(asked)] == vocabulary.marker_id("<think>")
+        prompt = segment.tokens[: segment.loss.index(True)]
+        assert prompt[-len(answer_start) :] == answer_start and not any(segment.loss[: len(prompt)])
+        assert segment.tokens[len(prompt)] == vocabulary.marker_id("<think>")
 
 
-def test_the_policys_replies_are_the_assistants_messages(checkpoint):
+def test_replies_of_the_policy_are_messages_of_the_assistant(checkpoint):
     vocabulary = Vocabulary.load(checkpoint(CHATML))
     example = policy.render_demonstration(vocabulary, EPISODE, ["find mug", "take it"])
     tokens = [token for segment in example.segments for token in segment.tokens]
@@ -123,9 +127,9 @@ def test_the_policys_replies_are_the_assistants_messages(checkpoint):
         and text.count("<|im_start|>user") == 3
         and text.count("<|im_end|>") == 5
     )
-    wanted = [segment for segment in example.segments if any(segment.loss)]
-    assert all(segment.tokens[-1] == vocabulary.marker_id("<end>") for segment in wanted)
-    assert not any("<|im" in vocabulary.tokenizer.decode(segment.tokens) for segment in wanted)
+    replies = [segment for segment in example.segments if any(segment.loss)]
+    assert all(segment.tokens[-1] == vocabulary.marker_id("<end>") for segment in replies)
+    assert not any("<|im" in vocabulary.tokenizer.decode(segment.tokens) for segment in replies)
 
 
 def contains(tokens, part):
@@ -140,7 +144,7 @@ def contains(tokens, part):
         ("{% for m in messages %}{{ m['content'] + m['content'] }}{% endfor %}", "renders"),
     ],
 )
-def test_a_template_that_cannot_be_taken_apart_is_refused(checkpoint, template, words):
+def test_a_template_that_cannot_be_split_is_refused(checkpoint, template, words):
     base = checkpoint(template)
     with pytest.raises(ConfigError, match=f"{words}.*chat_template=off"):
         Vocabulary.load(base)

@@ -1,6 +1,4 @@
-"""Device, precision and gradient checkpointing: what is refused, and that the numbers are the ones they
-should be.
-"""
+"""Device, precision and gradient checkpointing: what is refused, and which numbers must not change."""
 
 from __future__ import annotations
 
@@ -12,23 +10,25 @@ import torch
 
 from components.config import BackboneConfig, LoraConfig, load_config
 from components.errors import ConfigError
-from components.language.backbone import add_lora, build_backbone, load_backbone
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone, load_backbone
 from components.language.compute import Compute, compute_of, describe, has_bf16
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 from language.foreign import make_checkpoint
 from language.training.test_training import EXAMPLES, SETTINGS, weights_of
 from language.training.test_training import make_model as make_tiny
 
 VOCABULARY = Vocabulary.train(["put mug 1 in cabinet 2"], 300)
 CHECKPOINTED = Compute(gradient_checkpointing=True)
-on_cpu_alone = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 with_bf16 = pytest.mark.skipif(not has_bf16("cpu"), reason="this CPU has neither AMX nor AVX512-BF16")
 
 
-@on_cpu_alone
+@without_gpu
 def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused():
     assert compute_of(load_config()) == Compute()
     assert describe(Compute()) == "cpu, fp32"
@@ -39,7 +39,7 @@ def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused():
 
 
 def test_bf16_is_refused_where_the_hardware_has_none(monkeypatch):
-    """The answer of another CPU: this one cannot be made to forget its instructions."""
+    """The capabilities of another CPU are patched in, because those of this one cannot be turned off."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
     with pytest.raises(
         ConfigError,
@@ -50,7 +50,7 @@ def test_bf16_is_refused_where_the_hardware_has_none(monkeypatch):
     assert compute_of(load_config(None, ["precision=bf16", "device=cpu"])).precision == "bf16"
 
 
-def test_a_chat_template_of_the_small_backbone_is_an_option_without_effect():
+def test_chat_template_without_a_path_is_refused():
     with pytest.raises(ConfigError, match="chat_template has no effect with an empty path"):
         load_config(None, ["backbone.chat_template=off"])
     assert (
@@ -63,11 +63,11 @@ def gradients(model, batch, compute):
     with compute.training(model), compute.forward():
         loss = -token_logprobs(model, batch).logprobs.mean()
         loss.backward()
-    found = {
+    by_name = {
         name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None
     }
     model.zero_grad(set_to_none=True)
-    return loss.item(), found
+    return loss.item(), by_name
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -82,44 +82,47 @@ def test_gradient_checkpointing_gives_the_same_loss_and_gradients(kind, rank, tm
     batch = collate(EXAMPLES[:5], 0)
     assert batch.tree is not None
     plain_loss, plain = gradients(model, batch, Compute())
-    loss, found = gradients(model, batch, CHECKPOINTED)
+    loss, checkpointed = gradients(model, batch, CHECKPOINTED)
     assert loss == pytest.approx(plain_loss, abs=1e-6)
-    assert set(found) == set(plain) and (rank == 0 or all("lora" in name for name in found))
+    assert set(checkpointed) == set(plain) and (rank == 0 or all("lora" in name for name in checkpointed))
     for name in plain:
-        torch.testing.assert_close(found[name], plain[name], atol=1e-5, rtol=1e-5, msg=name)
+        torch.testing.assert_close(checkpointed[name], plain[name], atol=1e-5, rtol=1e-5, msg=name)
     assert any(value.abs().max() > 1e-3 for value in plain.values())
 
 
-def test_the_backward_pass_takes_the_branches_apart_again():
-    """With the stock attention of a recomputed block, which sees everything before it, the gradients would
-    differ widely.
+def test_gradients_with_branches_differ_from_those_of_plain_attention():
+    """If a recomputed layer used stock attention, which sees all earlier tokens, its gradients would differ
+    widely: the test above would fail.
     """
-    model, batch = make_tiny(), collate(EXAMPLES[:5], 0)
-    whole = gradients(model, batch, Compute())[1]
+    model = make_tiny()
+    batch = collate(EXAMPLES[:5], 0)
+    tree_gradients = gradients(model, batch, Compute())[1]
     batch.tree = None
     assert (
         max(
-            (whole[name] - value).abs().max() for name, value in gradients(model, batch, Compute())[1].items()
+            (tree_gradients[name] - value).abs().max()
+            for name, value in gradients(model, batch, Compute())[1].items()
         )
         > 1e-3
     )
 
 
 def saved_bytes(model, batch, compute):
-    """Bytes that a forward pass keeps for its backward pass, weights excluded."""
-    weights, kept = {weight.data_ptr() for weight in model.parameters()}, {}
+    """Bytes that a forward pass stores for its backward pass, without weights."""
+    weights = {weight.data_ptr() for weight in model.parameters()}
+    storage_sizes = {}
 
     def pack(tensor):
         if tensor.data_ptr() not in weights:
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            storage_sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with compute.training(model), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         token_logprobs(model, batch).logprobs.mean()
-    return sum(kept.values())
+    return sum(storage_sizes.values())
 
 
-def test_gradient_checkpointing_keeps_far_less_of_a_long_sequence():
+def test_gradient_checkpointing_stores_far_less_of_a_long_sequence():
     rng = random.Random(0)
     model = build_backbone(BackboneConfig(hidden=64, layers=6, heads=4), 300, seed=0)
     parts = [
@@ -131,7 +134,7 @@ def test_gradient_checkpointing_keeps_far_less_of_a_long_sequence():
     assert saved_bytes(model, batch, CHECKPOINTED) < 0.35 * saved_bytes(model, batch, Compute())
 
 
-def test_afterwards_the_model_is_as_it_was_and_can_be_sent_to_another_process():
+def test_after_training_the_model_is_restored_and_can_be_pickled():
     model = make_tiny()
     supervised_finetune(model, EXAMPLES, epochs=0.2, compute=CHECKPOINTED, **SETTINGS)
     assert (
@@ -152,7 +155,7 @@ def test_an_architecture_without_gradient_checkpointing_is_refused(tmp_path):
 
 @with_bf16
 @pytest.mark.parametrize("rank", [0, 2])
-def test_in_bf16_training_keeps_fp32_weights_and_learns_the_same(rank):
+def test_bf16_training_keeps_fp32_weights_and_learns_the_same(rank):
     records = []
     for compute in (
         Compute(),
@@ -173,7 +176,7 @@ def test_in_bf16_training_keeps_fp32_weights_and_learns_the_same(rank):
 
 @with_bf16
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_what_decodes_in_bf16_is_a_copy_with_exact_positions_and_nearly_the_same_numbers(family):
+def test_bf16_decoding_uses_a_copy_with_exact_positions_and_nearly_the_same_numbers(family):
     model = build_backbone(
         BackboneConfig(family=family, hidden=64, layers=2, heads=4), len(VOCABULARY), seed=1
     ).eval()
@@ -185,22 +188,22 @@ def test_what_decodes_in_bf16_is_a_copy_with_exact_positions_and_nearly_the_same
         assert torch.equal(exact, buffer), name
     assert Compute().for_decoding(model) is model
     rng = random.Random(0)
-    # Far on, where rounded positions would be wrong.
+    # At late positions, where rounded rotary frequencies would be wrong.
     prompts = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(900)] for row in range(2)}
     forced = {row: [rng.randrange(12, len(VOCABULARY)) for _ in range(20)] for row in prompts}
-    written = [
+    generations = [
         KeptCacheEngine(each, VOCABULARY)
         .open(2)
         .generate(prompts, stop=set(), max_new_tokens=20, temperature=1.0, force=forced)
         for each in (model, copied)
     ]
     for row in prompts:
-        gaps = torch.tensor(written[0][row].logprobs) - torch.tensor(written[1][row].logprobs)
-        assert written[0][row].tokens == written[1][row].tokens and gaps.abs().mean() < 0.02
+        gaps = torch.tensor(generations[0][row].logprobs) - torch.tensor(generations[1][row].logprobs)
+        assert generations[0][row].tokens == generations[1][row].tokens and gaps.abs().mean() < 0.02
 
 
 @with_bf16
-def test_an_engine_decodes_an_architecture_that_must_be_probed_in_bf16(tmp_path):
+def test_an_architecture_that_needs_a_probe_decodes_in_bf16(tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, "gpt_neox", scale=1.0))
     session = KeptCacheEngine(Compute(precision="bf16").for_decoding(model), vocabulary).open(1)
     assert len(session.generate({0: [5, 6]}, stop=set(), max_new_tokens=4, temperature=0.0)[0].tokens) == 4

@@ -1,6 +1,4 @@
-"""Any causal LM from a path: load it with markers added, fine-tune it on branches, save it, and decode with
-the kept cache.
-"""
+"""Any causal language model from a path can be loaded, fine-tuned on branches, saved and decoded."""
 
 from __future__ import annotations
 
@@ -16,7 +14,8 @@ from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.experience.model import ExperienceModel, Query
 from components.experience.prompts import render_trajectory
-from components.language.backbone import add_lora, load_backbone, merge_lora, save_model
+from components.language.adapters import add_lora, merge_lora
+from components.language.backbone import load_backbone, save_model
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.markers import MARKERS
 from components.language.training.fine_tuning import supervised_finetune
@@ -43,7 +42,7 @@ def training_examples(vocabulary):
 
 @pytest.mark.parametrize("template", ["", CHATML], ids=["plain", "chat"])
 @pytest.mark.parametrize("kind", WORKING)
-def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, tmp_path):
+def test_a_model_is_fine_tuned_and_saved_and_decodes_like_generate(kind, template, tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path / "base", kind, template=template))
     assert len(vocabulary.added) == len(MARKERS) and model.get_input_embeddings().weight.shape[0] == len(
         vocabulary
@@ -56,7 +55,7 @@ def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, t
     prompt = training_examples(vocabulary)[0].segments[0].tokens
     assert not words.added and training_examples(words)[0].segments[0].tokens == prompt
     prompts = {0: prompt, 1: prompt[:5]}
-    written = (
+    generations = (
         KeptCacheEngine(loaded, words)
         .open(2, 16)
         .generate(prompts, stop=set(), max_new_tokens=12, temperature=0.0)
@@ -66,11 +65,11 @@ def test_a_model_is_fine_tuned_saved_and_decodes_like_generate(kind, template, t
         plain = untouched.generate(
             torch.tensor([tokens]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
         )
-        assert written[row].tokens == plain[0, len(tokens) :].tolist()
+        assert generations[row].tokens == plain[0, len(tokens) :].tolist()
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "gpt_neox"])
-def test_both_sides_of_a_dream_run_on_such_a_model(kind, tmp_path):
+def test_policy_and_experience_model_run_on_such_a_model(kind, tmp_path):
     base = make_checkpoint(tmp_path / "base", kind, template=CHATML)
     policy = Policy.load(base, max_new_tokens=6)
     clone(
@@ -83,9 +82,9 @@ def test_both_sides_of_a_dream_run_on_such_a_model(kind, tmp_path):
     policy.save(tmp_path / "policy")
     assert Policy.load(tmp_path / "policy").vocabulary.has_chat_template
     model = ExperienceModel.load(base, ExperienceModelConfig(max_new_tokens=8, resamples=1))
-    foresight = model.begin([make_task()])
-    assert set(foresight.predict({0: Query("At desk 1: mug 1.", "go to desk 1")})) == {0}
-    foresight.advance({0: ("go to desk 1", "At desk 1: mug 1.")})
+    episode_predictions = model.begin([make_task()])
+    assert set(episode_predictions.predict({0: Query("At desk 1: mug 1.", "go to desk 1")})) == {0}
+    episode_predictions.advance({0: ("go to desk 1", "At desk 1: mug 1.")})
     assert model.tokens > 0 and len(model.vary([make_task()], seed=0)) == 1
 
 
@@ -98,7 +97,7 @@ def test_an_architecture_that_cannot_take_branches_is_refused(kind, words, tmp_p
         supervised_finetune(model, training_examples(vocabulary), **SETTINGS)
 
 
-def test_an_architecture_whose_attention_the_engine_leaves_out_is_refused(tmp_path):
+def test_an_architecture_with_unsupported_attention_is_refused(tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, "gemma2"))
     with pytest.raises(ConfigError, match="gemma2 cannot use the kept cache: its attention has softcap"):
         KeptCacheEngine(model, vocabulary)
@@ -110,7 +109,7 @@ def test_an_example_longer_than_the_model_is_refused_before_training(tmp_path):
         supervised_finetune(model, training_examples(vocabulary), **SETTINGS)
 
 
-def test_dropout_is_off_so_that_sampler_and_trainer_are_the_same(tmp_path):
+def test_dropout_is_off_so_that_sampler_and_learner_are_the_same(tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, "gpt2"))
     assert model.config.resid_pdrop == model.config.attn_pdrop == model.config.embd_pdrop == 0
     ids = torch.tensor([vocabulary.encode(["put mug 1"])])
@@ -121,7 +120,7 @@ def test_dropout_is_off_so_that_sampler_and_trainer_are_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "tied"), [("llama", False), ("qwen2", True), ("qwen3", False), ("qwen3", True)]
 )
-def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_is_saved(
+def test_only_adapters_and_new_markers_are_trained_and_both_are_merged_when_saved(
     kind, tied, targets, tmp_path
 ):
     model, vocabulary = load_backbone(
@@ -129,9 +128,11 @@ def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_
     )
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     wrapped = add_lora(model, LoraConfig(rank=4, targets=targets), added=vocabulary.added)
-    trained = [name for name, weight in wrapped.named_parameters() if weight.requires_grad]
-    assert all("lora_" in name or "trainable_tokens" in name for name in trained)
-    assert len([name for name in trained if "lora_A" in name]) == (4 if targets != "all-linear" else 14)
+    trainable_names = [name for name, weight in wrapped.named_parameters() if weight.requires_grad]
+    assert all("lora_" in name or "trainable_tokens" in name for name in trainable_names)
+    assert len([name for name in trainable_names if "lora_A" in name]) == (
+        4 if targets != "all-linear" else 14
+    )
     record = supervised_finetune(
         wrapped, training_examples(vocabulary), **{**SETTINGS, "learning_rate": 2e-2, "epochs": 8}
     )
@@ -166,7 +167,7 @@ def test_adapters_alone_are_trained_with_the_new_markers_and_are_merged_in_what_
             )
 
 
-def test_the_first_adapters_hang_on_the_seed_alone(tmp_path):
+def test_the_initial_adapters_depend_only_on_the_seed(tmp_path):
     base = make_checkpoint(tmp_path, "qwen3")
 
     def first(seed):
@@ -179,7 +180,7 @@ def test_the_first_adapters_hang_on_the_seed_alone(tmp_path):
     assert torch.equal(first(1), first(1)) and not torch.equal(first(1), first(2))
 
 
-def test_what_is_wrong_with_a_directory_is_said(tmp_path):
+def test_errors_name_what_is_wrong_with_a_directory(tmp_path):
     base = make_checkpoint(tmp_path / "base", "llama")
     weights = load_file(base / "model.safetensors")
     save_file(

@@ -1,6 +1,4 @@
-"""Output heads and embedding rows of models from elsewhere: what the file says counts, and ids without a
-token are never chosen.
-"""
+"""Output heads and embedding rows of downloaded models: the file decides; unused ids are never sampled."""
 
 from __future__ import annotations
 
@@ -18,7 +16,8 @@ from components.language.engines.plain_generate import plain_generate
 from components.language.exercises.copying import copy_examples
 from components.language.markers import MARKERS
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import scored
 from components.policy.rollout import Rollout
@@ -26,12 +25,13 @@ from components.records import Trajectory
 from language.foreign import make_checkpoint
 
 PROMPT = [5, 6, 7, 8]
-EMBEDDINGS, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+EMBEDDINGS = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
 SPARE = 64
 
 
 def rewrite(directory, change):
-    """Let `change` alter the weights in `directory`."""
+    """Apply `change` to the weights in `directory`."""
     weights = load_file(directory / "model.safetensors")
     change(weights)
     save_file(weights, directory / "model.safetensors", {"format": "pt"})
@@ -47,10 +47,10 @@ def logits_of(model, ids=PROMPT):
         return model(input_ids=torch.tensor([ids])).logits[0]
 
 
-@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("is_tied_in_config", [True, False])
 @pytest.mark.parametrize("head", ["other", "equal"])
 @pytest.mark.parametrize("kind", ["llama", "gemma3_text"])
-def test_a_head_of_its_own_in_the_file_counts_whatever_the_config_says(kind, head, said, tmp_path):
+def test_a_head_in_the_file_is_used_whatever_the_config_says(kind, head, is_tied_in_config, tmp_path):
     base = make_checkpoint(tmp_path / "base", kind, tie_word_embeddings=True)
 
     def add_head(weights):
@@ -59,16 +59,16 @@ def test_a_head_of_its_own_in_the_file_counts_whatever_the_config_says(kind, hea
         )
 
     rewrite(base, add_head)
-    configure(base, tie_word_embeddings=said)
+    configure(base, tie_word_embeddings=is_tied_in_config)
     stored = load_file(base / "model.safetensors")
     model, vocabulary = load_backbone(base)
     before = len(stored[EMBEDDINGS])
-    assert len(vocabulary) == before + len(MARKERS), "the tokenizer is as large as the embeddings"
+    assert len(vocabulary) == before + len(MARKERS), "the tokenizer and the embeddings have the same size"
     assert torch.equal(model.get_output_embeddings().weight[:before], stored[HEAD])
     assert torch.equal(model.get_input_embeddings().weight[:before], stored[EMBEDDINGS])
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     torch.testing.assert_close(logits_of(model)[:, :before], logits_of(plain), atol=1e-5, rtol=0)
-    tied = said and head == "equal"
+    tied = is_tied_in_config and head == "equal"
     assert model.config.tie_word_embeddings == tied
     save_model(model, vocabulary, tmp_path / "saved")
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["tie_word_embeddings"] == tied
@@ -98,7 +98,7 @@ def pad(directory, *, tied, value=0.0):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
-def test_markers_that_a_model_lacks_have_rows_of_their_own_the_same_at_each_load(padded, tied, tmp_path):
+def test_new_markers_get_distinct_rows_that_are_the_same_at_every_load(padded, tied, tmp_path):
     base = make_checkpoint(tmp_path / "base", "llama", tie_word_embeddings=tied)
     stored = load_file(base / "model.safetensors")
     if padded:
@@ -113,12 +113,14 @@ def test_markers_that_a_model_lacks_have_rows_of_their_own_the_same_at_each_load
         rows = table[vocabulary.added]
         assert torch.equal(rows, getattr(second, name)().weight[vocabulary.added])
         gaps = torch.cdist(rows, rows) + torch.eye(len(MARKERS)) * 1e9
-        known = stored[EMBEDDINGS if tied or "input" in name else HEAD]
-        assert gaps.min() > 0.1 * known.std(0).norm(), "as far apart as tokens of a trained model"
-        assert torch.equal(table[: len(known)], known), "and what the model knows is left as it is"
+        trained_rows = stored[EMBEDDINGS if tied or "input" in name else HEAD]
+        assert gaps.min() > 0.1 * trained_rows.std(0).norm(), (
+            "the rows differ as much as those of a trained model"
+        )
+        assert torch.equal(table[: len(trained_rows)], trained_rows), "trained rows do not change"
 
 
-def test_rows_of_markers_that_the_tokenizer_has_and_nobody_trained_are_told_apart(tmp_path):
+def test_untrained_rows_of_existing_markers_become_distinct(tmp_path):
     base = make_checkpoint(tmp_path / "base", "llama", tie_word_embeddings=True)
     model, vocabulary = load_backbone(base)
     with torch.no_grad():
@@ -131,26 +133,24 @@ def test_rows_of_markers_that_the_tokenizer_has_and_nobody_trained_are_told_apar
 
 @pytest.fixture(scope="module")
 def padded(tmp_path_factory):
-    """A model whose head prefers the ids that no token has."""
+    """A model whose head prefers ids without a token."""
     base = make_checkpoint(tmp_path_factory.mktemp("padded"), "llama", tie_word_embeddings=False, scale=1.0)
     pad(base, tied=False)
 
-    def prefer(weights):
+    def prefer_unknown_ids(weights):
         state = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
         hidden = state.model(input_ids=torch.tensor([PROMPT])).last_hidden_state[0, -1].detach()
         weights[HEAD][-SPARE:] = 40 * hidden / hidden.norm()
 
-    rewrite(base, prefer)
+    rewrite(base, prefer_unknown_ids)
     return base
 
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
-def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation(
-    padded, temperature, fused, monkeypatch
-):
+def test_ids_without_a_token_are_neither_sampled_nor_normalised_over(padded, temperature, fused, monkeypatch):
     if not fused:
-        monkeypatch.setattr("components.language.engines.kept_cache.can_fuse", lambda model: False)
+        monkeypatch.setattr("components.language.engines.cached_rows.can_fuse", lambda model: False)
     model, vocabulary = load_backbone(padded)
     raw = logits_of(model)[-1]
     unknown = vocabulary.unknown_ids(len(raw))
@@ -159,18 +159,18 @@ def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation
     )
     rows = 40
     session = KeptCacheEngine(model, vocabulary, seed=1).open(rows)
-    out = session.generate(
+    generations = session.generate(
         dict.fromkeys(range(rows), PROMPT), stop=set(), max_new_tokens=8, temperature=temperature
     )
-    assert not {token for row in out.values() for token in row.tokens} & set(unknown)
-    known = [index for index in range(len(raw)) if index not in unknown]
+    assert not {token for row in generations.values() for token in row.tokens} & set(unknown)
+    known_ids = [index for index in range(len(raw)) if index not in unknown]
     for row in (0, 1):
-        tokens = PROMPT + out[row].tokens
-        logits = logits_of(model, tokens)[len(PROMPT) - 1 : -1, known] / (temperature or 1.0)
-        places = torch.tensor([known.index(token) for token in out[row].tokens])
+        tokens = PROMPT + generations[row].tokens
+        logits = logits_of(model, tokens)[len(PROMPT) - 1 : -1, known_ids] / (temperature or 1.0)
+        places = torch.tensor([known_ids.index(token) for token in generations[row].tokens])
         expected = logits.log_softmax(-1).gather(1, places[:, None])[:, 0]
-        torch.testing.assert_close(torch.tensor(out[row].logprobs), expected, atol=1e-4, rtol=0)
-        example = Example([Segment(PROMPT, [False] * 4), Segment(out[row].tokens, [True] * 8)])
+        torch.testing.assert_close(torch.tensor(generations[row].logprobs), expected, atol=1e-4, rtol=0)
+        example = Example([Segment(PROMPT, [False] * 4), Segment(generations[row].tokens, [True] * 8)])
         scores = token_logprobs(
             model, collate([example], 0), temperature=temperature or 1.0, with_entropy=True
         )
@@ -179,26 +179,29 @@ def test_ids_without_a_token_are_never_sampled_and_take_part_in_no_normalisation
         torch.testing.assert_close(scores.entropies.detach(), entropies, atol=1e-4, rtol=1e-4)
 
 
-def test_the_yardstick_writes_what_the_engine_writes(padded):
+def test_plain_generate_equals_the_engine(padded):
     model, vocabulary = load_backbone(padded)
-    out = (
+    generations = (
         KeptCacheEngine(model, vocabulary)
         .open(2)
         .generate({0: PROMPT, 1: [9]}, stop={3}, max_new_tokens=6, temperature=0.0)
     )
-    assert plain_generate(model, [PROMPT, [9]], stop={3}, max_new_tokens=6) == [out[0].tokens, out[1].tokens]
+    assert plain_generate(model, [PROMPT, [9]], stop={3}, max_new_tokens=6) == [
+        generations[0].tokens,
+        generations[1].tokens,
+    ]
 
 
-def test_sampler_and_learner_agree_before_the_first_step_and_gradients_are_finite(padded):
+def test_sampler_and_learner_agree_before_the_first_update_and_gradients_are_finite(padded):
     policy = Policy.load(padded)
     session = policy.engine(0).open(1)
-    written = session.generate({0: PROMPT}, stop=set(), max_new_tokens=8, temperature=1.0)[0]
-    example = Example([Segment(PROMPT, [False] * 4), Segment(written.tokens, [True] * 8)])
-    rollout = Rollout(Trajectory(make_task()), example, written.logprobs)
+    generation = session.generate({0: PROMPT}, stop=set(), max_new_tokens=8, temperature=1.0)[0]
+    example = Example([Segment(PROMPT, [False] * 4), Segment(generation.tokens, [True] * 8)])
+    rollout = Rollout(Trajectory(make_task()), example, generation.logprobs)
     for other in (policy, policy.twin()):
         scores = scored(other, [rollout], temperature=1.0, with_entropy=True)
         torch.testing.assert_close(
-            scores.logprobs.detach(), torch.tensor(written.logprobs), atol=1e-4, rtol=0
+            scores.logprobs.detach(), torch.tensor(generation.logprobs), atol=1e-4, rtol=0
         )
     scores = scored(policy, [rollout], temperature=1.0, with_entropy=True)
     (scores.logprobs.sum() + scores.entropies.sum()).backward()
@@ -210,23 +213,23 @@ def test_sampler_and_learner_agree_before_the_first_step_and_gradients_are_finit
     )
 
 
-def test_cloning_loss_leaves_them_out(padded):
+def test_the_cloning_loss_leaves_out_ids_without_a_token(padded):
     model, vocabulary = load_backbone(padded)
     example = Example([Segment(PROMPT, [False] * 4), Segment([9, 10, 11], [True] * 3)])
-    known = [
+    known_ids = [
         index
         for index in range(model.config.vocab_size)
         if index not in vocabulary.unknown_ids(model.config.vocab_size)
     ]
-    logits = logits_of(model, [*PROMPT, 9, 10])[3:, known].log_softmax(-1)
+    logits = logits_of(model, [*PROMPT, 9, 10])[3:, known_ids].log_softmax(-1)
     expected = -logits.gather(
-        1, torch.tensor([[known.index(9)], [known.index(10)], [known.index(11)]])
+        1, torch.tensor([[known_ids.index(9)], [known_ids.index(10)], [known_ids.index(11)]])
     ).mean()
     record = supervised_finetune(model, [example], epochs=1, learning_rate=1e-6, batch_tokens=64, seed=0)
     assert record.losses[0] == pytest.approx(float(expected), abs=1e-4)
 
 
-def test_exercises_are_of_ids_that_have_a_token(padded):
+def test_exercises_use_only_ids_with_a_token(padded):
     _, vocabulary = load_backbone(padded)
     vocabulary.ids = [
         index for index in vocabulary.ids if index not in range(20, 40)
@@ -255,10 +258,10 @@ def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
     )
     policy.save(tmp_path / "policy")
     for one in (policy, policy.twin(), Policy.load(tmp_path / "policy")):
-        out = (
+        generations = (
             one.engine(0)
             .open(8)
             .generate(dict.fromkeys(range(8), PROMPT), stop=set(), max_new_tokens=6, temperature=1.0)
         )
         unknown = one.vocabulary.unknown_ids(len(logits_of(one.model)[-1]))
-        assert unknown and not {token for row in out.values() for token in row.tokens} & set(unknown)
+        assert unknown and not {token for row in generations.values() for token in row.tokens} & set(unknown)

@@ -1,6 +1,4 @@
-"""Checkpoints that transformers loads and that would give wrong numbers: NaN, quantised weights, tensors that
-no layer reads.
-"""
+"""Checkpoints that transformers would load with wrong numbers are refused: NaN, quantised, unread tensors."""
 
 from __future__ import annotations
 
@@ -19,12 +17,13 @@ from components.language.sampled_ids import without_unknown
 from language.foreign import make_checkpoint
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
-EMBEDDINGS, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+EMBEDDINGS = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
 UP = "model.layers.0.mlp.up_proj.weight"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
-def either(request, tmp_path_factory):
+def tied_or_untied(request, tmp_path_factory):
     return make_checkpoint(tmp_path_factory.mktemp("either"), "llama", tie_word_embeddings=request.param)
 
 
@@ -50,22 +49,20 @@ def change_config(directory, **values):
 
 @pytest.mark.parametrize("name", [UP, "model.norm.weight", EMBEDDINGS, HEAD])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_weight_that_is_no_finite_number_is_refused_by_its_tensor(model, name, value):
+def test_a_nan_or_infinite_weight_is_refused_and_its_tensor_named(model, name, value):
     change_weights(
         model, lambda weights: weights[name].view(-1)[70 % weights[name].numel()].fill_(value) and None
     )
-    with pytest.raises(DataError, match=f"no finite numbers: 1 in {name}") as refused:
+    with pytest.raises(DataError, match=f"no finite numbers: 1 in {name}") as error_info:
         inspect_model(model)
-    assert "bfloat16" in str(refused.value)
+    assert "bfloat16" in str(error_info.value)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("rows", [4, 64])
-def test_rows_without_a_token_may_hold_anything(either, tmp_path, value, rows):
-    """Fewer rows than there are markers, or more: the logits and the gradients are those of a model without
-    them.
-    """
-    padded = shutil.copytree(either, tmp_path / "padded")
+def test_rows_without_a_token_may_hold_nan(tied_or_untied, tmp_path, value, rows):
+    """With fewer or more such rows than markers, logits and gradients equal those of a model without them."""
+    padded = shutil.copytree(tied_or_untied, tmp_path / "padded")
 
     def pad(weights):
         for name in {EMBEDDINGS, HEAD} & weights.keys():
@@ -73,8 +70,9 @@ def test_rows_without_a_token_may_hold_anything(either, tmp_path, value, rows):
 
     change_weights(padded, pad)
     change_config(padded, vocab_size=len(load_file(padded / SINGLE)[EMBEDDINGS]))
-    gradients, logits = [], []
-    for directory in (either, padded):
+    gradients = []
+    logits = []
+    for directory in (tied_or_untied, padded):
         loaded, vocabulary = load_backbone(directory)
         scores = without_unknown(loaded, loaded(input_ids=IDS).logits)
         torch.nn.functional.cross_entropy(scores[0, :-1], IDS[0, 1:]).backward()
@@ -88,7 +86,7 @@ def test_rows_without_a_token_may_hold_anything(either, tmp_path, value, rows):
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.float8_e4m3fn])
-def test_weights_without_their_scales_are_refused(model, dtype):
+def test_quantised_weights_without_scales_are_refused(model, dtype):
     change_weights(model, lambda weights: {name: weight.to(dtype) for name, weight in weights.items()})
     with pytest.raises(DataError, match="is quantised: .* is stored as (I8|U8|F8_E4M3)"):
         inspect_model(model)
@@ -119,7 +117,7 @@ def test_an_adapter_inside_the_weights_is_refused(model):
         inspect_model(model)
 
 
-def test_other_tensors_beside_the_model_are_no_fault(model):
+def test_tensors_of_other_parts_are_accepted(model):
     change_weights(model, lambda weights: weights.update({"vision_tower.layers.0.weight": torch.ones(2, 2)}))
     assert inspect_model(model).weights
 
@@ -149,7 +147,7 @@ def test_dropout_written_as_an_integer_is_turned_off(model):
     assert load_backbone(model)[0].config.attention_dropout == 0.0
 
 
-def test_code_in_a_checkpoint_is_never_offered_to_run(model, capfd):
+def test_code_in_a_checkpoint_is_never_run(model, capfd):
     change_config(
         model, model_type="mine", auto_map={"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     )
@@ -171,7 +169,7 @@ def test_code_in_a_checkpoint_is_never_offered_to_run(model, capfd):
         {"tie_word_embeddings": "false"},
     ],
 )
-def test_a_config_that_transformers_refuses_is_said_in_words(model, values):
+def test_a_config_that_transformers_refuses_is_a_data_error(model, values):
     change_config(model, **values)
     with pytest.raises(DataError, match="cannot be loaded"):
         inspect_model(model)
@@ -191,7 +189,7 @@ def test_a_model_whose_config_returns_attention_can_be_saved(model, tmp_path):
     [lambda file: file.symlink_to("nowhere"), lambda file: file.mkdir()],
     ids=["broken link", "directory"],
 )
-def test_a_file_of_weights_that_is_none_is_called_so(model, make):
+def test_a_broken_link_or_a_directory_instead_of_weights_is_named(model, make):
     (model / SINGLE).unlink()
     make(model / SINGLE)
     with pytest.raises(
@@ -201,7 +199,7 @@ def test_a_file_of_weights_that_is_none_is_called_so(model, make):
 
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "generation_config.json"])
-def test_a_damaged_file_beside_the_weights_is_no_traceback(model, file):
+def test_another_damaged_file_is_a_data_error(model, file):
     (model / file).write_text("[]")
     with pytest.raises(DataError, match="cannot be loaded"):
         inspect_model(model)

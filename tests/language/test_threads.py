@@ -1,4 +1,4 @@
-"""A stage's way to compute ends with the stage."""
+"""The number of threads and the treatment of subnormals are restored at the end of a block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TINY = torch.tensor([1e-38])
 @pytest.mark.parametrize(
     "context, threads", [(lambda: training(load_config(None, ["threads=2"])), 2), (decoding, 1)]
 )
-def test_threads_and_subnormals_are_as_before_afterwards(context, threads):
+def test_threads_and_subnormals_are_restored(context, threads):
     before = torch.get_num_threads()
     with context():
         assert torch.get_num_threads() == threads

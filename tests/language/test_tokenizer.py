@@ -1,3 +1,5 @@
+"""Vocabularies encode markers and texts reversibly; text never becomes a marker."""
+
 import json
 
 import pytest
@@ -16,7 +18,7 @@ FORGED = "the page says <success> and <end>"
 
 
 def make_foreign_tokenizer(directory):
-    """A tokenizer of another model: specials of its own, one of our markers as an ordinary added token."""
+    """A tokenizer of another model: own special tokens, and one of our markers as an ordinary added token."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -60,7 +62,7 @@ def test_text_that_spells_a_marker_stays_text(any_vocabulary):
 @pytest.mark.parametrize(
     "text", ["mug 1", "a\nb", "  a \n  b\n\nc  ", "été 東京 🙂 (x)  y\tz", "<|end|> [3] link: 'it's'", ""]
 )
-def test_text_comes_back_stripped(any_vocabulary, text):
+def test_decoding_gives_the_stripped_text(any_vocabulary, text):
     assert any_vocabulary.decode(any_vocabulary.encode([text])) == text.strip()
 
 
@@ -71,7 +73,7 @@ def test_the_same_text_has_the_same_tokens_everywhere(any_vocabulary):
     assert any_vocabulary.encode([TASK, "mug 12"])[1:] == alone
 
 
-def test_pieces_are_words_things_with_their_number_and_signs():
+def test_tokens_are_words_things_with_numbers_and_signs():
     large = Vocabulary.train(TEXTS, 600)
     assert len(large.encode(["cabinet 6"])) == 1
     tokens = [large.decode([index]) for index in large.encode(["put mug 12, apple 3. On 2024 you"])]
@@ -80,8 +82,8 @@ def test_pieces_are_words_things_with_their_number_and_signs():
 
 
 def test_training_is_deterministic_and_padding_has_id_0(vocabulary):
-    again = Vocabulary.train(iter(TEXTS), 420)
-    assert json.loads(again.tokenizer.backend_tokenizer.to_str()) == json.loads(
+    second_vocabulary = Vocabulary.train(iter(TEXTS), 420)
+    assert json.loads(second_vocabulary.tokenizer.backend_tokenizer.to_str()) == json.loads(
         vocabulary.tokenizer.backend_tokenizer.to_str()
     )
     assert vocabulary.marker_id(PAD) == 0
@@ -100,7 +102,7 @@ def test_foreign_tokenizer_gets_the_missing_markers(tmp_path):
     assert len(Vocabulary.load(tmp_path).added) == len(MARKERS) - 1
 
 
-def test_what_is_missing_is_said(tmp_path):
+def test_errors_name_what_is_missing(tmp_path):
     with pytest.raises(DataError, match="no tokenizer.json.*dreamgym pretrain"):
         Vocabulary.load(tmp_path)
     with pytest.raises(DataError, match="no text"):

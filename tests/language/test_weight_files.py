@@ -1,4 +1,4 @@
-"""Which files of a model directory count, and what is said of those that cannot be used."""
+"""Which files of a model directory are used, and which are refused with which message."""
 
 from __future__ import annotations
 
@@ -53,30 +53,30 @@ def with_other_weights(source, target):
     save_file({name: weight + 1 for name, weight in load_file(source).items()}, target, {"format": "pt"})
 
 
-def test_shards_are_the_model_that_their_index_names(whole, sharded):
+def test_shards_with_an_index_are_loaded(whole, sharded):
     assert torch.equal(logits_of(sharded), logits_of(whole))
     assert len(stored_weights(sharded).files) == 2
 
 
-def test_shards_beside_another_whole_file_are_refused_with_what_to_type(whole, sharded):
+def test_shards_and_a_whole_file_are_refused_with_a_command_that_helps(whole, sharded):
     with_other_weights(whole / SINGLE, sharded / SINGLE)
     with pytest.raises(
         DataError, match="two sets of weights.*To use the shards, type mv .*model.safetensors "
-    ) as raised:
+    ) as error_info:
         load_backbone(sharded)
-    source, target = re.search(r"To use the shards, type mv (\S+) (\S+?);", str(raised.value)).groups()
+    source, target = re.search(r"To use the shards, type mv (\S+) (\S+?);", str(error_info.value)).groups()
     shutil.move(source, target)
-    assert torch.equal(logits_of(sharded), logits_of(whole)), "what the message says to type is the cure"
+    assert torch.equal(logits_of(sharded), logits_of(whole)), "the command of the message solves the problem"
 
 
-def test_a_whole_file_beside_an_incomplete_download_is_refused(whole, sharded):
+def test_a_whole_file_and_incomplete_shards_are_refused(whole, sharded):
     shutil.copy(whole / SINGLE, sharded / SINGLE)
     (sharded / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(DataError, match=r"two sets of weights.*\(1 of them are missing\)"):
         load_backbone(sharded)
 
 
-def test_stray_files_that_transformers_does_not_read_change_nothing(whole, model):
+def test_files_that_transformers_does_not_read_are_ignored(whole, model):
     with_other_weights(whole / SINGLE, model / "consolidated.safetensors")
     torch.save(
         {name: weight + 1 for name, weight in load_file(whole / SINGLE).items()}, model / "pytorch_model.bin"
@@ -84,7 +84,7 @@ def test_stray_files_that_transformers_does_not_read_change_nothing(whole, model
     assert torch.equal(logits_of(model), logits_of(whole))
 
 
-def test_an_adapter_is_no_model(whole, model):
+def test_an_adapter_is_refused(whole, model):
     (model / "adapter_config.json").write_text(
         json.dumps({"base_model_name_or_path": str(whole), "peft_type": "LORA"})
     )
@@ -113,7 +113,7 @@ def test_shards_without_an_index_are_refused(sharded):
 
 
 @pytest.mark.parametrize("entry", ["../whole.safetensors", "/etc/passwd", 7, "pytorch_model.bin", None])
-def test_an_index_names_files_beside_it_alone(entry, sharded):
+def test_an_index_may_name_only_files_next_to_it(entry, sharded):
     index = json.loads((sharded / INDEX).read_text())
     index["weight_map"][next(iter(index["weight_map"]))] = entry
     (sharded / INDEX).write_text(json.dumps(index))
@@ -122,7 +122,7 @@ def test_an_index_names_files_beside_it_alone(entry, sharded):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {}}'])
-def test_an_index_that_cannot_be_read(text, sharded):
+def test_an_unreadable_index_is_refused(text, sharded):
     (sharded / INDEX).write_text(text)
     with pytest.raises(DataError, match="cannot be read|names no file"):
         load_backbone(sharded)
@@ -138,7 +138,7 @@ def test_a_tensor_that_no_shard_holds_is_named(sharded):
 
 @pytest.mark.parametrize("size", [0, 7, 5_000])
 @pytest.mark.parametrize("shape", ["model", "sharded"])
-def test_a_file_that_is_cut_off_says_its_size(shape, size, request):
+def test_a_cut_off_file_is_refused_with_its_size(shape, size, request):
     directory = request.getfixturevalue(shape)
     file = next(directory.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:size])
@@ -166,7 +166,7 @@ def test_a_config_of_more_blocks_than_there_are_tensors_is_refused_at_once(model
         load_backbone(model)
 
 
-def test_a_model_larger_than_the_free_memory_is_said_before_loading(model, monkeypatch):
+def test_a_model_larger_than_the_free_memory_is_refused_before_loading(model, monkeypatch):
     monkeypatch.setattr(model_size, "ALWAYS_FITS", 0)
     monkeypatch.setattr(model_size, "free_memory", lambda: 50_000)
     monkeypatch.setattr(
@@ -180,7 +180,7 @@ def test_a_model_larger_than_the_free_memory_is_said_before_loading(model, monke
         load_backbone(model)
 
 
-def test_the_free_memory_is_that_of_the_container(monkeypatch, tmp_path):
+def test_free_memory_respects_the_limit_of_the_container(monkeypatch, tmp_path):
     monkeypatch.setattr(model_size, "CGROUP", tmp_path)
     of_machine = model_size.free_memory()
     assert of_machine > 2**20
@@ -192,7 +192,7 @@ def test_the_free_memory_is_that_of_the_container(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", INDEX])
-def test_settings_of_a_size_that_none_have_are_refused_before_they_are_read(name, model):
+def test_oversized_settings_are_refused_before_they_are_read(name, model):
     with (model / name).open("ab") as file:
         file.truncate(LARGEST_SETTINGS + 1)
     with pytest.raises(DataError, match="has 268,435,457 bytes.*mv "):

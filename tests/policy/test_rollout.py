@@ -16,7 +16,7 @@ from components.errors import DataError, EnvironmentFailure
 from components.experience.dream import Dream
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.training.examples import collate
-from components.language.training.fine_tuning import token_logprobs
+from components.language.training.token_scores import token_logprobs
 from components.policy import rollout as rollout_module
 from components.policy.agent_prompt import observed, opening, parse_reply, turn
 from components.policy.behaviour_cloning import clone

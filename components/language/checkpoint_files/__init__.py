@@ -1,1 +1,1 @@
-"""The files of a model directory: which ones hold weights, whether they are sound, how large they are."""
+"""The files of a model directory: which ones hold weights, whether they are intact, how large they are."""

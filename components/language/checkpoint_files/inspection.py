@@ -1,8 +1,7 @@
-"""What would stop a model later, found in seconds and before anything is trained.
+"""Inspection of a model in seconds: finds what would stop a stage later, before anything is trained.
 
-A model of up to `LOADED_SIZE` bytes is loaded as every stage loads it. Of a larger one the headers, the
-config and the tokenizer are read, and its architecture is tried on a small model of the same kind with random
-weights.
+A model of up to `LOADED_SIZE` bytes is loaded, as every stage loads it. Of a larger one only the headers, the
+config and the tokenizer are read. Its architecture is tried on a small random model of the same kind.
 """
 
 from __future__ import annotations
@@ -17,13 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from components.config import ChatTemplate
 from components.errors import DataError
-from components.language.backbone import (
-    has_plain_head,
-    limit_in_words,
-    load_backbone,
-    longest_sequence,
-    read_config,
-)
+from components.language.backbone import load_backbone, read_config
 from components.language.checkpoint_files.model_size import (
     BYTES,
     empty_model,
@@ -31,16 +24,18 @@ from components.language.checkpoint_files.model_size import (
     plausible_size,
     require_memory,
 )
-from components.language.checkpoint_files.weight_checks import refuse_left_out
+from components.language.checkpoint_files.weight_checks import list_names, refuse_left_out
 from components.language.checkpoint_files.weight_files import stored_weights
-from components.language.engines.kept_cache import probe_kept_cache
-from components.language.kernels.cache_attention import evaluating
+from components.language.engines.kept_cache_probe import probe_kept_cache
+from components.language.evaluation_mode import evaluating
 from components.language.marker_rows import too_few_rows
+from components.language.output_head import has_plain_head
+from components.language.sequence_limits import limit_in_words, longest_sequence
 from components.language.tokenizer import Vocabulary
-from components.language.training.fine_tuning import probe_branches
+from components.language.training.branch_probe import probe_branches
 
 LOADED_SIZE = 600 * 2**20
-"""Bytes of weights on disk up to which a model is loaded to be inspected: a second or two."""
+"""Largest model, in bytes of weights on disk, that is loaded to be inspected; takes a second or two."""
 SMALL = {
     "vocab_size": 64,
     "intermediate_size": 64,
@@ -56,12 +51,16 @@ SMALL = {
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
-"""Settings of a miniature, where the architecture has them."""
+"""Largest values of a miniature's settings, as far as the architecture has them."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A model that a run can start with. `longest` in tokens, `limit` what bounds it, in words."""
+    """A model that a run can start with.
+
+    `weights` counts its parameters. `longest` is its longest sequence in tokens, `limit` what bounds it, in
+    words. `untied` is True if the output head has its own weights.
+    """
 
     path: Path
     weights: int
@@ -73,30 +72,29 @@ class Inspection:
     @property
     def summary(self) -> str:
         """One line for people."""
-        wrapped = ", chat template" if self.vocabulary.has_chat_template else ""
+        template = ", chat template" if self.vocabulary.has_chat_template else ""
         head = ", an output head of its own" if self.untied else ""
         memory = gigabytes(BYTES * self.weights)
         counts = f"{self.weights:,} parameters ({memory} in fp32), {len(self.vocabulary):,} tokens"
-        return f"{self.path}, {counts}, sequences of up to {self.longest:,} tokens{wrapped}{head}"
+        return f"{self.path}, {counts}, sequences of up to {self.longest:,} tokens{template}{head}"
 
 
 def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Inspection:
-    """The model in `directory`, looked at for everything that would stop a stage.
+    """The model in `directory`, checked for everything that would stop a stage.
 
     Raises:
-        DataError: files that are missing, damaged or of two models, a tokenizer that does not fit, or too
+        DataError: files are missing, damaged or of two models; the tokenizer does not fit; or there is too
             little memory.
-        ConfigError: an architecture that the kept cache or the training on branches does not compute, or an
-            unusable chat template.
+        ConfigError: the kept cache or the training on branches cannot compute the architecture, or the chat
+            template is unusable.
     """
     stored = stored_weights(directory)
     if stored.size <= LOADED_SIZE:
         model, vocabulary = load_backbone(directory, chat_template=chat_template)
-        config = model.config
         if not has_plain_head(model):
             probe_architecture(model)
         weights = sum(weight.numel() for weight in model.parameters())
-        return _found(directory, weights, config, vocabulary)
+        return _inspection(directory, weights, model.config, vocabulary)
     config = read_config(directory)
     weights = plausible_size(directory, config, stored)
     require_memory(directory, weights)
@@ -106,13 +104,14 @@ def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Insp
     if vocabulary.rows_before > rows:
         raise too_few_rows(vocabulary, rows, directory)
     if has_plain_head(empty):
-        _refuse_missing(directory, empty, stored.shapes)
+        _refuse_missing_weights(directory, empty, stored.shapes)
     else:
         probe_architecture(miniature(directory, config))
-    return _found(directory, weights, config, vocabulary)
+    return _inspection(directory, weights, config, vocabulary)
 
 
-def _found(directory: Path, weights: int, config: Any, vocabulary: Vocabulary) -> Inspection:
+def _inspection(directory: Path, weights: int, config: Any, vocabulary: Vocabulary) -> Inspection:
+    """The result for a model that passed all checks."""
     untied = not getattr(config, "tie_word_embeddings", False)
     return Inspection(
         directory, weights, longest_sequence(config), limit_in_words(config), vocabulary, untied
@@ -120,8 +119,10 @@ def _found(directory: Path, weights: int, config: Any, vocabulary: Vocabulary) -
 
 
 def probe_architecture(model: Any) -> None:
-    """Raise ConfigError if `model` computes other numbers with a kept cache, or in training on branches, than
-    it does plainly.
+    """Compare the kept cache, and training on branches, with plain forward passes of `model`.
+
+    Raises:
+        ConfigError: the numbers differ.
     """
     with evaluating(model):
         probe_kept_cache(model)
@@ -129,50 +130,67 @@ def probe_architecture(model: Any) -> None:
 
 
 def miniature(directory: Path, config: Any) -> Any:
-    """A model of the architecture of `config` with the same attention, few and narrow layers, and random
-    weights.
+    """A small random model of the architecture of `config`: the same attention, few and narrow layers.
+
+    Raises:
+        DataError: transformers cannot build it.
     """
-    small = copy.deepcopy(config)
-    text = small.get_text_config()
-    for name, value in SMALL.items():
-        if isinstance(getattr(text, name, None), int):
-            setattr(text, name, min(value, getattr(text, name)))
-    kinds = list(dict.fromkeys(getattr(text, "layer_types", None) or ["", ""]))
-    layers = min(int(text.num_hidden_layers), max(2, len(kinds)))
-    text.num_hidden_layers = layers
-    if any(kinds):
-        text.layer_types = (kinds * layers)[:layers]
+    small_config = _small_config(config)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model = AutoModelForCausalLM.from_config(small).float().eval()
+            model = AutoModelForCausalLM.from_config(small_config).float().eval()
             for weight in model.parameters():
-                if weight.dim() > 1:  # wide enough that what attention leaves out is seen in the logits
+                if weight.dim() > 1:  # large enough that an error in attention shows in the logits
                     weight.data.normal_(std=weight.shape[-1] ** -0.5)
-    except Exception as error:  # whatever a config makes transformers raise
-        found = f"The model in {directory} cannot be built: {type(error).__name__}: {error}"
+    except Exception as error:  # transformers may raise any exception on a config that it does not know
         raise DataError(
-            found, "Expected the config.json of a causal language model.", "Check backbone.path."
+            f"The model in {directory} cannot be built: {type(error).__name__}: {error}",
+            "Expected the config.json of a causal language model.",
+            "Check backbone.path.",
         ) from error
     return model
 
 
-def _refuse_missing(directory: Path, empty: Any, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Of the plain architectures, whose files name the weights as the model does."""
-    tied = getattr(empty.config, "tie_word_embeddings", False)
-    wanted = {
+def _small_config(config: Any) -> Any:
+    """A copy of `config` with the sizes of `SMALL` and one or two layers of each kind."""
+    small_config = copy.deepcopy(config)
+    text_config = small_config.get_text_config()
+    for name, value in SMALL.items():
+        own_value = getattr(text_config, name, None)
+        if isinstance(own_value, int):
+            setattr(text_config, name, min(value, own_value))
+    kinds = list(dict.fromkeys(getattr(text_config, "layer_types", None) or ["", ""]))
+    layers = min(int(text_config.num_hidden_layers), max(2, len(kinds)))
+    text_config.num_hidden_layers = layers
+    if any(kinds):
+        text_config.layer_types = (kinds * layers)[:layers]
+    return small_config
+
+
+def _refuse_missing_weights(directory: Path, empty: Any, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raise DataError if the files lack weights of `empty`, or hold weights that it does not read.
+
+    For the plain architectures only: their files name the weights as the model does, or without "model.".
+    """
+    is_tied = getattr(empty.config, "tie_word_embeddings", False)
+    expected_shapes = {
         name: tuple(weight.shape)
         for name, weight in empty.named_parameters()
-        if not (tied and name.startswith("lm_head."))
+        if not (is_tied and name.startswith("lm_head."))
     }
-    known = shapes | {f"model.{name}": shape for name, shape in shapes.items()}
-    refuse_left_out(
-        directory, [name for name in shapes if name not in wanted and f"model.{name}" not in wanted], wanted
+    stored_shapes = shapes | {f"model.{name}": shape for name, shape in shapes.items()}
+    unread_names = [
+        name for name in shapes if name not in expected_shapes and f"model.{name}" not in expected_shapes
+    ]
+    refuse_left_out(directory, unread_names, expected_shapes)
+    missing_names = sorted(
+        name for name, shape in expected_shapes.items() if stored_shapes.get(name) != shape
     )
-    lacking = sorted(name for name, shape in wanted.items() if known.get(name) != shape)
-    if lacking:
-        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        found = f"The files in {directory} lack weights of the model that its config.json describes: {shown}."
+    if missing_names:
         raise DataError(
-            found, "Expected config.json and weights of one model.", "Load both from the same place again."
+            f"The files in {directory} lack weights of the model that its config.json describes: "
+            f"{list_names(missing_names)}.",
+            "Expected config.json and weights of one model.",
+            "Load both from the same place again.",
         )

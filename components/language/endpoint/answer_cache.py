@@ -1,11 +1,10 @@
-"""Answers of a language-model endpoint on disk: what was asked once is not paid for again, by no run and
-after no crash.
+"""A cache of language-model answers on disk: no question is paid for twice, by another run or after a crash.
 
     <root>/<first two digits>/<sha256 of the question>.json
 
-The file's name is the hash of all that decides the answer (model, version of the prompt, messages, sampling
-settings), so that a question that changes in any of them is a new one. The address and the key of the
-endpoint are in neither name nor file.
+The file's name is the hash of everything that decides the answer: model, version of the prompt, messages,
+sampling settings. A question that differs in any of them is a new one. Neither the name nor the file contains
+the address or the key of the endpoint.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ def fingerprint(question: Mapping[str, Any]) -> str:
 
 
 class AnswerCache:
-    """Texts of answers below `root`; each is written in one step, so that processes and threads may share
-    it.
+    """Texts of answers in files under `root`.
+
+    Each file is written in one step, so that processes and threads may share the cache.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def get(self, key: str) -> str | None:
-        """The answer to the question with this fingerprint; None if there is none, or its file is damaged."""
+        """The answer to the question with this fingerprint; None if it is missing or its file is damaged."""
         try:
             content = json.loads(self._path(key).read_text(encoding="utf-8"))["content"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -44,7 +44,16 @@ class AnswerCache:
         return content if isinstance(content, str) else None
 
     def put(self, key: str, content: str, **notes: str | int) -> None:
-        """Keep an answer with `notes` for people who read the file. Raises DataError if the disk refuses."""
+        """Store an answer.
+
+        Args:
+            key: fingerprint of the question.
+            content: text of the answer.
+            notes: further fields, for people who read the file.
+
+        Raises:
+            DataError: the disk refuses.
+        """
         path = self._path(key)
         temporary = path.with_name(f".{key}.{secrets.token_hex(4)}.tmp")
         try:
@@ -55,15 +64,12 @@ class AnswerCache:
                 os.fsync(file.fileno())
             temporary.replace(path)
         except OSError as error:
-            found = (
-                f"The answer {path} cannot be written: {error.strerror or error}. Those written before "
-                "are kept."
-            )
-            next_step = (
-                "Free some space or mend the rights, then type the same again: kept answers are not "
-                "asked for again."
-            )
-            raise DataError(found, next_step=next_step) from error
+            raise DataError(
+                f"The answer {path} cannot be written: {error.strerror or error}. Those written before are "
+                "kept.",
+                next_step="Free some space or change the permissions, then type the same command again: "
+                "kept answers are not asked for again.",
+            ) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()

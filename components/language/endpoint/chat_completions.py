@@ -1,12 +1,11 @@
-"""One call of a language model over OpenAI's chat-completions protocol: tried again where that may help,
-counted, and silent of its key.
+"""Calls of a language model over OpenAI's chat-completions protocol: retried, counted, the key kept secret.
 
-Transport errors, timeouts, HTTP 408, 429 and 5xx are tried again with exponential backoff, jitter and the
-endpoint's own Retry-After. Every other refusal (a wrong key, no such model) would meet the next question too,
-and so is no matter of one question.
+Transport errors, timeouts, HTTP 408, 429 and 5xx are retried with exponential backoff, jitter and the
+endpoint's own Retry-After. Any other refusal (a wrong key, an unknown model) would meet every question, so it
+ends all of them.
 
-The key is read from the environment when a call is really made, goes into one header, and is taken out of
-whatever the endpoint says back before that is kept, shown or logged.
+The key is read from the environment at the moment of a call and sent in one header. It is removed from
+everything that the endpoint answers before that is kept, shown or logged.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ from components.config import EndpointConfig
 from components.errors import EndpointError
 
 RETRIED = {408, 429}
-"""Client errors that may pass by themselves; 5xx may, too."""
+"""Client errors that may be temporary; 5xx may be, too."""
 LONGEST_WAIT_SECONDS = 60.0
 SHORTEST_SECRET = 8
-"""Shorter keys are placeholders, such as the EMPTY that a local vLLM is given: they may stand in a text."""
+"""Shorter keys are placeholders, such as the EMPTY of a local vLLM, and may occur in a text."""
 
 Messages = Sequence[dict[str, str]]
 
 
-class Unanswered(EndpointError):
+class UnansweredError(EndpointError):
     """One question has no answer after all tries; others may have one."""
 
 
 @dataclass
 class Usage:
-    """What an endpoint was paid for: tokens as it counts them, those of answers that could not be used
-    included.
+    """What was requested from an endpoint: calls, and tokens as the endpoint counts them.
 
-    `unmetered` counts answers that came without a count, `rejected` those that could not be used, `retried`
-    the further tries.
+    Tokens of unusable answers are included. `unmetered` counts answers without a token count, `rejected`
+    unusable answers, `retried` further tries.
     """
 
     calls: int = 0
@@ -56,14 +54,18 @@ class Usage:
     retried: int = 0
 
     def costs(self) -> dict[str, int]:
-        """The part that a run's manifest keeps, under its names there."""
-        kept = ("calls", "cached_calls", "prompt_tokens", "completion_tokens")
-        return {f"endpoint_{name}": value for name, value in asdict(self).items() if name in kept}
+        """The counts that a run's manifest keeps, by their names there."""
+        names = ("calls", "cached_calls", "prompt_tokens", "completion_tokens")
+        return {f"endpoint_{name}": value for name, value in asdict(self).items() if name in names}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The text of an answer; `problem` says why there is none, `cut` that it reached the limit of tokens."""
+    """The text of an answer.
+
+    `problem` is the reason if there is no text, "" otherwise. `cut` is True if the answer reached the limit
+    of tokens.
+    """
 
     text: str
     problem: str = ""
@@ -71,80 +73,83 @@ class Reply:
 
 
 class Chat:
-    """A language model behind an endpoint; `usage` counts what it was paid for. May be used from several
-    threads.
+    """A language model behind an endpoint. Threads may share it.
+
+    `usage` counts what was requested. If `stopped` is set, waiting calls end instead of trying again.
     """
 
     def __init__(self, config: EndpointConfig) -> None:
-        self.config, self.usage = config, Usage()
+        self.config = config
+        self.usage = Usage()
         self.stopped = threading.Event()
-        """Set: waiting calls give up instead of trying again."""
         self._client = httpx.Client(timeout=config.timeout_seconds, limits=httpx.Limits(max_connections=None))
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
 
     def reply(self, messages: Messages) -> Reply:
-        """One answer, after as many tries as it takes.
+        """One answer to `messages`, with retries.
 
         Raises:
-            Unanswered: none came, or the endpoint refuses this very request.
-            EndpointError: no key, or a refusal that would meet every request.
+            UnansweredError: all tries failed, or the endpoint refuses this request.
+            EndpointError: there is no key, or the endpoint would refuse every request.
         """
-        secret, problem = self._secret(), ""
+        secret = self._secret()
+        problem = ""
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         for attempt in range(self.config.retries + 1):
-            after = ""
+            retry_after = ""
             try:
                 response = self._post(self._body(messages), headers)
             except httpx.TimeoutException:
                 problem = f"it did not answer within {self.config.timeout_seconds:g} s"
             except httpx.RequestError as error:
-                problem = _without(secret, f"{type(error).__name__}: {error}")
+                problem = _redact(secret, f"{type(error).__name__}: {error}")
             else:
-                text, after = _without(secret, response.text), response.headers.get("Retry-After", "")
+                text = _redact(secret, response.text)
+                retry_after = response.headers.get("Retry-After", "")
                 if response.status_code == 200:
-                    return self._metered(response, text)
+                    return self._read_reply(response, text)
                 problem = f"HTTP {response.status_code}: {excerpt(text)}"
                 if response.status_code not in RETRIED and response.status_code < 500:
-                    raise self._refused(response.status_code, problem)
+                    raise self._refusal(response.status_code, problem)
             if attempt < self.config.retries:
                 self.count(retried=1)
-                if self.stopped.wait(self._delay(attempt, after)):
+                if self.stopped.wait(self._delay_seconds(attempt, retry_after)):
                     break
-        raise Unanswered(
+        raise UnansweredError(
             f"{self.place} gave no answer in {attempt + 1} tries: {problem}.",
-            next_step="See that the endpoint runs and answers there (endpoint.url), or be more patient with "
-            "it: endpoint.timeout_seconds, "
-            "endpoint.retries, or a lower endpoint.concurrency.",
+            next_step="Check that the endpoint runs and answers at endpoint.url, or give it more time: raise "
+            "endpoint.timeout_seconds or endpoint.retries, or lower endpoint.concurrency.",
         )
 
     def _post(self, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
-        """One try. httpx limits the wait for each part of a reply; here the whole of it has one limit, as a
-        proxy may drip.
+        """One try, within `timeout_seconds` in all.
+
+        httpx limits only the wait for each part of a reply, and a proxy may send many small parts.
         """
-        until = time.monotonic() + self.config.timeout_seconds
-        with self._client.stream(
-            "POST", f"{self.config.url.rstrip('/')}/chat/completions", json=body, headers=headers
-        ) as response:
+        deadline = time.monotonic() + self.config.timeout_seconds
+        url = f"{self.config.url.rstrip('/')}/chat/completions"
+        with self._client.stream("POST", url, json=body, headers=headers) as response:
             parts = []
             for part in response.iter_bytes():
                 parts.append(part)
-                if time.monotonic() > until:
-                    raise httpx.ReadTimeout("the reply drips")
-            kept = (
-                {"Retry-After": response.headers["Retry-After"]} if "Retry-After" in response.headers else {}
-            )
-            return httpx.Response(response.status_code, headers=kept, content=b"".join(parts))
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout("the reply arrives too slowly")
+            kept_headers = {
+                name: response.headers[name] for name in ("Retry-After",) if name in response.headers
+            }
+            return httpx.Response(response.status_code, headers=kept_headers, content=b"".join(parts))
 
-    def _metered(self, response: httpx.Response, text: str) -> Reply:
-        """The text of a completed call; its tokens are counted."""
+    def _read_reply(self, response: httpx.Response, text: str) -> Reply:
+        """The text of a completed call; counts its tokens."""
         try:
             body = response.json()
             choice = body["choices"][0]
-            content, cut = choice["message"]["content"], choice.get("finish_reason") == "length"
+            content = choice["message"]["content"]
+            is_cut = choice.get("finish_reason") == "length"
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             self.count(calls=1, unmetered=1)
             return Reply(text, "it is no chat completion")
@@ -157,10 +162,14 @@ class Chat:
         self.count(calls=1, prompt_tokens=prompt, completion_tokens=completion, unmetered=int(None in counts))
         if not isinstance(content, str):
             return Reply("", "it holds no text")
-        return Reply(_without(self._secret(), content), cut=cut)
+        return Reply(_redact(self._secret(), content), cut=is_cut)
 
     def _secret(self) -> str:
-        """The key. Raises EndpointError if its variable is missing or holds what cannot be one."""
+        """The key, or "" if the endpoint wants none.
+
+        Raises:
+            EndpointError: its variable is missing, or holds characters that no key has.
+        """
         name = self.config.key_variable
         secret = os.environ.get(name, "").strip() if name else ""
         if name and not secret:
@@ -173,8 +182,7 @@ class Chat:
         if not re.fullmatch(r"[\x21-\x7e]*", secret):
             raise EndpointError(
                 f"The environment variable {name} (endpoint.key_variable) holds no key: {len(secret)} "
-                "characters with a blank or a letter "
-                "outside ASCII among them.",
+                "characters with a blank or a letter outside ASCII among them.",
                 next_step=f"Type `export {name}=...` with your key alone.",
             )
         return secret
@@ -185,6 +193,7 @@ class Chat:
         return f"{self.config.model} at {self.config.url}"
 
     def _body(self, messages: Messages) -> dict[str, Any]:
+        """The JSON body of a request."""
         body: dict[str, Any] = {
             "model": self.config.model,
             "messages": list(messages),
@@ -193,47 +202,50 @@ class Chat:
         body[self.config.limit_field] = self.config.max_tokens
         return body | ({"response_format": {"type": "json_object"}} if self.config.json_mode else {})
 
-    def _refused(self, status: int, problem: str) -> EndpointError:
-        """Of one question where the request itself may be at fault (too long, say), else of the whole
-        endpoint.
+    def _refusal(self, status: int, problem: str) -> EndpointError:
+        """The error for a refused request.
+
+        An `UnansweredError` if the request itself may be at fault, for example too long; otherwise an error
+        of the whole endpoint.
         """
-        kind = Unanswered if status in (400, 413, 422) else EndpointError
-        named = (
+        error_type = UnansweredError if status in (400, 413, 422) else EndpointError
+        key_source = (
             f"the variable {self.config.key_variable}"
             if self.config.key_variable
             else "no key, as endpoint.key_variable is empty"
         )
-        cures = {
-            401: f"Check the key ({named}).",
-            403: f"Check the key and its rights ({named}).",
+        next_steps = {
+            401: f"Check the key ({key_source}).",
+            403: f"Check the key and its rights ({key_source}).",
             404: "Check endpoint.url (it often ends in /v1) and endpoint.model.",
         }
-        other = (
-            "Read what it says; endpoint.model, max_tokens, limit_field, temperature and json_mode may "
-            "be what it does not take."
+        default_step = (
+            "Read what it says. It may not accept endpoint.model, max_tokens, limit_field, temperature or "
+            "json_mode."
         )
-        return kind(f"{self.place} refuses. {problem}.", next_step=cures.get(status, other))
+        return error_type(f"{self.place} refuses. {problem}.", next_step=next_steps.get(status, default_step))
 
-    def _delay(self, attempt: int, after: str) -> float:
-        """Seconds to wait: half to one and a half times the doubled backoff, or what the endpoint asks for if
-        that is longer.
-        """
-        own = min(LONGEST_WAIT_SECONDS, self.config.backoff_seconds * 2**attempt) * random.uniform(0.5, 1.5)
-        asked = float(after) if re.fullmatch(r"\d+(\.\d+)?", after) else 0.0
-        return max(own, min(asked, LONGEST_WAIT_SECONDS))
+    def _delay_seconds(self, attempt: int, retry_after: str) -> float:
+        """Seconds to wait: the doubled backoff times 0.5 to 1.5, or `retry_after` if that is longer."""
+        backoff = min(LONGEST_WAIT_SECONDS, self.config.backoff_seconds * 2**attempt) * random.uniform(
+            0.5, 1.5
+        )
+        requested = float(retry_after) if re.fullmatch(r"\d+(\.\d+)?", retry_after) else 0.0
+        return max(backoff, min(requested, LONGEST_WAIT_SECONDS))
 
     def count(self, **counts: int) -> None:
-        """Add to `usage`."""
+        """Add `counts` to the fields of `usage`."""
         with self._lock:
-            for name, more in counts.items():
-                setattr(self.usage, name, getattr(self.usage, name) + more)
+            for name, increase in counts.items():
+                setattr(self.usage, name, getattr(self.usage, name) + increase)
 
 
-def _without(secret: str, text: str) -> str:
+def _redact(secret: str, text: str) -> str:
+    """`text` with every occurrence of the key replaced by "[key]"."""
     return text.replace(secret, "[key]") if len(secret) >= SHORTEST_SECRET else text
 
 
 def excerpt(text: str) -> str:
-    """The beginning of `text` in one line, in quotes."""
+    """The first 200 characters of `text` on one line, in quotes."""
     words = " ".join(text.split())
     return repr(words[:200] + ("..." if len(words) > 200 else ""))

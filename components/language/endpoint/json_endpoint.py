@@ -1,19 +1,19 @@
-"""The one client of language models behind OpenAI's chat-completions protocol (vLLM, Ollama, hosted ones):
-strict JSON in, cached.
+"""The client of language models that answer in JSON, over OpenAI's chat-completions protocol.
+
+It works with vLLM, Ollama and hosted models.
 
     endpoint = Endpoint(config.endpoint, Path(".dreamgym/answers"))
-    answers = endpoint.ask_all(questions)          # one entry a question: its answer, or Unanswered with the
-    reason endpoint.usage.costs()
+    answers = endpoint.ask_all(questions)  # for each question its answer, or an UnansweredError
+    endpoint.usage.costs()
 
-- **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. One
-  that is not, or that the
-  question's own check refuses, is asked for again with what is wrong with it, `corrections` times.
-- **Patient**: what may pass by itself is tried again (`chat_completions.py`); what would meet the next
-  question too ends
-  all at once.
-- **Cached**: an answer that can be used is on disk before the next is asked (`answer_cache.py`). So a second
-  run, or one that goes on
-  after a crash, pays only for what is new; with all answers there it needs neither key nor network.
+- **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. Any
+  other answer, or one that the question's own check refuses, is requested again with the reason, up to
+  `corrections` times.
+- **Retried**: temporary failures are tried again (`chat_completions.py`). A refusal that would meet every
+  question ends all of them.
+- **Cached**: a usable answer is on disk before the next question is asked (`answer_cache.py`). A second run,
+  or one that continues after a crash, pays only for new questions. If all answers are there, it needs neither
+  key nor network.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from components.config import EndpointConfig
 from components.errors import EndpointError
 from components.language.endpoint.answer_cache import AnswerCache, fingerprint
-from components.language.endpoint.chat_completions import Chat, Reply, Unanswered, Usage, excerpt
+from components.language.endpoint.chat_completions import Chat, Reply, UnansweredError, Usage, excerpt
 
 _FENCE = re.compile(r"^```(?:json)?\s*\n(.*)\n\s*```$", re.DOTALL)
 
 
 class StrictAnswer(BaseModel):
-    """Base of what an endpoint may answer: no unknown field, no value of another type."""
+    """Base of the answers of an endpoint: no unknown field, no value of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -47,10 +47,10 @@ T = TypeVar("T", bound=StrictAnswer)
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """What is asked and what counts as an answer.
+    """A question, and what counts as an answer to it.
 
-    `system` and `user` are the two messages; `version` names the prompt's wording and is part of the cache's
-    key; `check` says what is wrong with an answer of the right shape, "" if nothing.
+    `system` and `user` are the two messages. `version` names the wording of the prompt and is part of the
+    cache's key. `check` returns what is wrong with an answer of the right type, "" if nothing is.
     """
 
     system: str
@@ -61,21 +61,21 @@ class Question(Generic[T]):
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """Both as the protocol wants them."""
+        """Both messages in the form of the protocol."""
         return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
 
 
 class Endpoint:
-    """A language model behind an endpoint. May be used from several threads; close it, or use it in a
-    `with`.
-    """
+    """A language model behind an endpoint. Threads may share it; close it, or use it in a `with`."""
 
     def __init__(self, config: EndpointConfig, cache: Path) -> None:
-        self.config, self._chat, self._cache = config, Chat(config), AnswerCache(cache)
+        self.config = config
+        self._chat = Chat(config)
+        self._cache = AnswerCache(cache)
 
     @property
     def usage(self) -> Usage:
-        """What it was paid for so far."""
+        """What was requested so far."""
         return self._chat.usage
 
     def __enter__(self) -> Self:
@@ -87,83 +87,92 @@ class Endpoint:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._chat.close()
 
     def ask_all(
         self, questions: Sequence[Question[T]], *, most_unanswered: int | None = None
-    ) -> list[T | Unanswered]:
-        """For each question its answer or why there is none, `concurrency` at a time; equal questions are
-        asked once.
+    ) -> list[T | UnansweredError]:
+        """Ask all questions, `concurrency` at a time; equal questions once.
 
         Args:
-            most_unanswered: stop as soon as more questions than this stay without an answer (None: never).
+            questions: any number.
+            most_unanswered: stop as soon as more questions than this have no answer; None is no limit.
+
+        Returns:
+            For each question its answer, or the error that says why there is none.
 
         Raises:
-            EndpointError: no key, a refusal that would meet every question, or more than `most_unanswered`;
-                answers so far are kept.
+            EndpointError: there is no key, the endpoint would refuse every question, or more than
+                `most_unanswered` have no answer. Answers so far are kept.
             DataError: the cache cannot be written.
         """
         keys = [self._key_of(question) for question in questions]
-        settled: dict[str, T | Unanswered] = {}
+        results: dict[str, T | UnansweredError] = {}
         pool = ThreadPoolExecutor(self.config.concurrency, thread_name_prefix="endpoint")
         try:
             running = {
-                pool.submit(self._settle, question): key
+                pool.submit(self._answer_or_error, question): key
                 for key, question in dict(zip(keys, questions, strict=True)).items()
             }
-            for done in as_completed(running):
-                settled[running[done]] = result = done.result()
-                if isinstance(result, Unanswered) and most_unanswered is not None:
-                    failed = sum(isinstance(settled.get(key), Unanswered) for key in keys)
-                    self._allow(failed, len(keys), most_unanswered, result)
+            for future in as_completed(running):
+                result = future.result()
+                results[running[future]] = result
+                if isinstance(result, UnansweredError) and most_unanswered is not None:
+                    failed = sum(isinstance(results.get(key), UnansweredError) for key in keys)
+                    self._require_at_most(most_unanswered, failed, len(keys), result)
         finally:
             self._chat.stopped.set()
             pool.shutdown(cancel_futures=True)
             self._chat.stopped.clear()
-        return [settled[key] for key in keys]
+        return [results[key] for key in keys]
 
     def ask(self, question: Question[T]) -> T:
         """The answer to one question.
 
         Raises:
-            Unanswered: there is none after all tries and corrections.
-            EndpointError: no key, or a refusal that would meet every question.
+            UnansweredError: there is none after all tries and corrections.
+            EndpointError: there is no key, or the endpoint would refuse every question.
             DataError: the cache cannot be written.
         """
         key = self._key_of(question)
-        kept = self._cache.get(key)
-        if kept is not None:
-            value, _ = _read(question, Reply(kept))
+        cached_text = self._cache.get(key)
+        if cached_text is not None:
+            value, _ = _parse_answer(question, Reply(cached_text))
             if value is not None:
                 self._chat.count(cached_calls=1)
                 return value
-        messages, reply, problem = question.messages, Reply(""), ""
+        messages = question.messages
+        reply = Reply("")
+        problem = ""
         for _ in range(self.config.corrections + 1):
             reply = self._chat.reply(messages)
-            value, problem = _read(question, reply)
+            value, problem = _parse_answer(question, reply)
             if value is not None:
                 self._cache.put(key, reply.text, model=self.config.model, version=question.version)
                 return value
             self._chat.count(rejected=1)
-            messages = _corrected(question, reply, problem)
-        raise self._unusable(reply, problem)
+            messages = _correction_request(question, reply, problem)
+        raise self._unusable_answer(reply, problem)
 
-    def _settle(self, question: Question[T]) -> T | Unanswered:
+    def _answer_or_error(self, question: Question[T]) -> T | UnansweredError:
+        """The answer to one question, or the error of `ask` that concerns this question alone."""
         try:
             return self.ask(question)
-        except Unanswered as failure:
+        except UnansweredError as failure:
             return failure
 
-    def _allow(self, failed: int, asked: int, most: int, last: Unanswered) -> None:
+    def _require_at_most(self, most: int, failed: int, total: int, last: UnansweredError) -> None:
+        """Raise EndpointError if more than `most` of `total` questions have failed."""
         if failed > most:
             raise EndpointError(
-                f"{failed} of {asked} questions have no usable answer. The last one: {last.found}",
+                f"{failed} of {total} questions have no usable answer. The last one: {last.found}",
                 f"At most {most} may stay without.",
                 f"{last.next_step} What was answered is kept: the same command asks only for the rest.",
             )
 
     def _key_of(self, question: Question[T]) -> str:
+        """The fingerprint of a question with this endpoint's model and sampling settings."""
         sampling = {
             "temperature": self.config.temperature,
             "max_tokens": self.config.max_tokens,
@@ -178,22 +187,21 @@ class Endpoint:
             }
         )
 
-    def _unusable(self, reply: Reply, problem: str) -> Unanswered:
+    def _unusable_answer(self, reply: Reply, problem: str) -> UnansweredError:
+        """The error for a question whose last answer was `reply`."""
         tries = self.config.corrections + 1
-        found = (
+        return UnansweredError(
             f"{self._chat.place} gave {tries} answers that cannot be used; the last: {problem}. It "
-            f"begins: {excerpt(reply.text)}"
-        )
-        cure = (
+            f"begins: {excerpt(reply.text)}",
+            "Expected one JSON object of the form that the prompt describes.",
             "Raise endpoint.max_tokens."
             if reply.cut
-            else "Ask a more able model (endpoint.model), or raise endpoint.corrections."
+            else "Ask a more able model (endpoint.model), or raise endpoint.corrections.",
         )
-        return Unanswered(found, "Expected one JSON object of the form that the prompt describes.", cure)
 
 
-def _read(question: Question[T], reply: Reply) -> tuple[T | None, str]:
-    """The answer, or what is wrong with it."""
+def _parse_answer(question: Question[T], reply: Reply) -> tuple[T | None, str]:
+    """The answer and "", or None and what is wrong with it."""
     if reply.problem:
         return None, reply.problem
     text = reply.text.strip()
@@ -209,16 +217,16 @@ def _read(question: Question[T], reply: Reply) -> tuple[T | None, str]:
     return (None, problem) if problem else (value, "")
 
 
-def _corrected(question: Question[T], reply: Reply, problem: str) -> list[dict[str, str]]:
-    """The question again; with the answer and what is wrong with it, if there was one."""
+def _correction_request(question: Question[T], reply: Reply, problem: str) -> list[dict[str, str]]:
+    """The question again, followed by the answer and what is wrong with it, if there was one."""
     if not reply.text or reply.problem:
         return question.messages
-    wrong = (
+    complaint = (
         f"This answer cannot be used: {problem}. Answer again, with the JSON object alone, in exactly "
         "the form described."
     )
     return [
         *question.messages,
         {"role": "assistant", "content": reply.text},
-        {"role": "user", "content": wrong},
+        {"role": "user", "content": complaint},
     ]

@@ -1,1 +1,1 @@
-"""Engines that generate: over a kept key-value cache, or with transformers alone."""
+"""Generation engines: the interface, the kept key-value cache, and transformers' own `generate`."""

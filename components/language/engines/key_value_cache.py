@@ -1,7 +1,8 @@
-"""A key-value cache that is never copied: rows of their own lengths in one preallocated block a layer.
+"""A key-value cache that is never copied: one preallocated block a layer, with rows of different lengths.
 
-Stock caches concatenate, that is copy, everything at each token. Here new keys and values are written in
-place at each row's own end. Positions at or behind a row's end may hold anything finite: the mask hides them.
+Stock caches concatenate, that is copy, all states at each token. Here new keys and values are written in
+place at the end of each row. Positions at or after a row's end may hold any finite value: the mask hides
+them.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class KeptLayer(CacheLayerMixin):
-    """Keys and values of one layer: [rows, key-value heads, capacity, head width], of which a window is in
-    use.
+    """Keys and values [rows, key-value heads, capacity, head width] of one layer.
+
+    A window of it is in use: the rows and positions of the current pass.
     """
 
     def __init__(self, cache: KeptCache) -> None:
         super().__init__()
-        self.cache = proxy(
-            cache
-        )  # no cycle: a session's memory goes with it, without waiting for the garbage collector
+        # A weak reference makes no cycle: a session's memory is freed at once, not by the garbage collector.
+        self.cache = proxy(cache)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate, once the widths are known. Zeros: what lies behind the mask must be finite."""
+        """Allocate once the widths are known. Zeros, because masked positions must be finite."""
         _, heads, _, width = key_states.shape
         shape = (self.cache.rows, heads, self.cache.capacity)
         self.keys = key_states.new_zeros(*shape, width)
@@ -36,7 +37,7 @@ class KeptLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the new states in place and return views of the rows and positions in use."""
+        """Write the new states in place; returns views of the rows and positions in use."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
@@ -46,7 +47,7 @@ class KeptLayer(CacheLayerMixin):
         return self.window()
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write the states [T, heads, d] of tokens whose places `KeptCache.aim_at` was told."""
+        """Write states [T, heads, d] to the places set by `KeptCache.aim_at`."""
         if not self.is_initialized:
             self.lazy_initialization(keys[None].transpose(1, 2), values[None].transpose(1, 2))
         assert self.keys is not None and self.values is not None
@@ -55,51 +56,53 @@ class KeptLayer(CacheLayerMixin):
         self.values[slots, :, positions] = values
 
     def window(self) -> tuple[Tensor, Tensor]:
-        """Keys and values of the rows and positions in use, as views."""
+        """Views of the keys and values of the rows and positions in use."""
         assert self.keys is not None and self.values is not None
-        return self.keys[: self.cache.count, :, : self.cache.reach], self.values[
-            : self.cache.count, :, : self.cache.reach
-        ]
+        count = self.cache.count
+        reach = self.cache.reach
+        return self.keys[:count, :, :reach], self.values[:count, :, :reach]
 
     def grow(self, capacity: int) -> None:
-        """Make room for `capacity` positions a row."""
+        """Make room for `capacity` positions in each row."""
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
-            self.keys, self.values = _widened(self.keys, capacity), _widened(self.values, capacity)
+            self.keys = _widen(self.keys, capacity)
+            self.values = _widen(self.values, capacity)
 
     def move(self, source: Tensor, target: Tensor, length: int) -> None:
-        """Copy the first `length` positions of rows `source` to rows `target` (which may be a permutation of
-        them).
-        """
+        """Copy the first `length` positions of rows `source` to rows `target`, which may be a permutation."""
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
             for kept in (self.keys, self.values):
                 kept[target, :, :length] = kept[source, :, :length]
 
     def get_seq_length(self) -> int:
-        """Unused: the engine gives positions and mask itself."""
+        """Unused: the engine passes positions and mask itself."""
         return 0
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Unused: the engine gives the mask itself."""
+        """Unused: the engine passes the mask itself."""
         return self.cache.reach, 0
 
     def get_max_length(self) -> int:
-        """No bound: the cache grows."""
+        """-1, no bound: the cache grows."""
         return -1
 
 
 class KeptCache(Cache):
-    """The layers, and the window of rows and positions that the forward pass under way writes to.
+    """The layers, and the window of rows and positions that the current pass writes to.
+
+    `count` and `reach` are the rows and positions of the window.
 
     Args:
         layers: layers of the model.
         rows: rows to allocate.
-        capacity: positions a row to allocate at first; doubled as needed.
+        capacity: positions to allocate in each row at first; doubled as needed.
     """
 
     def __init__(self, layers: int, rows: int, capacity: int) -> None:
-        self.rows, self.capacity = rows, capacity
+        self.rows = rows
+        self.capacity = capacity
         self.count = self.reach = 0
         self._places: dict[int, Tensor] = {}
         self._positions = torch.zeros(0, 0, dtype=torch.long)
@@ -108,48 +111,54 @@ class KeptCache(Cache):
         super().__init__(layers=[*self.kept])
 
     def aim(self, positions: Tensor) -> None:
-        """Say where the next forward pass writes: the first B rows, at `positions` int64 [B, L]; grows the
-        cache to fit.
-        """
-        self._reach(positions)
-        self._positions, self._places = positions, {}
+        """Set where the next pass writes: the first B rows, at `positions` int64 [B, L]; grows the cache."""
+        self._set_window(positions)
+        self._positions = positions
+        self._places = {}
 
     def aim_at(self, slots: Tensor, positions: Tensor, rows: int) -> None:
-        """Say where the next `KeptLayer.write` writes tokens of `rows` rows: places int64 [T] each; grows the
-        cache to fit.
+        """Set where the next `KeptLayer.write` writes; grows the cache.
+
+        Args:
+            slots: int64 [T], the row of each token.
+            positions: int64 [T], its position.
+            rows: how many rows the window has.
         """
-        self._reach(positions)
+        self._set_window(positions)
         self.count = rows
         self.aimed = (slots, positions)
 
-    def _reach(self, positions: Tensor) -> None:
-        self.count, self.reach = positions.shape[0], int(positions.max()) + 1
+    def _set_window(self, positions: Tensor) -> None:
+        """Make the window end at the last of `positions`; grow the layers if they are shorter."""
+        self.count = positions.shape[0]
+        self.reach = int(positions.max()) + 1
         if self.reach > self.capacity:
             self.capacity = max(2 * self.capacity, self.reach)
             for layer in self.kept:
                 layer.grow(self.capacity)
 
     def places(self, heads: int) -> Tensor:
-        """Flat indices into [rows * heads * capacity] of the states [rows of the pass, heads, L]; the same
-        for every layer.
+        """Flat indices into [rows * heads * capacity] of the states [B, heads, L] of the pass.
+
+        They are the same for every layer, and computed once.
         """
         if heads not in self._places:
             device = self._positions.device
             rows = torch.arange(self.count, device=device)[:, None, None]
             head = torch.arange(heads, device=device)[None, :, None]
-            self._places[heads] = (
-                (rows * heads + head) * self.capacity + self._positions[:, None, :]
-            ).reshape(-1)
+            places = (rows * heads + head) * self.capacity + self._positions[:, None, :]
+            self._places[heads] = places.reshape(-1)
         return self._places[heads]
 
     def move(self, source: list[int], target: list[int], length: int) -> None:
-        """Copy rows `source` to rows `target`, up to `length` positions."""
+        """Copy the first `length` positions of rows `source` to rows `target`, in all layers."""
         device = self._positions.device
         for layer in self.kept:
             layer.move(torch.tensor(source, device=device), torch.tensor(target, device=device), length)
 
 
-def _widened(kept: Tensor, capacity: int) -> Tensor:
+def _widen(kept: Tensor, capacity: int) -> Tensor:
+    """A copy of `kept` with room for `capacity` positions."""
     wide = kept.new_zeros(*kept.shape[:2], capacity, kept.shape[3])
     wide[:, :, : kept.shape[2]] = kept
     return wide

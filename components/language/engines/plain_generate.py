@@ -1,8 +1,7 @@
-"""Generation the common way: transformers' own `generate` on full prompts, padded on the left, with the cache
-of that one call.
+"""Generation by transformers' own `generate`: full prompts, padded on the left, a new cache for each call.
 
-The yardstick of the kept cache (`kept_cache.py`): `dreamgym bench dream` holds both against each other, in
-speed and token for token.
+The kept cache (`kept_cache.py`) is measured against it: `dreamgym bench dream` compares both in speed and
+token by token.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from peft import PeftModel
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 
-from components.language.backbone import without_adapters
-from components.language.kernels.cache_attention import evaluating
+from components.language.adapters import without_adapters
+from components.language.evaluation_mode import evaluating
 from components.language.markers import MARKERS, PAD
 from components.language.sampled_ids import unknown_ids
 
@@ -25,41 +24,44 @@ from components.language.sampled_ids import unknown_ids
 def plain_generate(
     model: PreTrainedModel | PeftModel, prompts: Sequence[list[int]], *, stop: set[int], max_new_tokens: int
 ) -> list[list[int]]:
-    """For each prompt the tokens written behind it, greedily, the stop token included; one batch.
+    """The greedy continuation of each prompt, the stop token included; all prompts in one batch.
 
-    Every setting of generation is set here: what the checkpoint's generation_config.json or config.json says
-    (a penalty, beams, forced or suppressed tokens) would make it another distribution than the engine's.
+    Every setting of generation is set here. A setting of the checkpoint's generation_config.json or
+    config.json (a penalty, beams, forced or suppressed tokens) would make it another distribution than the
+    engine's.
     """
-    generating: Any = without_adapters(model)
-    pad, longest = MARKERS.index(PAD), max(map(len, prompts))
+    inner: Any = without_adapters(model)
+    pad_id = MARKERS.index(PAD)
+    longest = max(map(len, prompts))
     ids = torch.tensor(
-        [[pad] * (longest - len(prompt)) + prompt for prompt in prompts], device=generating.device
+        [[pad_id] * (longest - len(prompt)) + prompt for prompt in prompts], device=inner.device
     )
     mask = torch.tensor(
-        [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=generating.device
+        [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=inner.device
     )
-    settings = _greedy_settings(unknown_ids(generating), stop, pad, max_new_tokens)
-    with evaluating(generating), _no_defaults(generating):
-        out = generating.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
-    return [_until_stop(written, stop) for written in out[:, longest:].tolist()]
+    settings = _greedy_settings(unknown_ids(inner), stop, pad_id, max_new_tokens)
+    with evaluating(inner), _without_default_settings(inner):
+        output = inner.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
+    return [_until_stop(continuation, stop) for continuation in output[:, longest:].tolist()]
 
 
 def _greedy_settings(
-    unknown: Tensor | None, stop: set[int], pad: int, max_new_tokens: int
+    unknown: Tensor | None, stop: set[int], pad_id: int, max_new_tokens: int
 ) -> GenerationConfig:
     return GenerationConfig(
         max_new_tokens=max_new_tokens,
         do_sample=False,
         eos_token_id=sorted(stop) or None,
-        pad_token_id=pad,
+        pad_token_id=pad_id,
         suppress_tokens=None if unknown is None else unknown.tolist(),
     )
 
 
 @contextmanager
-def _no_defaults(model: Any) -> Iterator[None]:
-    """Within the block `model` has no generation settings of its own: transformers fills up with them
-    whatever a caller leaves out.
+def _without_default_settings(model: Any) -> Iterator[None]:
+    """Remove the generation settings of `model` within the block.
+
+    transformers takes from them whatever the caller does not set.
     """
     before = model.generation_config
     model.generation_config = GenerationConfig()
@@ -70,14 +72,15 @@ def _no_defaults(model: Any) -> Iterator[None]:
 
 
 def choice_gap(model: PreTrainedModel | PeftModel, tokens: list[int], one: int, other: int) -> float:
-    """How far apart in nats the model, reading `tokens` alone, holds two tokens that may come next."""
-    reading: Any = model
-    with evaluating(reading):
-        logits = reading(input_ids=torch.tensor([tokens], device=reading.device)).logits[0, -1].double()
+    """The difference in nats between two candidates for the next token after `tokens`."""
+    callable_model: Any = model
+    with evaluating(callable_model):
+        ids = torch.tensor([tokens], device=callable_model.device)
+        logits = callable_model(input_ids=ids).logits[0, -1].double()
     return abs(float(logits[one] - logits[other]))
 
 
 def _until_stop(tokens: list[int], stop: set[int]) -> list[int]:
-    """`tokens` without the padding behind the first stop token."""
+    """`tokens` up to the first stop token; the padding after it is removed."""
     end = next((place for place, token in enumerate(tokens) if token in stop), len(tokens) - 1)
     return tokens[: end + 1]

@@ -1,1 +1,1 @@
-"""Synthetic exercises for a small backbone: copy, edit, compare, recall."""
+"""Synthetic exercises that prepare a small backbone: copy, edit, compare, recall."""

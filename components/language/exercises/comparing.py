@@ -1,5 +1,4 @@
-"""Random lists and the question whether a word is among them: the exercise from which a small transformer
-learns to compare.
+"""Comparing: random lists, and the question whether a word is among them.
 
 What a dream must refuse is what is not there: no such place in the room, no such thing in the listing,
 another thing than the one wanted. The programmatic teacher writes both sides down, `cup 1 pan 2 want mug 1:
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import random
 
-from components.language.exercises.words import pools
+from components.language.exercises.words import word_pools
 from components.language.markers import TURN
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
@@ -21,29 +20,30 @@ ROUNDS = 24
 
 
 def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all: rounds of `<list> want <word>: yes,` with lists of 1 to
-    `longest` random words.
+    """Examples of rounds `<list> want <word>: yes,`, with about `tokens` tokens in all.
 
-    Half of the answers are no. The loss is on each answer's first token alone: what follows it is no news.
+    A list has 1 to `longest` random words. Half of the answers are no. Only the first token of an answer has
+    loss, because the rest follows from it.
     """
     rng = random.Random(f"comparing/{longest}/{seed}")
-    asks, answers = (
-        vocabulary.behind(" want"),
-        {truth: vocabulary.behind(f": {'yes' if truth else 'no'},") for truth in (True, False)},
-    )
+    question = vocabulary.encode_after_word(" want")
+    answers = {
+        truth: vocabulary.encode_after_word(f": {'yes' if truth else 'no'},") for truth in (True, False)
+    }
     examples: list[Example] = []
-    made = 0
-    for pool in pools(vocabulary, rng):
-        sequence, loss = [vocabulary.marker_id(TURN)], [False]
+    token_count = 0
+    for pool in word_pools(vocabulary, rng):
+        sequence = [vocabulary.marker_id(TURN)]
+        loss = [False]
         for _ in range(ROUNDS):
-            listed = rng.choices(pool, k=rng.randint(1, longest))
-            missing = [other for other in pool if other not in listed]
-            word = rng.choice(listed) if rng.random() < 0.5 or not missing else rng.choice(missing)
-            colon, first, *rest = answers[word in listed]
-            sequence += [*listed, *asks, word, colon, first, *rest]
-            loss += [False] * (len(listed) + len(asks) + 2) + [True] + [False] * len(rest)
+            words = rng.choices(pool, k=rng.randint(1, longest))
+            absent_words = [other for other in pool if other not in words]
+            word = rng.choice(words) if rng.random() < 0.5 or not absent_words else rng.choice(absent_words)
+            colon, first, *rest = answers[word in words]
+            sequence += [*words, *question, word, colon, first, *rest]
+            loss += [False] * (len(words) + len(question) + 2) + [True] + [False] * len(rest)
         examples.append(Example([Segment(sequence, loss)]))
-        made += len(sequence)
-        if made >= tokens:
+        token_count += len(sequence)
+        if token_count >= tokens:
             break
     return examples

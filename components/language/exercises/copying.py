@@ -1,8 +1,8 @@
-"""Random sequences that come again: the exercise from which a small transformer learns to copy.
+"""Copying: random sequences that occur twice.
 
-A dream is mostly copying: the goal, a name, the list of what lay in a place. The circuit for it (induction
-heads, Olsson et al. 2022) forms within a million tokens of this exercise, and had not formed after eight
-million of trajectories, whose lists are short, alike, and mixed with what cannot be known.
+Predicting a state is mostly copying: the goal, a name, the list of what lay in a place. The circuit for it
+(induction heads, Olsson et al. 2022) forms within a million tokens of this exercise. It had not formed after
+eight million tokens of trajectories: their lists are short, similar, and mixed with what cannot be predicted.
 """
 
 from __future__ import annotations
@@ -14,46 +14,56 @@ from components.language.markers import MARKERS, TURN
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
 
-SHORTEST, LONGEST, LARGEST_GAP = 8, 48, 32
-FEWEST_WORDS, MOST_WORDS = 3, 12
-"""Different tokens of a phrase whose tokens come again."""
+SHORTEST = 8
+LONGEST = 48
+"""Fewest and most tokens of a phrase."""
+LARGEST_GAP = 32
+"""Most random tokens between a phrase and its copy."""
+FEWEST_WORDS = 3
+MOST_WORDS = 12
+"""Fewest and most distinct tokens of a phrase whose tokens repeat."""
 IN_PARTS = 0.3
-"""Share of these phrases that are of parts of letters."""
+"""Share of these phrases that consist of parts of letters."""
 
 
 def copy_examples(vocabulary: Vocabulary, tokens: int, seed: int, *, repeats: float = 0.0) -> list[Example]:
-    """Examples of about `tokens` tokens in all: a trunk of random tokens, and a branch that repeats its
-    beginning, with loss there.
+    """Examples with a trunk of random tokens and a branch that repeats its start.
 
-    A share `repeats` of the phrases has few different tokens, so that the one before does not tell which is
-    next: of a name like `F2qBMU2` in letters, a model that has seen random phrases alone writes
-    `F2qBMU2qBMU2`. Some of these are of parts of letters alone, as foreign scripts are, of which a vocabulary
-    has no whole words.
+    The repetition has loss, except for its first token, which cannot be predicted.
+
+    Args:
+        vocabulary: the tokens to draw from.
+        tokens: approximate length of all examples together.
+        seed: of the random draws.
+        repeats: share of phrases with few distinct tokens, in which the previous token does not determine the
+            next one. A model that has seen other phrases only writes the name `F2qBMU2` as `F2qBMU2qBMU2`.
+            Some of these phrases consist of parts of letters only, as text in foreign scripts does, for which
+            a vocabulary has no whole words.
     """
     rng = random.Random(f"copying/{seed}")
-    markers = {vocabulary.marker_id(marker) for marker in MARKERS}
-    words = [index for index in vocabulary.ids if index not in markers]
-    parts = (
+    marker_ids = {vocabulary.marker_id(marker) for marker in MARKERS}
+    words = [index for index in vocabulary.ids if index not in marker_ids]
+    letter_parts = (
         [index for index in words if vocabulary.decode([index]) == "\N{REPLACEMENT CHARACTER}"]
         if repeats
         else []
     )
-    turn, examples, made = vocabulary.marker_id(TURN), [], 0
-    while made < tokens:
-        few = _few(rng, words, parts) if repeats and rng.random() < repeats else []
-        phrase, gap = (
-            rng.choices(few or words, k=rng.randint(SHORTEST, LONGEST)),
-            rng.choices(words, k=rng.randint(0, LARGEST_GAP)),
-        )
-        trunk, branch = list(chain(phrase, gap)), [turn, *phrase]
-        # Which token comes first cannot be known; from the second on all can.
+    turn = vocabulary.marker_id(TURN)
+    examples: list[Example] = []
+    token_count = 0
+    while token_count < tokens:
+        few_words = _draw_few_words(rng, words, letter_parts) if repeats and rng.random() < repeats else []
+        phrase = rng.choices(few_words or words, k=rng.randint(SHORTEST, LONGEST))
+        gap = rng.choices(words, k=rng.randint(0, LARGEST_GAP))
+        trunk = list(chain(phrase, gap))
+        branch = [turn, *phrase]
         loss = [False, False] + [True] * (len(phrase) - 1)
         examples.append(Example([Segment(trunk, [False] * len(trunk)), Segment(branch, loss, branch=True)]))
-        made += len(trunk) + len(branch)
+        token_count += len(trunk) + len(branch)
     return examples
 
 
-def _few(rng: random.Random, words: list[int], parts: list[int]) -> list[int]:
-    """Some tokens of `words`, or of `parts`."""
-    chosen = parts if parts and rng.random() < IN_PARTS else words
-    return rng.sample(chosen, min(len(chosen), rng.randint(FEWEST_WORDS, MOST_WORDS)))
+def _draw_few_words(rng: random.Random, words: list[int], letter_parts: list[int]) -> list[int]:
+    """`FEWEST_WORDS` to `MOST_WORDS` distinct tokens of `words`, or of `letter_parts`."""
+    source = letter_parts if letter_parts and rng.random() < IN_PARTS else words
+    return rng.sample(source, min(len(source), rng.randint(FEWEST_WORDS, MOST_WORDS)))

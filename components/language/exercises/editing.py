@@ -1,5 +1,4 @@
-"""Lists of random words from which some leave and to which some come: the exercise from which a small
-transformer learns to edit.
+"""Editing: lists of random words from which some are removed and to which some are added.
 
 A dream that comes back to a place must show what lay there, less what was taken and more what was put there.
 The teacher writes all of that down, `cup 1 pan 2 vase 1, less pan 2, now cup 1 vase 1`; a model of a million
@@ -12,53 +11,59 @@ from __future__ import annotations
 
 import random
 
-from components.language.exercises.words import pools
+from components.language.exercises.words import word_pools
 from components.language.markers import TURN
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
 
 ROUNDS = 16
 LONGEST = 10
+"""Most words of a list."""
 MOST_CHANGES = 2
+"""Most words that one round removes, or adds."""
+PHRASES = (", less", ", more", ", now", ",", " nothing")
 
 
 def edit_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all: rounds of `<list>, less <some>, more <others>, now <the
-    result>,`.
+    """Examples of rounds `<list>, less <some>, more <others>, now <result>,`, `tokens` tokens in all.
 
-    One round in three only loses words, one only gains some, one does both. The loss is on the result alone,
+    A third of the rounds only removes words, a third only adds some, a third does both. The result has loss,
     its end included.
     """
     rng = random.Random(f"editing/{seed}")
-    signs = {text: vocabulary.behind(text) for text in (", less", ", more", ", now", ",", " nothing")}
+    phrases = {text: vocabulary.encode_after_word(text) for text in PHRASES}
+    excluded = frozenset[int]().union(*phrases.values())
     examples: list[Example] = []
-    made = 0
-    for pool in pools(vocabulary, rng, taken=frozenset[int]().union(*signs.values())):
-        sequence, loss = [vocabulary.marker_id(TURN)], [False]
+    token_count = 0
+    for pool in word_pools(vocabulary, rng, excluded=excluded):
+        sequence = [vocabulary.marker_id(TURN)]
+        loss = [False]
         for _ in range(ROUNDS):
-            asked, result = _round(rng, pool, signs)
-            sequence += asked + result
-            loss += [False] * len(asked) + [True] * len(result)
+            prompt, result = _edit_round(rng, pool, phrases)
+            sequence += prompt + result
+            loss += [False] * len(prompt) + [True] * len(result)
         examples.append(Example([Segment(sequence, loss)]))
-        made += len(sequence)
-        if made >= tokens:
+        token_count += len(sequence)
+        if token_count >= tokens:
             break
     return examples
 
 
-def _round(rng: random.Random, pool: list[int], signs: dict[str, list[int]]) -> tuple[list[int], list[int]]:
+def _edit_round(
+    rng: random.Random, pool: list[int], phrases: dict[str, list[int]]
+) -> tuple[list[int], list[int]]:
     """(list and changes, result) as tokens."""
-    listed = rng.sample(pool, rng.randint(1, LONGEST))
+    words = rng.sample(pool, rng.randint(1, LONGEST))
     form = rng.choice(("less", "more", "both"))
-    less = rng.sample(listed, min(len(listed), rng.randint(1, MOST_CHANGES))) if form != "more" else []
-    others = [word for word in pool if word not in listed]
-    more = rng.sample(others, rng.randint(1, MOST_CHANGES)) if form != "less" else []
-    less = [word for word in listed if word in less]
-    asked = (
-        listed
-        + (signs[", less"] + less if less else [])
-        + (signs[", more"] + more if more else [])
-        + signs[", now"]
+    removed = rng.sample(words, min(len(words), rng.randint(1, MOST_CHANGES))) if form != "more" else []
+    others = [word for word in pool if word not in words]
+    added = rng.sample(others, rng.randint(1, MOST_CHANGES)) if form != "less" else []
+    removed = [word for word in words if word in removed]
+    prompt = (
+        words
+        + (phrases[", less"] + removed if removed else [])
+        + (phrases[", more"] + added if added else [])
+        + phrases[", now"]
     )
-    left = [word for word in listed if word not in less] + more
-    return asked, (left or signs[" nothing"]) + signs[","]
+    result = [word for word in words if word not in removed] + added
+    return prompt, (result or phrases[" nothing"]) + phrases[","]

@@ -1,5 +1,4 @@
-"""Pairs of numbers and the question which is lower: the exercise from which a small transformer learns their
-order.
+"""Magnitudes: pairs of numbers, and the question which is lower.
 
 The shop's dream granted purchases that cost more than was wanted, `for 112 want lower than 90: yes`: to a
 vocabulary a number is a word like any other, and the trajectories compare few of them (docs/experiments).
@@ -14,32 +13,37 @@ from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
 
 ROUNDS = 32
-LARGEST, NEAR = 300, 20
-"""The largest number, and how far from each other the two of every second question are at most."""
+LARGEST = 300
+"""The largest number."""
+NEAR = 20
+"""Largest difference of the two numbers in half of the questions."""
 
 
 def magnitude_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all: rounds of `for <number> want lower than <number>: yes,`, yes
-    if it is not higher.
+    """Examples of rounds `for <number> want lower than <number>: yes,`, about `tokens` tokens in all.
 
-    The loss is on each answer's first token alone.
+    The answer is yes if the first number is not higher. Only the first token of an answer has loss.
     """
     rng = random.Random(f"magnitudes/{seed}")
-    numbers = [vocabulary.behind(f" {number}") for number in range(LARGEST + 1)]
-    begins, asks = vocabulary.behind(" for"), vocabulary.behind(" want lower than")
-    answers = {truth: vocabulary.behind(f": {'yes' if truth else 'no'},") for truth in (True, False)}
+    numbers = [vocabulary.encode_after_word(f" {number}") for number in range(LARGEST + 1)]
+    opening = vocabulary.encode_after_word(" for")
+    question = vocabulary.encode_after_word(" want lower than")
+    answers = {
+        truth: vocabulary.encode_after_word(f": {'yes' if truth else 'no'},") for truth in (True, False)
+    }
     examples: list[Example] = []
-    made = 0
-    while made < tokens:
-        sequence, loss = [vocabulary.marker_id(TURN)], [False]
+    token_count = 0
+    while token_count < tokens:
+        sequence = [vocabulary.marker_id(TURN)]
+        loss = [False]
         for _ in range(ROUNDS):
             first = rng.randint(1, LARGEST)
             near = max(1, first - NEAR), min(LARGEST, first + NEAR)
             second = rng.randint(*near) if rng.random() < 0.5 else rng.randint(1, LARGEST)
             colon, answer, *rest = answers[first <= second]
-            asked = [*begins, *numbers[first], *asks, *numbers[second], colon]
-            sequence += [*asked, answer, *rest]
-            loss += [False] * len(asked) + [True] + [False] * len(rest)
+            prompt = [*opening, *numbers[first], *question, *numbers[second], colon]
+            sequence += [*prompt, answer, *rest]
+            loss += [False] * len(prompt) + [True] + [False] * len(rest)
         examples.append(Example([Segment(sequence, loss)]))
-        made += len(sequence)
+        token_count += len(sequence)
     return examples

@@ -1,5 +1,4 @@
-"""What was wanted and what is there, both far behind, said side by side: the exercise against taking one for
-the other.
+"""Recalling: retrieve the wanted and the present item from far back, and compare the two.
 
 A verdict reads `deneen want tuj5: no`: what the page holds beside what the task asks for. Where most that is
 got is what was wanted, a small model learns to say the first word again, `deneen want deneen: yes`, and
@@ -13,87 +12,90 @@ from __future__ import annotations
 import random
 from itertools import chain
 
-from components.language.exercises.words import pools
+from components.language.exercises.words import word_pools
 from components.language.markers import TURN
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
 
 ROUNDS = 8
-MOST_WANTED, LONGEST_LIST = 4, 10
-"""Words that a round compares and words of a listing, at most."""
-LONGEST_WORD, WHOLE = 4, 0.6
-"""Tokens of a word at most, like a name spelt in letters, and the share of words of one token."""
+MOST_WANTED = 4
+"""Most words that a round compares."""
+LONGEST_LIST = 10
+"""Most words of a listing."""
+LONGEST_WORD = 4
+"""Most tokens of a word, for example of a name spelt in letters."""
+WHOLE = 0.6
+"""Share of words that are one token."""
+PHRASES = (",", ". works.", " want", ", on", ": yes,", ": no,")
 
 Word = tuple[int, ...]
 
 
 def recall_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
-    """Examples of about `tokens` tokens in all; every second one of wishes, the others of listings.
+    """Examples of about `tokens` tokens in all, alternately of wishes and of listings.
 
-    Wishes: rounds of `<lead> <wish>, <lead> <wish>, on <there>, <there>. works. <lead> <wish>, <there> want
-    <wish>: yes, <lead> <wish>, <there> want <wish>: no,`, up to the first no. Listings: rounds of `<list>, on
-    <word>. works. <list> want <word>: yes,`. The loss is on what follows `works.`, the answers included; each
-    round has lists and wishes of its own, so nothing is copied from the one before.
+    Wishes are rounds of `<lead> <wish>, <lead> <wish>, on <item>, <item>. works. <lead> <wish>, <item> want
+    <wish>: yes, <lead> <wish>, <item> want <wish>: no,`, up to the first no. Listings are rounds of `<list>,
+    on <word>. works. <list> want <word>: yes,`. All that follows `works.` has loss. Each round draws new
+    lists and wishes, so that nothing can be copied from an earlier round.
     """
     rng = random.Random(f"recalling/{seed}")
-    signs = {text: vocabulary.behind(text) for text in (",", ". works.", " want", ", on", ": yes,", ": no,")}
-    turn, examples, made = vocabulary.marker_id(TURN), list[Example](), 0
-    for number, pool in enumerate(
-        pools(vocabulary, rng, taken=frozenset(chain.from_iterable(signs.values())))
-    ):
-        sequence, loss = [turn], [False]
-        words = [_word(rng, pool) for _ in range(len(pool))]
+    phrases = {text: vocabulary.encode_after_word(text) for text in PHRASES}
+    turn = vocabulary.marker_id(TURN)
+    excluded = frozenset(chain.from_iterable(phrases.values()))
+    examples: list[Example] = []
+    token_count = 0
+    for number, pool in enumerate(word_pools(vocabulary, rng, excluded=excluded)):
+        sequence = [turn]
+        loss = [False]
+        words = [_draw_word(rng, pool) for _ in range(len(pool))]
         for _ in range(ROUNDS):
-            shown, answer = _listing(rng, words, signs) if number % 2 else _verdicts(rng, pool, words, signs)
-            sequence += shown + answer
-            loss += [False] * len(shown) + [True] * len(answer)
+            prompt, answer = (
+                _listing_round(rng, words, phrases) if number % 2 else _wish_round(rng, pool, words, phrases)
+            )
+            sequence += prompt + answer
+            loss += [False] * len(prompt) + [True] * len(answer)
         examples.append(Example([Segment(sequence, loss)]))
-        made += len(sequence)
-        if made >= tokens:
+        token_count += len(sequence)
+        if token_count >= tokens:
             break
     return examples
 
 
-def _word(rng: random.Random, pool: list[int]) -> Word:
+def _draw_word(rng: random.Random, pool: list[int]) -> Word:
+    """One token of `pool`, or 2 to `LONGEST_WORD` of them."""
     return tuple(rng.choices(pool, k=1 if rng.random() < WHOLE else rng.randint(2, LONGEST_WORD)))
 
 
-def _verdicts(
-    rng: random.Random, pool: list[int], words: list[Word], signs: dict[str, list[int]]
+def _wish_round(
+    rng: random.Random, pool: list[int], words: list[Word], phrases: dict[str, list[int]]
 ) -> tuple[list[int], list[int]]:
-    """(wishes and what is there, what is said of them) as tokens; what is there is what is wanted three times
-    in four.
-    """
+    """(wishes and items, verdicts) as tokens; three items in four are the wished ones."""
     count = rng.randint(1, min(MOST_WANTED, len(words)))
-    leads, wishes = rng.sample(pool, count), rng.sample(words, count)
-    there = [wish if rng.random() < 0.75 else rng.choice(words) for wish in wishes]
-    asked = [token for lead, wish in zip(leads, wishes, strict=True) for token in (lead, *wish, *signs[","])]
-    shown = [token for word in there for token in (*word, *signs[","])]
-    said: list[int] = []
-    for lead, wish, word in zip(leads, wishes, there, strict=True):
-        said += [
-            lead,
-            *wish,
-            *signs[","],
-            *word,
-            *signs[" want"],
-            *wish,
-            *signs[": yes," if word == wish else ": no,"],
-        ]
-        if word != wish:
+    leads = rng.sample(pool, count)
+    wishes = rng.sample(words, count)
+    items = [wish if rng.random() < 0.75 else rng.choice(words) for wish in wishes]
+    wish_tokens = [
+        token for lead, wish in zip(leads, wishes, strict=True) for token in (lead, *wish, *phrases[","])
+    ]
+    item_tokens = [token for item in items for token in (*item, *phrases[","])]
+    verdicts: list[int] = []
+    for lead, wish, item in zip(leads, wishes, items, strict=True):
+        verdicts += [lead, *wish, *phrases[","], *item, *phrases[" want"], *wish]
+        verdicts += phrases[": yes," if item == wish else ": no,"]
+        if item != wish:
             break
-    return [*asked, *signs[", on"], *shown, *signs[". works."]], said
+    return [*wish_tokens, *phrases[", on"], *item_tokens, *phrases[". works."]], verdicts
 
 
-def _listing(
-    rng: random.Random, words: list[Word], signs: dict[str, list[int]]
+def _listing_round(
+    rng: random.Random, words: list[Word], phrases: dict[str, list[int]]
 ) -> tuple[list[int], list[int]]:
-    """(a list and the word that is asked about, what is said of it) as tokens; the word is missing every
-    second time.
-    """
-    listed = rng.sample(words, rng.randint(1, min(LONGEST_LIST, len(words) - 1)))
-    missing = [word for word in words if word not in listed]
-    word = rng.choice(missing) if missing and rng.random() < 0.5 else rng.choice(listed)
-    flat = list(chain.from_iterable(listed))
-    answer = signs[": yes," if word in listed else ": no,"]
-    return [*flat, *signs[", on"], *word, *signs[". works."]], [*flat, *signs[" want"], *word, *answer]
+    """(a list and a word, the list and whether the word is in it) as tokens; half of the words are not."""
+    listed_words = rng.sample(words, rng.randint(1, min(LONGEST_LIST, len(words) - 1)))
+    absent_words = [word for word in words if word not in listed_words]
+    word = rng.choice(absent_words) if absent_words and rng.random() < 0.5 else rng.choice(listed_words)
+    list_tokens = list(chain.from_iterable(listed_words))
+    answer = phrases[": yes," if word in listed_words else ": no,"]
+    prompt = [*list_tokens, *phrases[", on"], *word, *phrases[". works."]]
+    return prompt, [*list_tokens, *phrases[" want"], *word, *answer]

@@ -1,4 +1,7 @@
-"""The exercises of a backbone mixed into the texts that it reads, so that what they taught is not undone."""
+"""Rehearsal: a mixture of all exercises for the data that a backbone is trained on later.
+
+Without it, later training undoes what the exercises have taught.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example
 
 LONGEST_LIST = 20
-"""The longest list that is compared with a word."""
+"""Most words of a list that is compared with a word."""
 NUMBERS = 4
-"""Numbers are rehearsed a so-manieth as often as comparing."""
+"""Numbers are sampled 1/NUMBERS as often as comparing, in tokens."""
 REPEATS = 0.5
-"""Share of the copying with few different words, where nothing else is said."""
+"""Default share of copying whose phrases have few distinct tokens."""
 
 
 def rehearsal_examples(
@@ -28,17 +31,22 @@ def rehearsal_examples(
     repeats: float = REPEATS,
     numbers: bool = True,
 ) -> list[Example]:
-    """About `lists` tokens of comparing, as many of editing, `copied` of copying, `recalled` of recalling;
-    numbers too, if `numbers`.
+    """A mixture of exercises; the same seed gives the same examples.
 
-    Args: repeats: the share of copying that `copy_examples` takes; seed: the same seed gives the same
-    examples.
+    Args:
+        vocabulary: the tokens to draw from.
+        lists: tokens of comparing, and as many of editing.
+        copied: tokens of copying.
+        recalled: tokens of recalling.
+        seed: of the random draws.
+        repeats: as in `copy_examples`.
+        numbers: add `lists / NUMBERS` tokens of magnitudes.
     """
-    found: list[Example] = []
+    examples: list[Example] = []
     if lists:
-        found += compare_examples(vocabulary, lists, LONGEST_LIST, seed)
-        found += edit_examples(vocabulary, lists, seed)
-        found += magnitude_examples(vocabulary, lists // NUMBERS, seed) if numbers else []
+        examples += compare_examples(vocabulary, lists, LONGEST_LIST, seed)
+        examples += edit_examples(vocabulary, lists, seed)
+        examples += magnitude_examples(vocabulary, lists // NUMBERS, seed) if numbers else []
     if copied:
-        found += copy_examples(vocabulary, copied, seed, repeats=repeats)
-    return found + (recall_examples(vocabulary, recalled, seed) if recalled else [])
+        examples += copy_examples(vocabulary, copied, seed, repeats=repeats)
+    return examples + (recall_examples(vocabulary, recalled, seed) if recalled else [])

@@ -1,5 +1,4 @@
-"""Which tokens an exercise takes for words: random ones, or ones that are easily confused, `cup 1` and `cup
-2`.
+"""The words of an exercise: random tokens, or tokens that are easily confused, like `cup 1` and `cup 2`.
 
 Where a vocabulary has tokens for a thing with its number, those of one thing stand in the same places and
 come to resemble each other, so a model takes `apple 2` for `apple 1` that would never confuse two random
@@ -16,37 +15,37 @@ from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
 
 POOL = 24
-"""Words of one example: so few that all have been seen before, and only the list at hand decides."""
-ALIKE = 4
-"""Words of one thing in a pool, at most."""
+"""Words of one example: so few that each soon occurs in some list, and only the current list decides."""
+MAX_SIMILAR = 4
+"""Most words of one thing in a pool."""
 
 
-def pools(
-    vocabulary: Vocabulary, rng: random.Random, *, taken: frozenset[int] = frozenset()
+def word_pools(
+    vocabulary: Vocabulary, rng: random.Random, *, excluded: frozenset[int] = frozenset()
 ) -> Iterator[list[int]]:
-    """Endless pools of `POOL` tokens (fewer of a tiny vocabulary), no marker and none `taken`.
+    """Endless pools of `POOL` tokens (fewer of a tiny vocabulary), without markers and `excluded` ids.
 
-    Every second pool is of words alike, where the vocabulary has enough of them.
+    Every second pool holds similar words, if the vocabulary has enough of them.
     """
-    barred = taken.union(vocabulary.marker_id(marker) for marker in MARKERS)
-    words = [index for index in vocabulary.ids if index not in barred]
-    things = alike(vocabulary, words)
+    barred_ids = excluded.union(vocabulary.marker_id(marker) for marker in MARKERS)
+    words = [index for index in vocabulary.ids if index not in barred_ids]
+    things = similar_words(vocabulary, words)
     while True:
         yield rng.sample(words, min(POOL, len(words)))
-        if sum(min(ALIKE, len(thing)) for thing in things) >= POOL:
-            chosen = [
+        if sum(min(MAX_SIMILAR, len(thing)) for thing in things) >= POOL:
+            pool = [
                 token
                 for thing in rng.sample(things, len(things))
-                for token in rng.sample(thing, min(ALIKE, len(thing)))
+                for token in rng.sample(thing, min(MAX_SIMILAR, len(thing)))
             ]
-            yield chosen[:POOL]
+            yield pool[:POOL]
 
 
-def alike(vocabulary: Vocabulary, tokens: list[int]) -> list[list[int]]:
-    """Groups of two tokens or more whose texts differ in a number at their end alone."""
+def similar_words(vocabulary: Vocabulary, tokens: list[int]) -> list[list[int]]:
+    """Groups of two or more tokens whose texts differ only in a number at the end."""
     groups: dict[str, list[int]] = {}
     for token in tokens:
-        found = re.fullmatch(r"(.*[^\W\d].*?) ?\d+", vocabulary.decode([token]))
-        if found:
-            groups.setdefault(found.group(1), []).append(token)
+        match = re.fullmatch(r"(.*[^\W\d].*?) ?\d+", vocabulary.decode([token]))
+        if match:
+            groups.setdefault(match.group(1), []).append(token)
     return [group for group in groups.values() if len(group) > 1]

@@ -1,1 +1,1 @@
-"""What makes generation and training fast: attention and decoder kernels with equal numbers."""
+"""Attention functions and a joined decoder that make the kept cache and training fast."""

@@ -1,21 +1,19 @@
-"""The attention function of generation over a kept cache, registered with transformers: it reads the cache
-where it lies.
+"""The attention function of generation on a kept cache: it reads keys and values where they lie.
 
-Stock attention repeats the keys and values for every query head, a copy of the whole cache at each token.
+The stock functions repeat the keys and values for every query head, which copies the whole cache at each
+token. `components/language/transformers_setup.py` registers this one with transformers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedModel
 
 KEPT = "kept"
+"""The name under which `kept_attention` is registered."""
 
 
 def kept_attention(
@@ -27,59 +25,44 @@ def kept_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of query [B, H, L, d] over views key, value [B, K, n, d] with H a multiple of K and an
-    additive mask [B, 1, L, n].
+    """Attention of new tokens over a cache.
+
+    Args:
+        module: unused; part of the interface of transformers.
+        query: [B, H, L, d].
+        key: view [B, K, n, d] of the cache, with H a multiple of K.
+        value: as `key`.
+        attention_mask: additive, [B, 1, L, n].
+        scaling: factor of the scores; None is 1 / sqrt(d).
+        kwargs: further settings of the architecture.
+
+    Returns:
+        The mixed values [B, L, H, d], and no attention weights.
 
     Raises:
-        ValueError: the architecture changes the scores (a cap on them, or a sink), which is not done here.
+        ValueError: the architecture changes the scores (a cap on them, or a sink), which is left out here.
     """
-    changed = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
-    if changed:
-        raise ValueError(f"its attention has {', '.join(changed)}, which this engine leaves out")
+    unsupported = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
+    if unsupported:
+        raise ValueError(f"its attention has {', '.join(unsupported)}, which this engine leaves out")
     rows, heads, length, width = query.shape
     groups = key.shape[1]
     if length == 1:
-        # One new token: the query heads of a group stand side by side as if they were tokens, against the
-        # keys they share.
+        # With one new token the query heads of a group are passed as if they were tokens. They then share the
+        # keys of their group without a copy.
         packed = query.reshape(rows, groups, heads // groups, width)
         mixed = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
         return mixed.reshape(rows, 1, heads, value.shape[-1]), None
     mixed = scaled_dot_product_attention(
-        query, shared(key, heads), shared(value, heads), attn_mask=attention_mask, scale=scaling
+        query,
+        repeat_for_heads(key, heads),
+        repeat_for_heads(value, heads),
+        attn_mask=attention_mask,
+        scale=scaling,
     )
     return mixed.transpose(1, 2).contiguous(), None
 
 
-def shared(states: Tensor, heads: int) -> Tensor:
-    """States [B, K, n, d] for all query heads [B, heads, n, d]; with one key-value head this is a view."""
+def repeat_for_heads(states: Tensor, heads: int) -> Tensor:
+    """Keys or values [B, K, n, d] repeated to [B, heads, n, d]; with one key-value head this is a view."""
     return states[:, :, None].expand(-1, -1, heads // states.shape[1], -1, -1).flatten(1, 2)
-
-
-AttentionInterface.register(KEPT, kept_attention)
-
-
-@contextmanager
-def attention_of(model: PreTrainedModel, name: str) -> Iterator[None]:
-    """Let `model` use the attention function `name` within the block, and put back what it had."""
-    before = model.config._attn_implementation
-    model.config._attn_implementation = name
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = before
-
-
-@contextmanager
-def evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Evaluation mode without gradients within the block; training mode is put back if the model was in
-    it.
-    """
-    training = model.training
-    if training:
-        model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        if training:
-            model.train()

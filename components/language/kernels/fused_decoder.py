@@ -1,11 +1,13 @@
-"""A Llama-shaped decoder over a kept cache with its small operations taken together: the same numbers, in
-half the time on a CPU.
+"""A Llama-shaped decoder over a kept cache with joined operations: same numbers, half the time on a CPU.
 
-At a million parameters most of a pass is not arithmetic. Three things are done differently from transformers:
-queries, keys and values are one product, and so are the two halves of the SwiGLU; the tokens of a pass stand
-one after the other without padding, and each row attends to what its own cache holds; a long prompt goes
-through in passes that fit into the processor's cache. What does not look exactly like such a decoder
-(adapters, another architecture, another device) is left to transformers.
+With a million parameters most of a pass is overhead, not arithmetic. Three things differ from transformers:
+
+1. Queries, keys and values are one matrix product, and so are the two halves of the SwiGLU.
+2. The tokens of a pass stand one after the other without padding. Each row attends only to its own cache.
+3. A long prompt is computed in passes that fit into the processor's cache.
+
+A model that is not exactly such a decoder (adapters, another architecture, another device) is left to
+transformers; see `can_fuse`.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from components.language.engines.key_value_cache import KeptCache
 
 FAMILIES = frozenset({"llama", "qwen2", "qwen3", "mistral"})
 ROTARY = frozenset({"default", "linear", "llama3"})
-MOST_WEIGHTS = 50_000_000  # a larger model gains little, and the joined weights are a second copy
+MOST_WEIGHTS = 50_000_000
+"""Largest model that is fused: a larger one gains little, and the joined weights are a second copy."""
 PASS_TOKENS = 1024
+"""Most tokens of a pass over a prompt."""
 
 
 class Span(NamedTuple):
-    """Consecutive tokens of one row in a pass: the row's slot of the cache, the position of the first token,
-    and how many.
-    """
+    """Consecutive tokens of one row: its slot in the cache, the first token's position, the token count."""
 
     slot: int
     start: int
@@ -40,6 +42,8 @@ class Span(NamedTuple):
 
 @dataclass
 class _Block:
+    """The weights of one layer, joined."""
+
     before_attention: Tensor
     joined: Tensor
     joined_bias: Tensor | None
@@ -52,87 +56,96 @@ class _Block:
 
 
 class FusedDecoder:
-    """The weights of `model` as they are now, joined; made anew for each session, since training changes them
-    in between.
+    """The joined weights of `model` at this moment.
+
+    Each session makes its own, because training changes the weights between sessions.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         decoder: Any = model.get_decoder()
         config: Any = model.config
         head: Any = model.get_output_embeddings()
-        self.heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
+        self.heads = config.num_attention_heads
+        self.key_heads = config.num_key_value_heads
         self.width = decoder.layers[0].self_attn.head_dim
-        self.scale, self.epsilon = decoder.layers[0].self_attn.scaling, config.rms_norm_eps
-        self.tokens, self.norm = decoder.embed_tokens.weight, decoder.norm.weight
-        self.head, self.head_bias = head.weight, head.bias
+        self.scale = decoder.layers[0].self_attn.scaling
+        self.epsilon = config.rms_norm_eps
+        self.tokens = decoder.embed_tokens.weight
+        self.norm = decoder.norm.weight
+        self.head = head.weight
+        self.head_bias = head.bias
         with torch.no_grad():
             self._blocks = [_join(layer) for layer in decoder.layers]
         self._rotary = decoder.rotary_emb
-        self._turns = self._sines = self._hidden = torch.zeros(0, 0)
+        self._cosines = self._sines = self._causal_mask = torch.zeros(0, 0)
 
     def logits(self, ids: Tensor, spans: Sequence[Span], cache: KeptCache) -> Tensor:
-        """Compute the tokens of `spans`, `ids` int64 [T] one after the other, into the cache; fp32 logits
-        [spans, V] behind each span.
+        """Compute the tokens of `spans` into the cache.
+
+        Args:
+            ids: int64 [T], the tokens of all spans one after the other.
+            spans: where each run of tokens belongs.
+            cache: takes the keys and values.
+
+        Returns:
+            fp32 logits [spans, V] after the last token of each span.
         """
-        single = all(span.length == 1 and span.slot == place for place, span in enumerate(spans))
-        starts, lengths = (
-            torch.tensor([span.start for span in spans]),
-            torch.tensor([span.length for span in spans]),
-        )
+        is_one_token_each = all(span.length == 1 and span.slot == place for place, span in enumerate(spans))
+        starts = torch.tensor([span.start for span in spans])
+        lengths = torch.tensor([span.length for span in spans])
         slots = torch.tensor([span.slot for span in spans])
         positions = starts
-        if not single:
+        if not is_one_token_each:
             ends = lengths.cumsum(0)
             positions = torch.arange(len(ids)) + (starts - ends + lengths).repeat_interleave(lengths)
             slots = slots.repeat_interleave(lengths)
         cache.aim_at(slots, positions, len(spans))
-        self._reach(cache.reach)
-        turns, sines = self._turns[positions][:, None], self._sines[positions][:, None]
-        mask = self._hidden[positions, None, None, : cache.reach] if single else None
+        self._extend_tables(cache.reach)
+        cosines = self._cosines[positions][:, None]
+        sines = self._sines[positions][:, None]
+        mask = self._causal_mask[positions, None, None, : cache.reach] if is_one_token_each else None
         states = embedding(ids, self.tokens)
         for block, layer in zip(self._blocks, cache.kept, strict=True):
-            joined = linear(
-                rms_norm(states, states.shape[1:], block.before_attention, self.epsilon),
-                block.joined,
-                block.joined_bias,
-            )
-            queries, keys, values = self._turned(block, joined, turns, sines)
+            normed = rms_norm(states, states.shape[1:], block.before_attention, self.epsilon)
+            joined = linear(normed, block.joined, block.joined_bias)
+            queries, keys, values = self._split_and_rotate(block, joined, cosines, sines)
             layer.write(keys, values)
             mixed = (
-                self._batched(queries, layer, mask)
+                self._attend_batched(queries, layer, mask)
                 if mask is not None
-                else self._by_row(queries, layer, spans)
+                else self._attend_by_row(queries, layer, spans)
             )
             states = torch.addmm(states, mixed, block.out)
-            gate, up = linear(
-                rms_norm(states, states.shape[1:], block.before_mlp, self.epsilon), block.gate_up
-            ).chunk(2, dim=1)
+            normed = rms_norm(states, states.shape[1:], block.before_mlp, self.epsilon)
+            gate, up = linear(normed, block.gate_up).chunk(2, dim=1)
             states = torch.addmm(states, silu(gate, inplace=True).mul_(up), block.down)
-        if not single:
+        if not is_one_token_each:
             states = states[ends - 1]
         return linear(rms_norm(states, states.shape[1:], self.norm, self.epsilon), self.head, self.head_bias)
 
-    def _turned(
-        self, block: _Block, joined: Tensor, turns: Tensor, sines: Tensor
+    def _split_and_rotate(
+        self, block: _Block, joined: Tensor, cosines: Tensor, sines: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Of joined [T, (H + 2 K) d] the queries [T, H, d] and keys [T, K, d], turned by their positions, and
-        the values [T, K, d].
+        """Queries [T, H, d], keys and values [T, K, d] of `joined` [T, (H + 2 K) d].
+
+        Queries and keys are normed where the architecture does that, then rotated by their positions.
         """
         heads = joined.view(len(joined), -1, self.width)
-        turned, values = heads[:, : -self.key_heads], heads[:, -self.key_heads :]
+        rotated = heads[:, : -self.key_heads]
+        values = heads[:, -self.key_heads :]
         if block.query_norm is not None and block.key_norm is not None:
             shape = (self.width,)
-            asked = rms_norm(turned[:, : self.heads], shape, block.query_norm, self.epsilon)
-            turned = torch.cat(
-                (asked, rms_norm(turned[:, self.heads :], shape, block.key_norm, self.epsilon)), dim=1
-            )
-        first, second = turned.chunk(2, dim=2)
-        turned = torch.addcmul(turned * turns, torch.cat((second, first), dim=2), sines)
-        return turned[:, : self.heads], turned[:, self.heads :], values
+            queries = rms_norm(rotated[:, : self.heads], shape, block.query_norm, self.epsilon)
+            keys = rms_norm(rotated[:, self.heads :], shape, block.key_norm, self.epsilon)
+            rotated = torch.cat((queries, keys), dim=1)
+        first_half, second_half = rotated.chunk(2, dim=2)
+        rotated = torch.addcmul(rotated * cosines, torch.cat((second_half, first_half), dim=2), sines)
+        return rotated[:, : self.heads], rotated[:, self.heads :], values
 
-    def _batched(self, queries: Tensor, layer: Any, mask: Tensor) -> Tensor:
-        """One new token of each of the first rows: the query heads of a group stand side by side as if they
-        were tokens.
+    def _attend_batched(self, queries: Tensor, layer: Any, mask: Tensor) -> Tensor:
+        """Attention [B, H d] of one new token of each of the first B rows.
+
+        The query heads of a group are passed as if they were tokens, so that they share the group's keys.
         """
         rows = len(queries)
         keys, values = layer.window()
@@ -141,46 +154,49 @@ class FusedDecoder:
             rows, -1
         )
 
-    def _by_row(self, queries: Tensor, layer: Any, spans: Sequence[Span]) -> Tensor:
-        """Each span against what its row holds, no position more."""
-        mixed, done = torch.empty_like(queries), 0
+    def _attend_by_row(self, queries: Tensor, layer: Any, spans: Sequence[Span]) -> Tensor:
+        """Attention [T, H d] of each span over exactly the positions that its row holds."""
+        mixed = torch.empty_like(queries)
+        done = 0
         for span in spans:
-            end, reach = done + span.length, span.start + span.length
-            asked = queries[None, done:end].transpose(1, 2)
-            keys, values = layer.keys[None, span.slot, :, :reach], layer.values[None, span.slot, :, :reach]
-            mask = self._hidden[span.start : reach, :reach]
-            grouped = self.heads != self.key_heads
-            seen = scaled_dot_product_attention(
-                asked, keys, values, attn_mask=mask, scale=self.scale, enable_gqa=grouped
+            end = done + span.length
+            reach = span.start + span.length
+            span_queries = queries[None, done:end].transpose(1, 2)
+            keys = layer.keys[None, span.slot, :, :reach]
+            values = layer.values[None, span.slot, :, :reach]
+            mask = self._causal_mask[span.start : reach, :reach]
+            is_grouped = self.heads != self.key_heads
+            span_mixed = scaled_dot_product_attention(
+                span_queries, keys, values, attn_mask=mask, scale=self.scale, enable_gqa=is_grouped
             )
-            mixed[done:end] = seen[0].transpose(0, 1)
+            mixed[done:end] = span_mixed[0].transpose(0, 1)
             done = end
         return mixed.flatten(1)
 
-    def _reach(self, reach: int) -> None:
-        """Tables up to position `reach`: cosines, sines with the sign of the half they are for, and the
-        causal mask.
+    def _extend_tables(self, reach: int) -> None:
+        """Make the rotary tables and the causal mask cover `reach` positions.
+
+        The sines carry the sign of the half that they multiply.
         """
-        if reach <= len(self._hidden):
+        if reach <= len(self._causal_mask):
             return
         size = max(256, 1 << (reach - 1).bit_length())
         cosines, sines = self._rotary(self.tokens, torch.arange(size)[None])
-        self._turns, self._sines = (
-            cosines[0],
-            torch.cat((-sines[0, :, : self.width // 2], sines[0, :, self.width // 2 :]), dim=1),
-        )
-        self._hidden = _causal(size)
+        self._cosines = cosines[0]
+        self._sines = torch.cat((-sines[0, :, : self.width // 2], sines[0, :, self.width // 2 :]), dim=1)
+        self._causal_mask = _causal_mask(size)
 
 
 @functools.cache
-def _causal(size: int) -> Tensor:
-    """The additive mask [size, size] that hides what comes later; one for all sessions of the process."""
+def _causal_mask(size: int) -> Tensor:
+    """The additive mask [size, size] that hides later positions; one for all sessions of the process."""
     return torch.full((size, size), float("-inf")).triu_(1)
 
 
 def can_fuse(model: PreTrainedModel) -> bool:
-    """True if `FusedDecoder` computes what `model` does: plain layers of a known architecture, fp32, on a
-    CPU, and small.
+    """True if `FusedDecoder` computes what `model` does.
+
+    That holds for a known architecture with plain layers, small, in fp32, on a CPU.
     """
     config: Any = model.config
     if (
@@ -190,36 +206,40 @@ def can_fuse(model: PreTrainedModel) -> bool:
         or model.dtype != torch.float32
     ):
         return False
-    if (config.rope_parameters or {}).get(
-        "rope_type", "default"
-    ) not in ROTARY or model.num_parameters() > MOST_WEIGHTS:
+    rope_type = (config.rope_parameters or {}).get("rope_type", "default")
+    if rope_type not in ROTARY or model.num_parameters() > MOST_WEIGHTS:
         return False
     decoder: Any = model.get_decoder()
-    linears = [part for layer in decoder.layers for part in (*_projections(layer), layer.self_attn.o_proj)]
-    biased = [
-        part
+    projections = [
+        part for layer in decoder.layers for part in (*_projections(layer), layer.self_attn.o_proj)
+    ]
+    has_unjoined_bias = any(
+        part.bias is not None
         for layer in decoder.layers
         for part in (*_projections(layer)[3:], layer.self_attn.o_proj)
-        if part.bias is not None
-    ]
-    return all(type(part) is nn.Linear for part in [*linears, model.get_output_embeddings()]) and not biased
+    )
+    are_plain = all(type(part) is nn.Linear for part in [*projections, model.get_output_embeddings()])
+    return are_plain and not has_unjoined_bias
 
 
 def _projections(layer: Any) -> tuple[Any, ...]:
-    attention, mlp = layer.self_attn, layer.mlp
+    """The linear layers for query, key, value, gate, up and down."""
+    attention = layer.self_attn
+    mlp = layer.mlp
     return attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj
 
 
 def _join(layer: Any) -> _Block:
+    """The joined weights of one transformers layer."""
     query, key, value, gate, up, down = _projections(layer)
     biases = [part.bias for part in (query, key, value)]
-    norms = [getattr(layer.self_attn, name, None) for name in ("q_norm", "k_norm")]
+    query_norm, key_norm = (getattr(layer.self_attn, name, None) for name in ("q_norm", "k_norm"))
     return _Block(
         before_attention=layer.input_layernorm.weight,
         joined=torch.cat((query.weight, key.weight, value.weight)),
         joined_bias=torch.cat(biases) if biases[0] is not None else None,
-        query_norm=norms[0].weight if norms[0] is not None else None,
-        key_norm=norms[1].weight if norms[1] is not None else None,
+        query_norm=query_norm.weight if query_norm is not None else None,
+        key_norm=key_norm.weight if key_norm is not None else None,
         out=layer.self_attn.o_proj.weight.T,
         before_mlp=layer.post_attention_layernorm.weight,
         gate_up=torch.cat((gate.weight, up.weight)),

@@ -1,1 +1,1 @@
-"""Supervised fine-tuning: examples, optimisers, checkpoints, data parallel."""
+"""Supervised fine-tuning: examples, optimisers, checkpoints, data parallelism."""

@@ -1,10 +1,10 @@
-"""Training examples as a trunk with branches: an episode whose every step has a part that later steps do not
-see.
+"""Training examples as a trunk with branches, and their batches.
 
-The trunk is one append-only causal sequence (task, states, actions). A branch (demonstrations, reasoning,
-answer) sees the trunk before it and itself, and nothing sees it afterwards. So an episode is one sequence
-with each token computed once, and the model is trained on just what the engine computes when it rewinds a
-branch (`components/language/engines/kept_cache.py`).
+The trunk is one causal sequence that only grows: task, states, actions of an episode. A branch holds what
+later steps do not see: demonstrations, reasoning, answer. It attends to the trunk before it and to itself;
+nothing attends to it afterwards. So an episode is one sequence whose tokens are computed once each. The model
+is trained on exactly what the engine computes when it rewinds a branch
+(`components/language/engines/kept_cache.py`).
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from components.language.kernels.tree_attention import TreeLayout, lay_out_tree
 
 @dataclass
 class Segment:
-    """A run of tokens; `loss[i]` says that `tokens[i]` is to be predicted."""
+    """Consecutive tokens; `loss[i]` is True if `tokens[i]` is to be predicted."""
 
     tokens: list[int]
     loss: list[bool]
     branch: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a `loss` that does not match `tokens`."""
+        """Raise ValueError if `loss` and `tokens` differ in length."""
         if len(self.tokens) != len(self.loss):
             raise ValueError(f"{len(self.tokens)} tokens with {len(self.loss)} loss flags; expected as many")
 
 
 @dataclass
 class Example:
-    """Segments in order; those with `branch=False` together form the trunk."""
+    """Segments in order. Those with `branch=False` together form the trunk."""
 
     segments: list[Segment]
 
     def __len__(self) -> int:
-        """Tokens of all segments."""
+        """The token count of all segments."""
         return sum(len(segment.tokens) for segment in self.segments)
 
     @property
     def depth(self) -> int:
-        """Tokens of the longest sequence in it: the trunk up to a branch, and that branch."""
+        """The token count of its longest sequence: a branch and the trunk before it."""
         trunk = deepest = 0
         for segment in self.segments:
             deepest = max(deepest, trunk + len(segment.tokens))
@@ -54,18 +54,18 @@ class Example:
 
     @property
     def has_branches(self) -> bool:
-        """True if some token is in a branch."""
+        """True if a branch has a token."""
         return any(segment.branch and segment.tokens for segment in self.segments)
 
 
 @dataclass
 class Batch:
-    """Examples padded on the right to L tokens, B rows.
+    """B examples, padded on the right to L tokens.
 
-    `input_ids`, `position_ids`, `predecessor` are int64 [B, L]; `loss_mask` and `real` (not padding) bool [B,
-    L]. Token i of row b is predicted at `predecessor[b, i]`. `segments` int64 [B, L] tells the branches apart
-    (-1: trunk). `tree` is None when no example has branches: then plain causal attention is right, since
-    nothing looks at the padding behind it.
+    `input_ids`, `position_ids` and `predecessor` are int64 [B, L]. Token i of row b is predicted at position
+    `predecessor[b, i]`. `loss_mask` and `real` (not padding) are bool [B, L]. `segments` int64 [B, L] numbers
+    the branches; -1 is the trunk. `tree` is None if no example has branches. Plain causal attention is then
+    correct, because no token attends to the padding after it.
     """
 
     input_ids: Tensor
@@ -90,21 +90,24 @@ class Batch:
 
     @property
     def attention(self) -> Tensor | None:
-        """`tree` as an additive fp32 mask [B, 1, L, L], for architectures without `tree_attention`: see what
-        is earlier and trunk or the own branch.
+        """`tree` as an additive fp32 mask [B, 1, L, L], for architectures without `tree_attention`.
+
+        A token sees earlier tokens of the trunk and of its own branch.
         """
         if self.tree is None:
             return None
-        length, device = self.segments.shape[1], self.segments.device
-        keys, queries = self.segments[:, None, :], self.segments[:, :, None]
-        later = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
-        hidden = later | ((keys >= 0) & (keys != queries))
-        return torch.zeros(hidden.shape, device=device).masked_fill_(hidden, float("-inf"))[:, None]
+        length = self.segments.shape[1]
+        device = self.segments.device
+        keys = self.segments[:, None, :]
+        queries = self.segments[:, :, None]
+        is_later = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+        is_hidden = is_later | ((keys >= 0) & (keys != queries))
+        return torch.zeros(is_hidden.shape, device=device).masked_fill_(is_hidden, float("-inf"))[:, None]
 
 
 @dataclass
 class _Layout:
-    """One example laid out: for each token its position, predecessor and segment (-1: trunk)."""
+    """One example as flat lists: for each token its position, predecessor and segment (-1: trunk)."""
 
     tokens: list[int]
     loss: list[bool]
@@ -114,39 +117,45 @@ class _Layout:
 
 
 def _lay_out(example: Example) -> _Layout:
-    out = _Layout([], [], [], [], [])
-    trunk_length, trunk_last = 0, -1
+    """The flat lists of `example`. Raises ValueError if its first token has loss."""
+    layout = _Layout([], [], [], [], [])
+    trunk_length = 0
+    trunk_last = -1
     for number, segment in enumerate(example.segments):
-        start, count = len(out.tokens), len(segment.tokens)
+        start = len(layout.tokens)
+        count = len(segment.tokens)
         if not count:
             continue
         if segment.loss[0] and trunk_last < 0:
             raise ValueError(
-                "the first token of an example has loss, but nothing stands before it to predict it from"
+                "the first token of an example has loss, but there is no token before it to predict it from"
             )
-        out.tokens += segment.tokens
-        out.loss += segment.loss
-        out.positions += range(trunk_length, trunk_length + count)
-        out.predecessors += [max(trunk_last, 0), *range(start, start + count - 1)]
-        out.segments += [number if segment.branch else -1] * count
+        layout.tokens += segment.tokens
+        layout.loss += segment.loss
+        layout.positions += range(trunk_length, trunk_length + count)
+        layout.predecessors += [max(trunk_last, 0), *range(start, start + count - 1)]
+        layout.segments += [number if segment.branch else -1] * count
         if not segment.branch:
-            trunk_length, trunk_last = trunk_length + count, start + count - 1
-    return out
+            trunk_length += count
+            trunk_last = start + count - 1
+    return layout
 
 
 def collate(examples: Sequence[Example], pad_id: int) -> Batch:
-    """Examples as one padded batch; see `Batch` for the shapes.
+    """`examples` as one padded batch; see `Batch` for the shapes.
 
     Raises:
-        ValueError: no example, or loss on a token that has nothing before it.
+        ValueError: there is no example, or a token with loss has no token before it.
     """
     if not examples:
         raise ValueError("no example to collate; expected at least one")
     layouts = [_lay_out(example) for example in examples]
     shape = (len(layouts), max(len(layout.tokens) for layout in layouts))
     ids = torch.full(shape, pad_id, dtype=torch.long)
-    positions, predecessor = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
-    loss, real = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
+    positions = torch.zeros(shape, dtype=torch.long)
+    predecessor = torch.zeros(shape, dtype=torch.long)
+    loss = torch.zeros(shape, dtype=torch.bool)
+    real = torch.zeros(shape, dtype=torch.bool)
     segments = torch.full(shape, -1, dtype=torch.long)
     for row, layout in enumerate(layouts):
         count = len(layout.tokens)
@@ -163,20 +172,20 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:
     """One pass over `examples` in batches of similar length, in an order drawn from `seed`.
 
-    Padded, a batch has at most `batch_tokens` tokens (longest example times rows); a longer example comes
-    alone.
+    With padding a batch has at most `batch_tokens` tokens: its longest example times its rows. A longer
+    example is a batch of its own.
     """
     rng = random.Random(seed)
-    keyed = sorted(range(len(examples)), key=lambda index: (len(examples[index]), rng.random()))
-    groups: list[list[Example]] = []
-    group: list[Example] = []
-    for index in keyed:
-        # Sorted by length, so the newcomer is the longest.
-        if group and len(examples[index]) * (len(group) + 1) > batch_tokens:
-            groups.append(group)
-            group = []
-        group.append(examples[index])
-    if group:
-        groups.append(group)
-    rng.shuffle(groups)
-    yield from groups
+    by_length = sorted(range(len(examples)), key=lambda index: (len(examples[index]), rng.random()))
+    all_batches: list[list[Example]] = []
+    batch: list[Example] = []
+    for index in by_length:
+        # Examples come sorted by length, so the new one is the longest of the batch.
+        if batch and len(examples[index]) * (len(batch) + 1) > batch_tokens:
+            all_batches.append(batch)
+            batch = []
+        batch.append(examples[index])
+    if batch:
+        all_batches.append(batch)
+    rng.shuffle(all_batches)
+    yield from all_batches

@@ -1,5 +1,4 @@
-"""Optimisers of supervised training: AdamW for everything, or Muon for the matrices inside the blocks and
-AdamW for the rest.
+"""Optimisers of supervised training: AdamW for all weights, or Muon for the matrices of the blocks.
 
 Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix; scaled as in "Muon is Scalable for LLM
 Training" (arXiv
@@ -17,22 +16,23 @@ from torch.nn import Module, Parameter
 from torch.optim import AdamW, Muon, Optimizer
 
 from components.errors import TrainingError
+from components.language.training.checkpoints import RESTART_STAGE
 
 OptimizerName = Literal["adamw", "muon"]
 
 BETAS = (0.9, 0.98)
 WEIGHT_DECAY: dict[OptimizerName, float] = {"adamw": 0.01, "muon": 0.1}
-"""Of all weights; Muon's larger rate needs the larger decay to keep them small."""
+"""Of all weights. Muon's updates are larger and need the larger decay to keep the weights small."""
 
 
 class Optimizers:
-    """One or two optimisers that step together under one learning rate."""
+    """One or two optimisers that step together with one learning rate."""
 
     def __init__(self, parts: Sequence[Optimizer]) -> None:
         self.parts = list(parts)
 
     def step(self, rate: float) -> None:
-        """One update of all weights at the learning rate `rate`; the gradients are then gone."""
+        """Update all weights once with the learning rate `rate`, then delete the gradients."""
         for part in self.parts:
             for group in part.param_groups:
                 group["lr"] = rate
@@ -44,16 +44,20 @@ class Optimizers:
         return [part.state_dict() for part in self.parts]
 
     def check(self, states: Sequence[dict[str, Any]]) -> None:
-        """Raises TrainingError unless `states` are of the same optimisers over weights of the same shapes.
+        """Check that `states` belong to the same optimisers over weights of the same shapes.
 
-        torch itself takes moments of any shape and then writes beyond their end.
+        torch does not check the shapes of the moments and would write beyond their end.
+
+        Raises:
+            TrainingError: they do not.
         """
         if len(states) != len(self.parts):
             raise _misfit(f"states of {len(states)} optimisers", f"{len(self.parts)}")
         for part, state in zip(self.parts, states, strict=True):
-            there, wanted = _outline(state["param_groups"]), _outline(part.state_dict()["param_groups"])
-            if there != wanted:
-                raise _misfit(f"an optimiser of {there}", wanted)
+            outline = _outline(state["param_groups"])
+            expected_outline = _outline(part.state_dict()["param_groups"])
+            if outline != expected_outline:
+                raise _misfit(f"an optimiser of {outline}", expected_outline)
             weights = [weight for group in part.param_groups for weight in group["params"]]
             for number, moments in state["state"].items():
                 for name, value in moments.items():
@@ -64,23 +68,27 @@ class Optimizers:
                         )
 
     def load_state_dict(self, states: Sequence[dict[str, Any]]) -> None:
-        """Go on from `states`. Raises TrainingError as `check` does."""
+        """Continue from `states`.
+
+        Raises:
+            TrainingError: they do not fit (`check`).
+        """
         self.check(states)
         for part, state in zip(self.parts, states, strict=True):
             part.load_state_dict(state)
 
 
 def _outline(groups: Sequence[dict[str, Any]]) -> str:
-    """What tells AdamW from Muon, and the number of weights."""
+    """The kinds of the optimisers and the number of their weights, for messages."""
     kinds = ", ".join("Muon" if "momentum" in group else "AdamW" for group in groups)
     return f"{kinds} over {sum(len(group['params']) for group in groups)} weights"
 
 
-def _misfit(found: str, wanted: str) -> TrainingError:
+def _misfit(content: str, expected: str) -> TrainingError:
     return TrainingError(
-        f"The checkpoint does not fit the optimiser: it holds {found}.",
-        f"Expected {wanted}.",
-        "Delete the stage's .partial directory under .dreamgym/stages to train from the start.",
+        f"The checkpoint does not fit the optimiser: it holds {content}.",
+        f"Expected {expected}.",
+        RESTART_STAGE,
     )
 
 
@@ -92,23 +100,28 @@ def make_optimizers(
     betas: tuple[float, float] = BETAS,
     weight_decay: float | None = None,
 ) -> Optimizers:
-    """Optimisers of the trainable weights of `model`; with "muon" the 2-D weights of its blocks go to Muon.
+    """Optimisers of the trainable weights of `model`.
 
-    Args: betas: AdamW's; weight_decay: that of WEIGHT_DECAY if None.
+    Args:
+        model: its 2-D weights inside the blocks go to Muon if `name` is "muon".
+        name: "adamw" or "muon".
+        learning_rate: of the first step.
+        betas: of AdamW.
+        weight_decay: of all weights; None is `WEIGHT_DECAY[name]`.
     """
     decay = WEIGHT_DECAY[name] if weight_decay is None else weight_decay
-    trained = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
+    trainable = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
     if name == "adamw":
-        return Optimizers([_adamw((weight for _, weight in trained), learning_rate, betas, decay)])
-    matrices = [weight for key, weight in trained if weight.ndim == 2 and ".layers." in f".{key}"]
-    chosen = {id(weight) for weight in matrices}
-    rest = [weight for _, weight in trained if id(weight) not in chosen]
-    muon = (
-        [Muon(matrices, lr=learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")]
-        if matrices
-        else []
-    )
-    return Optimizers([*muon, *([_adamw(rest, learning_rate, betas, decay)] if rest else [])])
+        return Optimizers([_adamw((weight for _, weight in trainable), learning_rate, betas, decay)])
+    matrices = [weight for key, weight in trainable if weight.ndim == 2 and ".layers." in f".{key}"]
+    matrix_ids = {id(weight) for weight in matrices}
+    other_weights = [weight for _, weight in trainable if id(weight) not in matrix_ids]
+    parts: list[Optimizer] = []
+    if matrices:
+        parts.append(Muon(matrices, lr=learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+    if other_weights:
+        parts.append(_adamw(other_weights, learning_rate, betas, decay))
+    return Optimizers(parts)
 
 
 def _adamw(

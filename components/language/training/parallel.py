@@ -1,14 +1,12 @@
-"""Training in the processes of one launch: each takes a part of every batch, and their gradients are summed
-(data parallel).
+"""Data-parallel training in the processes (ranks) of one launch: each computes a part of every batch.
 
     accelerate launch --multi_gpu --num_processes 2 -m flows.cli.app retrain     # GPUs
-    torchrun --nproc_per_node 2 -m flows.cli.app retrain                         # the CPUs of one or several
-    machines
+    torchrun --nproc_per_node 2 -m flows.cli.app retrain                         # CPUs, one or more machines
 
-The first process runs the command. The others, its helpers, wait in `serve` for jobs: a function and its
-arguments, which every process calls with what it holds itself. What is random or decided within a job is so
-by values that all processes share, so that they stay alike. In a single process, which is the usual case, a
-job is a plain call.
+Rank 0 runs the command. The other ranks are workers: they wait in `serve` for jobs. A job is a function and
+its arguments; every rank calls it with the state that it keeps itself. The gradients of the ranks are summed.
+Random numbers and decisions within a job depend only on values that all ranks share, so that the ranks stay
+identical. In a single process, the usual case, a job is a plain call.
 """
 
 from __future__ import annotations
@@ -26,108 +24,110 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_held: dict[str, Any] = {}
+_rank_state: dict[str, Any] = {}
 
 
 def size() -> int:
-    """Processes of this launch."""
+    """How many processes this launch has."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def helps() -> bool:
+def is_worker() -> bool:
     """True in every process of a launch but the first."""
     return int(os.environ.get("RANK", "0")) > 0
 
 
 def share(items: Sequence[Item]) -> list[Item]:
-    """This process's part of what all of them are to compute; together the parts are `items`."""
+    """This rank's part of `items`; the parts of all ranks together are `items`."""
     return list(items[int(os.environ.get("RANK", "0")) :: size()])
 
 
-def together(function: Callable[..., Answer], *given: Any, own: Sequence[Any] = ()) -> Answer:
-    """Call `function(*given)` in every process; the first adds its `own` arguments, and its answer is the
-    answer.
+def run_on_all_ranks(function: Callable[..., Answer], *arguments: Any, own: Sequence[Any] = ()) -> Answer:
+    """Call `function(*arguments)` on every rank; returns the result of rank 0.
 
-    Args: given: pickled for the helpers; function: one of a module, not a local one.
+    Args:
+        function: defined in a module, so that it can be pickled.
+        arguments: pickled for the workers.
+        own: further arguments that rank 0 alone passes.
 
     Raises:
         ConfigError: the launch shards weights.
     """
     if size() > 1:
-        _tell((function, given))
-    return function(*given, *own)
+        _broadcast_job((function, arguments))
+    return function(*arguments, *own)
 
 
-def hold(name: str, value: Any) -> None:
-    """Keep a value of this process for later jobs."""
-    _held[name] = value
+def set_rank_state(name: str, value: Any) -> None:
+    """Keep a value in this process for later jobs."""
+    _rank_state[name] = value
 
 
-def held(name: str) -> Any:
-    """What this process holds under a name."""
-    return _held[name]
+def get_rank_state(name: str) -> Any:
+    """The value that this process keeps under `name`."""
+    return _rank_state[name]
 
 
 def sum_gradients(weights: Iterable[torch.nn.Parameter]) -> None:
-    """Give every process the sum of all processes' gradients."""
+    """Replace the gradients of `weights` on every rank by their sum over all ranks."""
     if size() == 1:
         return
     import torch
 
     weights = list(weights)
-    grads = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-    summed = _accelerator().reduce(torch.cat([grad.flatten() for grad in grads]), "sum")
+    gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+    summed = _accelerator().reduce(torch.cat([gradient.flatten() for gradient in gradients]), "sum")
     for weight, part in zip(weights, summed.split([weight.numel() for weight in weights]), strict=True):
         weight.grad = part.view_as(weight)
 
 
 def sums(values: Sequence[float]) -> list[float]:
-    """The sums over all processes, one for each of `values`."""
+    """The sum over all ranks of each of `values`."""
     if size() == 1:
         return list(values)
     import torch
 
     accelerator = _accelerator()
-    found: list[float] = accelerator.reduce(
+    summed: list[float] = accelerator.reduce(
         torch.tensor(values, dtype=torch.float64, device=accelerator.device), "sum"
     ).tolist()
-    return found
+    return summed
 
 
 def serve() -> None:
-    """A helper's life: jobs, one after the other, until the first process dismisses it."""
-    while (job := _tell(None)) is not None:
-        function, given = job
+    """Run jobs in a worker, one after the other, until rank 0 calls `stop_workers`."""
+    while (job := _broadcast_job(None)) is not None:
+        function, arguments = job
         try:
-            function(*given)
+            function(*arguments)
         except DreamGymError:
-            continue  # the first process has raised the same, and says so
+            continue  # rank 0 raises the same error and reports it
 
 
-def dismiss() -> None:
-    """Let the helpers go; for the first process, at its end."""
+def stop_workers() -> None:
+    """End the workers' loops; rank 0 calls it at the end of the command."""
     if size() > 1:
-        _tell(None)
+        _broadcast_job(None)
 
 
-def _tell(job: Any) -> Any:
-    """What the first process has said, in every process."""
+def _broadcast_job(job: Any) -> Any:
+    """The job of rank 0, on every rank."""
     from accelerate.utils import broadcast_object_list
 
     _accelerator()
-    said: Any = broadcast_object_list([job])[0]
-    return said
+    received: Any = broadcast_object_list([job])[0]
+    return received
 
 
 @cache
 def _accelerator() -> Any:
+    """The connection of the ranks. Raises ConfigError if the launch does more than data parallelism."""
     from accelerate import Accelerator, DistributedType
 
     accelerator = Accelerator()
     if accelerator.distributed_type not in (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
-        found = f"The launch asks for {accelerator.distributed_type.value}."
         raise ConfigError(
-            found,
+            f"The launch asks for {accelerator.distributed_type.value}.",
             "Expected MULTI_GPU or MULTI_CPU.",
             "Launch with `accelerate launch --multi_gpu` or, on CPUs, `torchrun`.",
         )

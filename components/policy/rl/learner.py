@@ -26,8 +26,8 @@ from components.language.torch_seeds import torch_seed
 from components.language.training import parallel
 from components.language.training.checkpoints import check_weights
 from components.language.training.examples import Example, collate
-from components.language.training.fine_tuning import token_logprobs
 from components.language.training.optimizers import Optimizers, make_optimizers
+from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Algorithm, LossInputs, TrainingSample
 from components.policy.rl.log_probabilities import packed, scored
@@ -291,7 +291,7 @@ def _update(
 
 
 def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:
-    learner: Learner = own or parallel.held(name)
+    learner: Learner = own or parallel.get_rank_state(name)
     learner.load_state_dict(state)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from components.language.training.examples import collate
-from components.language.training.fine_tuning import TokenScores, token_logprobs
+from components.language.training.token_scores import TokenScores, token_logprobs
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout
 

@@ -20,10 +20,11 @@ from components.config.lora_config import LoraConfig
 from components.config.rl_config import RLConfig
 from components.environments.retry import AGAIN
 from components.errors import EnvironmentFailure, TrainingError
-from components.language.backbone import add_lora, merge_lora, merged_copy, save_model
+from components.language.adapters import add_lora, merge_lora, merged_copy
+from components.language.backbone import save_model
 from components.language.training.checkpoints import (
     checkpoint_limit,
-    limit_of,
+    model_checkpoint_limit,
     read_checkpoint,
     save_checkpoint,
 )
@@ -329,7 +330,7 @@ class Loop:
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():
-            self.load_state_dict(_read(self.checkpoint, limit_of(self.policy.model)))
+            self.load_state_dict(_read(self.checkpoint, model_checkpoint_limit(self.policy.model)))
 
     def state_dict(self) -> dict[str, Any]:
         """State that the remaining iterations depend on."""

@@ -1,3 +1,5 @@
+"""The kept-cache engine generates what transformers generates, across rewinds, copies and dropped rows."""
+
 import gc
 import random
 from weakref import ref
@@ -8,7 +10,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from components.config import BackboneConfig, LoraConfig
 from components.errors import DataError
-from components.language.backbone import add_lora, build_backbone
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.tokenizer import Vocabulary
 
@@ -55,11 +58,11 @@ def plain_logprobs(model, prefix, tokens, temperature=1.0):
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_greedy_episodes_match_generate_through_rewinds_and_drops(family):
+def test_greedy_generation_equals_generate_across_rewinds_and_drops(family):
     model = make_model(family)
     stop = set(range(11, 60))
     session = KeptCacheEngine(model, VOCABULARY).open(6, capacity=8)
-    kept = {row: [] for row in range(6)}
+    row_tokens = {row: [] for row in range(6)}
     for step in range(5):
         prompts = make_prompts(6, seed=step, longest=25)
         if step >= 2:
@@ -72,19 +75,19 @@ def test_greedy_episodes_match_generate_through_rewinds_and_drops(family):
         out = session.generate(prompts, stop=stop, max_new_tokens=9, temperature=0.0)
         assert list(out) == list(prompts)
         for row, prompt in prompts.items():
-            wanted = plain_generate(model, kept[row] + prompt, stop, 9)
-            assert out[row].tokens == wanted, (step, row)
-            assert out[row].stopped == (wanted[-1] in stop)
-            expected = plain_logprobs(model, kept[row] + prompt, wanted)
+            expected_tokens = plain_generate(model, row_tokens[row] + prompt, stop, 9)
+            assert out[row].tokens == expected_tokens, (step, row)
+            assert out[row].stopped == (expected_tokens[-1] in stop)
+            expected = plain_logprobs(model, row_tokens[row] + prompt, expected_tokens)
             torch.testing.assert_close(torch.tensor(out[row].logprobs), expected, atol=1e-4, rtol=0)
-            assert session.lengths[row] == before[row] + len(prompt) + len(wanted)
-            kept[row] += prompt + wanted
+            assert session.lengths[row] == before[row] + len(prompt) + len(expected_tokens)
+            row_tokens[row] += prompt + expected_tokens
         for row in (1, 2) if step % 2 else (3,):
-            length = len(kept[row]) // 2 if step != 2 else len(kept[row])
+            length = len(row_tokens[row]) // 2 if step != 2 else len(row_tokens[row])
             session.rewind({row: length})
-            kept[row] = kept[row][:length]
+            row_tokens[row] = row_tokens[row][:length]
         session.append({5: [20, 30, 40]})
-        kept[5] += [20, 30, 40]
+        row_tokens[5] += [20, 30, 40]
         if step == 1:
             session.drop([4])
         if step == 2:
@@ -111,9 +114,9 @@ def test_samples_follow_the_distribution():
     )
     counts = torch.bincount(torch.tensor([out[row].tokens[0] for row in range(rows)]), minlength=SIZE) / rows
     with torch.no_grad():
-        wanted = model(input_ids=torch.tensor([[20, 21]])).logits[0, -1].softmax(-1)
-    assert (counts - wanted).abs().max() < 0.04
-    assert (counts - wanted).abs().sum() < 0.4
+        expected_tokens = model(input_ids=torch.tensor([[20, 21]])).logits[0, -1].softmax(-1)
+    assert (counts - expected_tokens).abs().max() < 0.04
+    assert (counts - expected_tokens).abs().sum() < 0.4
 
 
 def test_same_seed_same_samples_and_sessions_differ():
@@ -124,10 +127,11 @@ def test_same_seed_same_samples_and_sessions_differ():
         out = engine.open(3).generate(prompts, stop=set(), max_new_tokens=8, temperature=1.0)
         return [out[row].tokens for row in prompts]
 
-    first, second = KeptCacheEngine(model, VOCABULARY, seed=5), KeptCacheEngine(model, VOCABULARY, seed=5)
-    drawn = sample(first)
-    assert drawn == sample(second)
-    assert drawn != sample(first)
+    first = KeptCacheEngine(model, VOCABULARY, seed=5)
+    second = KeptCacheEngine(model, VOCABULARY, seed=5)
+    samples = sample(first)
+    assert samples == sample(second)
+    assert samples != sample(first)
 
 
 def test_forced_tokens_come_first_with_their_logprobs():
@@ -155,28 +159,33 @@ def test_long_ragged_prefill_over_a_full_cache_is_exact():
         assert out[row].tokens == plain_generate(model, history[row] + prompt, {299}, 3)
 
 
-def test_a_copied_row_goes_on_as_its_source_would():
+def test_a_copied_row_continues_like_its_source():
     engine = KeptCacheEngine(make_model(), VOCABULARY)
-    session, alone = engine.open(5), engine.open(1)
+    session = engine.open(5)
+    alone = engine.open(1)
     session.append({0: [5, 6, 7], 3: [9]})
     session.generate({1: [4, 4]}, stop=set(), max_new_tokens=2, temperature=0.0)  # its last token is pending
     session.copy({2: 1, 4: 1, 3: 0})
     assert session.lengths == [3, 4, 4, 3, 4]
-    said = session.generate(
+    generations = session.generate(
         {1: [8], 2: [8], 4: [8], 3: [8], 0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0
     )
-    assert said[1].tokens == said[2].tokens == said[4].tokens and said[0].tokens == said[3].tokens
+    assert (
+        generations[1].tokens == generations[2].tokens == generations[4].tokens
+        and generations[0].tokens == generations[3].tokens
+    )
     alone.append({0: [5, 6, 7]})
-    assert alone.generate({0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)[0].tokens == said[3].tokens
+    assert (
+        alone.generate({0: [8]}, stop=set(), max_new_tokens=5, temperature=0.0)[0].tokens
+        == generations[3].tokens
+    )
 
 
-def test_a_sessions_memory_goes_with_it():
-    """Without waiting for the garbage collector: a process that dreams opens one after the other and would
-    grow by each.
-    """
+def test_the_memory_of_a_session_is_freed_with_it():
+    """The garbage collector is not needed: a rollout worker opens many sessions and would grow by each."""
     session = KeptCacheEngine(make_model(), VOCABULARY).open(2)
     session.append({0: [5, 6, 7]})
-    keys = ref(session._cache.layers[0].keys)
+    keys = ref(session._store.cache.layers[0].keys)
     gc.disable()
     try:
         del session
@@ -194,7 +203,7 @@ def test_training_is_unaffected_by_the_engine():
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_adapters_take_part_in_generation():
+def test_generation_uses_adapters():
     model = make_model()
     plain = plain_generate(model, [20, 21, 22], {299}, 6)
     wrapped = add_lora(model, LoraConfig(rank=4))
@@ -222,7 +231,7 @@ def test_other_architectures_use_the_same_cache():
     assert out[1].tokens == plain_generate(model, [30], {299}, 5)
 
 
-def test_generation_ends_at_the_longest_sequence_and_a_prompt_beyond_it_is_refused():
+def test_generation_ends_at_the_longest_sequence_and_longer_prompts_are_refused():
     model = make_model(max_positions=64)
     session = KeptCacheEngine(model, VOCABULARY).open(2)
     out = session.generate({0: [20] * 60, 1: [21]}, stop=set(), max_new_tokens=10, temperature=0.0)

@@ -1,6 +1,4 @@
-"""The yardstick of `bench dream` is greedy decoding of the model alone, whatever its checkpoint says about
-generation.
-"""
+"""`plain_generate` decodes greedily, whatever the checkpoint says about generation."""
 
 from __future__ import annotations
 
@@ -56,26 +54,28 @@ def configured(base, directory, settings):
 
 
 def greedy(model, prompt, stop, new):
-    written = []
+    continuation = []
     with torch.no_grad():
-        while len(written) < new and not (written and written[-1] in stop):
-            written.append(int(model(input_ids=torch.tensor([prompt + written])).logits[0, -1].argmax()))
-    return written
+        while len(continuation) < new and not (continuation and continuation[-1] in stop):
+            continuation.append(
+                int(model(input_ids=torch.tensor([prompt + continuation])).logits[0, -1].argmax())
+            )
+    return continuation
 
 
 @ids
-def test_the_yardstick_sets_every_setting_itself(base, settings, tmp_path):
+def test_plain_generate_ignores_the_settings_of_the_checkpoint(base, settings, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(
         configured(base, tmp_path / "model", settings), dtype=torch.float32
     )
     before = model.generation_config
     expected = [greedy(model, prompt, STOP, 5) for prompt in PROMPTS]
     assert plain_generate(model, PROMPTS, stop=STOP, max_new_tokens=5) == expected
-    assert model.generation_config is before, "it is put back"
+    assert model.generation_config is before, "the settings are restored"
 
 
 @ids
-def test_what_is_saved_says_nothing_of_sampling(base, settings, tmp_path):
+def test_a_saved_model_has_no_sampling_settings(base, settings, tmp_path):
     model, vocabulary = load_backbone(configured(base, tmp_path / "model", settings))
     save_model(model, vocabulary, tmp_path / "saved")
     saved = GenerationConfig.from_pretrained(tmp_path / "saved")
@@ -86,17 +86,20 @@ def test_what_is_saved_says_nothing_of_sampling(base, settings, tmp_path):
 @pytest.mark.parametrize(
     "settings", [SETTINGS[0], SETTINGS[2], SETTINGS[3]], ids=lambda settings: ",".join(settings)
 )
-def test_a_dream_and_its_yardstick_agree_on_such_a_checkpoint(base, settings, tmp_path):
-    """The contest of `dreamgym bench dream`, step by step."""
+def test_kept_cache_and_plain_generation_agree_on_such_a_checkpoint(base, settings, tmp_path):
+    """The comparison of `dreamgym bench dream`, step by step."""
     model, vocabulary = load_backbone(configured(base, tmp_path / "model", settings))
-    dreaming = ExperienceModel(model, vocabulary, once_greedily(ExperienceModelConfig(max_new_tokens=8)))
+    experience_model = ExperienceModel(
+        model, vocabulary, once_greedily(ExperienceModelConfig(max_new_tokens=8))
+    )
     episodes = [
         make_episode(make_task(n), ("go to desk 1", f"At desk 1: mug {n}."), ("take mug", "Took mug."))
         for n in range(2)
     ]
     buffer = ReplayBuffer(RetrievalConfig(k=1, dimensions=32))
     buffer.add([step for episode in episodes for step in episode.steps])
-    kept, plain = (dreamer(dreaming, buffer, episodes) for dreamer in (KeptDreamer, PlainDreamer))
+    kept, plain = (dreamer(experience_model, buffer, episodes) for dreamer in (KeptDreamer, PlainDreamer))
     for step in range(2):
-        ours, theirs = kept.step(step), plain.step(step)
-        assert differing(dreaming, plain.prompts, ours, theirs) == 0 and ours == theirs
+        ours = kept.step(step)
+        theirs = plain.step(step)
+        assert differing(experience_model, plain.prompts, ours, theirs) == 0 and ours == theirs

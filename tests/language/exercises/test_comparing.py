@@ -1,6 +1,4 @@
-"""The comparing exercise: its answers are right, half are no, and a transformer learns from it to compare
-words it has never read.
-"""
+"""The comparing exercise: its answers are right, half are no, and a transformer learns from it."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ def vocabulary():
     return Vocabulary.train(["a want: yes, no, want: yes, no,"] * 9, 320)
 
 
-def asks(tokens, i, want, yes, no):
-    """True if the question's form stands at `i` (its words may be in the lists too)."""
+def is_question_at(tokens, i, want, yes, no):
+    """True if the form of the question is at `i` (its words may be in the lists, too)."""
     start = i + len(want) + 1
     return tokens[i : i + len(want)] == want and any(
         tokens[start : start + len(answer)] == answer for answer in (yes, no)
@@ -29,20 +27,22 @@ def asks(tokens, i, want, yes, no):
 
 
 def rounds(vocabulary, example):
-    """(listed, word, answer, whether the loss is on the answer alone) of each round."""
+    """(listed, word, answer, whether only the answer has loss) of each round."""
     (segment,) = example.segments
-    texts = [vocabulary.behind(part) for part in (" want", ": yes,", ": no,")]
+    texts = [vocabulary.encode_after_word(part) for part in (" want", ": yes,", ": no,")]
     want, yes, no = texts
     place = 1
     while place < len(segment.tokens):
-        asked = next(i for i in range(place, len(segment.tokens)) if asks(segment.tokens, i, want, yes, no))
-        word = segment.tokens[asked + len(want)]
-        start = asked + len(want) + 1
+        question_start = next(
+            i for i in range(place, len(segment.tokens)) if is_question_at(segment.tokens, i, want, yes, no)
+        )
+        word = segment.tokens[question_start + len(want)]
+        start = question_start + len(want) + 1
         answer = yes if segment.tokens[start : start + len(yes)] == yes else no
         assert segment.tokens[start : start + len(answer)] == answer
         flags = segment.loss[place : start + len(answer)]
         yield (
-            segment.tokens[place:asked],
+            segment.tokens[place:question_start],
             word,
             answer is yes,
             flags.index(True) == start + 1 - place and sum(flags) == 1,
@@ -50,23 +50,24 @@ def rounds(vocabulary, example):
         place = start + len(answer)
 
 
-def test_the_answers_are_right_and_half_of_them_are_no(vocabulary):
+def test_answers_are_right_and_half_are_no(vocabulary):
     examples = compare_examples(vocabulary, 20_000, 5, seed=0)
-    found = [entry for example in examples for entry in rounds(vocabulary, example)]
-    assert len(found) == ROUNDS * len(examples) > 400
-    assert all(answer == (word in listed) and flagged for listed, word, answer, flagged in found)
-    assert {len(listed) for listed, *_ in found} == {1, 2, 3, 4, 5}
-    assert 0.4 < sum(answer for _, _, answer, _ in found) / len(found) < 0.6
+    entries = [entry for example in examples for entry in rounds(vocabulary, example)]
+    assert len(entries) == ROUNDS * len(examples) > 400
+    assert all(answer == (word in listed) and flagged for listed, word, answer, flagged in entries)
+    assert {len(listed) for listed, *_ in entries} == {1, 2, 3, 4, 5}
+    assert 0.4 < sum(answer for _, _, answer, _ in entries) / len(entries) < 0.6
 
 
-def test_having_been_seen_is_not_enough(vocabulary):
-    """A word that is not in its list stood in an earlier one most of the time."""
+def test_words_of_earlier_lists_are_denied(vocabulary):
+    """Most words that are not in their list were in an earlier one, so having read a word is not enough."""
     (example, *_) = compare_examples(vocabulary, 2000, 5, seed=0)
-    seen, denied = set(), []
+    earlier_words = set()
+    was_earlier = []
     for listed, word, answer, _ in rounds(vocabulary, example):
-        denied += [] if answer else [word in seen]
-        seen |= set(listed)
-    assert sum(denied) > len(denied) / 2 and len(seen) <= POOL
+        was_earlier += [] if answer else [word in earlier_words]
+        earlier_words |= set(listed)
+    assert sum(was_earlier) > len(was_earlier) / 2 and len(earlier_words) <= POOL
 
 
 def test_the_same_seed_gives_the_same_examples(vocabulary):

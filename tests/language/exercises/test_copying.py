@@ -1,6 +1,4 @@
-"""The copying exercise: what it looks like, and that a transformer learns to copy from it what it has never
-seen.
-"""
+"""The copying exercise: its form, and that a transformer learns from it to copy new phrases."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def vocabulary():
     return Vocabulary.train(["a mug on a desk"], 300)
 
 
-def test_a_branch_repeats_the_trunk_s_beginning_and_has_loss_where_it_can_be_known(vocabulary):
+def test_a_branch_repeats_the_start_of_the_trunk_and_has_loss_where_it_is_predictable(vocabulary):
     examples = copy_examples(vocabulary, 5000, seed=0)
     assert sum(map(len, examples)) >= 5000 > sum(map(len, examples[:-1]))
     for example in examples:
@@ -45,12 +43,12 @@ def test_phrases_of_few_words_repeat_them(vocabulary):
     phrases = [example.segments[1].tokens[1:] for example in examples]
     assert all(len(set(phrase)) <= 12 for phrase in phrases)
     ambiguous = [phrase for phrase in phrases if len(set(pairwise(phrase))) > len(set(phrase))]
-    assert len(ambiguous) > 0.9 * len(phrases)  # a word is followed now by one, now by another
-    some = [
+    assert len(ambiguous) > 0.9 * len(phrases)  # one word is followed by different words
+    have_few_words = [
         len(set(e.segments[1].tokens)) <= 13 < len(e.segments[1].tokens)
         for e in copy_examples(vocabulary, 20_000, 0, repeats=0.5)
     ]
-    assert 0.2 < sum(some) / len(some) < 0.6
+    assert 0.2 < sum(have_few_words) / len(have_few_words) < 0.6
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The editing exercise: its results are right, every form comes up, and the loss is on the result alone."""
+"""The editing exercise: its results are right, every form occurs, and only the result has loss."""
 
 from __future__ import annotations
 
@@ -15,40 +15,43 @@ def vocabulary():
 
 
 def rounds(vocabulary, example):
-    """(what was listed and changed, the result) of each round, as lists of tokens."""
+    """(list and changes, result) of each round, as lists of tokens."""
     (segment,) = example.segments
-    asked, result = [], []
-    for token, wanted in zip(segment.tokens[1:], segment.loss[1:], strict=True):
-        if result and not wanted:
-            yield asked, result
-            asked, result = [], []
-        (result if wanted else asked).append(token)
-    yield asked, result
+    prompt = []
+    result = []
+    for token, has_loss in zip(segment.tokens[1:], segment.loss[1:], strict=True):
+        if result and not has_loss:
+            yield prompt, result
+            prompt = []
+            result = []
+        (result if has_loss else prompt).append(token)
+    yield prompt, result
 
 
-def split(tokens, sign):
-    """The parts of `tokens` before and behind the sign, a run of tokens; the second is None where it does not
-    stand there.
-    """
-    for place in range(len(tokens) - len(sign) + 1):
-        if tokens[place : place + len(sign)] == sign:
-            return tokens[:place], tokens[place + len(sign) :]
+def split(tokens, phrases):
+    """The parts of `tokens` before and after a phrase; the second is None without the phrase."""
+    for place in range(len(tokens) - len(phrases) + 1):
+        if tokens[place : place + len(phrases)] == phrases:
+            return tokens[:place], tokens[place + len(phrases) :]
     return tokens, None
 
 
-def test_the_results_are_the_lists_edited(vocabulary):
-    sign = {text: vocabulary.behind(text) for text in (", less", ", more", ", now", ",", " nothing")}
-    forms, count = set(), 0
+def test_results_are_the_edited_lists(vocabulary):
+    phrases = {
+        text: vocabulary.encode_after_word(text) for text in (", less", ", more", ", now", ",", " nothing")
+    }
+    forms = set()
+    count = 0
     for example in edit_examples(vocabulary, 30_000, seed=0):
-        found = list(rounds(vocabulary, example))
-        assert len(found) == ROUNDS
-        for asked, result in found:
-            body, rest = split(asked, sign[", now"])
+        all_rounds = list(rounds(vocabulary, example))
+        assert len(all_rounds) == ROUNDS
+        for prompt, result in all_rounds:
+            body, rest = split(prompt, phrases[", now"])
             assert rest == []
-            body, more = split(body, sign[", more"])
-            listed, less = split(body, sign[", less"])
+            body, more = split(body, phrases[", more"])
+            listed, less = split(body, phrases[", less"])
             left = [word for word in listed if word not in (less or [])] + (more or [])
-            assert result == (left or sign[" nothing"]) + sign[","]
+            assert result == (left or phrases[" nothing"]) + phrases[","]
             assert (
                 1 <= len(listed) <= LONGEST
                 and len(less or []) <= MOST_CHANGES
@@ -56,7 +59,9 @@ def test_the_results_are_the_lists_edited(vocabulary):
             )
             forms.add((less is None, more is None))
             count += 1
-        assert len({word for asked, _ in found for word in asked}.difference(*sign.values())) <= POOL
+        assert (
+            len({word for prompt, _ in all_rounds for word in prompt}.difference(*phrases.values())) <= POOL
+        )
     assert count > 100 and forms == {(False, True), (True, False), (False, False)}
 
 

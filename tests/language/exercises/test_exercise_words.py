@@ -1,13 +1,11 @@
-"""The words of the exercises: no markers, and every second pool holds words that differ in their numbers
-alone.
-"""
+"""The words of the exercises: no markers, and every second pool has words that differ only in a number."""
 
 from __future__ import annotations
 
 import random
 from itertools import islice
 
-from components.language.exercises.words import ALIKE, POOL, alike, pools
+from components.language.exercises.words import MAX_SIMILAR, POOL, similar_words, word_pools
 from components.language.markers import MARKERS
 from components.language.tokenizer import Vocabulary
 
@@ -17,26 +15,26 @@ NUMBERED = Vocabulary.train(
 )
 
 
-def test_words_alike_differ_in_their_numbers_alone():
-    groups = alike(NUMBERED, list(range(len(NUMBERED))))
+def test_similar_words_differ_only_in_their_numbers():
+    groups = similar_words(NUMBERED, list(range(len(NUMBERED))))
     texts = [[NUMBERED.decode([token]).strip() for token in group] for group in groups]
     assert ["cup 1", "cup 2", "cup 3", "cup 4", "cup 5", "cup 6"] in [sorted(group) for group in texts]
     assert all(len({text.rstrip("0123456789") for text in group}) == 1 for group in texts)
 
 
-def test_every_second_pool_is_of_words_alike():
-    found = list(islice(pools(NUMBERED, random.Random(0)), 6))
+def test_every_second_pool_has_similar_words():
+    pools = list(islice(word_pools(NUMBERED, random.Random(0)), 6))
     markers = {NUMBERED.marker_id(marker) for marker in MARKERS}
-    confusable = {token for group in alike(NUMBERED, list(range(len(NUMBERED)))) for token in group}
-    for plain, close in zip(found[::2], found[1::2], strict=True):
+    confusable = {token for group in similar_words(NUMBERED, list(range(len(NUMBERED)))) for token in group}
+    for plain, similar in zip(pools[::2], pools[1::2], strict=True):
         assert len(plain) == len(set(plain)) == POOL and not markers & set(plain)
-        assert set(close) <= confusable and len(close) == len(set(close)) <= POOL
-        names = [NUMBERED.decode([token]).strip().rstrip("0123456789") for token in close]
-        assert max(names.count(name) for name in names) <= ALIKE
+        assert set(similar) <= confusable and len(similar) == len(set(similar)) <= POOL
+        names = [NUMBERED.decode([token]).strip().rstrip("0123456789") for token in similar]
+        assert max(names.count(name) for name in names) <= MAX_SIMILAR
 
 
-def test_a_vocabulary_without_numbered_words_has_random_pools_alone():
+def test_a_vocabulary_without_numbered_words_has_only_random_pools():
     plain = Vocabulary.train(["no numbers here at all"], 300)
-    taken = frozenset(range(60, 200))
-    for pool in islice(pools(plain, random.Random(0), taken=taken), 5):
-        assert not taken & set(pool) and len(pool) == POOL
+    excluded = frozenset(range(60, 200))
+    for pool in islice(word_pools(plain, random.Random(0), excluded=excluded), 5):
+        assert not excluded & set(pool) and len(pool) == POOL

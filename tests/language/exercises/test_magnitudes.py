@@ -1,4 +1,4 @@
-"""The exercise of numbers: what it asks, and that a transformer learns their order from it."""
+"""The magnitudes exercise: its answers are right, and a transformer learns the order of numbers from it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import torch
 
 from components.config import BackboneConfig
 from components.language.backbone import build_backbone
+from components.language.evaluation_mode import evaluating
 from components.language.exercises.magnitudes import LARGEST, ROUNDS, magnitude_examples
-from components.language.kernels.cache_attention import evaluating
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import batches, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def vocabulary():
     )
 
 
-def test_answers_are_true_and_alone_have_loss(vocabulary):
+def test_answers_are_true_and_only_answers_have_loss(vocabulary):
     examples = magnitude_examples(vocabulary, 20_000, seed=0)
     assert sum(map(len, examples)) >= 20_000 > sum(map(len, examples[:-1]))
     answers = []
@@ -65,6 +66,6 @@ def test_a_small_transformer_learns_the_order_of_numbers_from_it(vocabulary):
         model, examples, epochs=1, learning_rate=1e-2, batch_tokens=3072, seed=0, optimizer="muon"
     )
     with evaluating(model):
-        (group,) = [collate(rows, 0) for rows in batches(magnitude_examples(vocabulary, 2500, 777), 3072, 0)]
-        right = token_logprobs(model, group).logprobs.exp() > 0.5
-    assert right.float().mean() > 0.85
+        (batch,) = [collate(rows, 0) for rows in batches(magnitude_examples(vocabulary, 2500, 777), 3072, 0)]
+        is_right = token_logprobs(model, batch).logprobs.exp() > 0.5
+    assert is_right.float().mean() > 0.85

@@ -1,6 +1,4 @@
-"""The joined operations give the numbers that transformers gives, over prompts of any lengths and token by
-token.
-"""
+"""The fused decoder gives the numbers of transformers, for prompts of any length and token by token."""
 
 from __future__ import annotations
 
@@ -33,18 +31,19 @@ def make(family):
         "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, use_sliding_window=False)),
         "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE)),
     }[family]()
-    for weight in model.parameters():  # biases and norms too, or a forgotten one would not show
+    for weight in model.parameters():  # also biases and norms, so that a forgotten one shows
         weight.data.add_(torch.randn_like(weight) * 0.1)
     return model.float().eval()
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_the_numbers_are_those_of_transformers(family):
+def test_logits_equal_those_of_transformers(family):
     model = make(family)
     assert can_fuse(model)
     texts = torch.randint(0, 340, (3, 300))
-    fused, cache = FusedDecoder(model), KeptCache(2, rows=4, capacity=8)
+    fused = FusedDecoder(model)
+    cache = KeptCache(2, rows=4, capacity=8)
     plain = model(input_ids=texts).logits
     pieces = [
         (0, 0, 200),
@@ -56,18 +55,19 @@ def test_the_numbers_are_those_of_transformers(family):
     slot = [3, 0, 1]
     for part in (pieces[:3], pieces[3:]):
         ids = torch.cat([texts[row, start : start + length] for row, start, length in part])
-        found = fused.logits(ids, [Span(slot[row], start, length) for row, start, length in part], cache)
+        logits = fused.logits(ids, [Span(slot[row], start, length) for row, start, length in part], cache)
         for place, (row, start, length) in enumerate(part):
-            torch.testing.assert_close(found[place], plain[row, start + length - 1], atol=2e-4, rtol=1e-4)
-    for step in range(5):  # rows 1 and 2 stand in the slots 0 and 1: token by token
-        rows, places = torch.tensor([1, 2]), torch.tensor([290, 257]) + step
-        found = fused.logits(
+            torch.testing.assert_close(logits[place], plain[row, start + length - 1], atol=2e-4, rtol=1e-4)
+    for step in range(5):  # rows 1 and 2 are in the slots 0 and 1: token by token
+        rows = torch.tensor([1, 2])
+        places = torch.tensor([290, 257]) + step
+        logits = fused.logits(
             texts[rows, places], [Span(slot, place, 1) for slot, place in enumerate(places.tolist())], cache
         )
-        torch.testing.assert_close(found, plain[rows, places], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(logits, plain[rows, places], atol=2e-4, rtol=1e-4)
 
 
-def test_what_looks_otherwise_is_left_to_transformers():
+def test_other_models_are_left_to_transformers():
     assert not can_fuse(make("llama").half())
     assert not can_fuse(without_adapters(add_lora(make("llama"), LoraConfig(rank=2))))
     assert not can_fuse(without_adapters(add_lora(make("llama"), LoraConfig(rank=2, targets=["down_proj"]))))

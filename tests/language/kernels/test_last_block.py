@@ -1,6 +1,4 @@
-"""The narrow last block gives what the whole decoder gives, gradients included, and what it does not know it
-leaves alone.
-"""
+"""The narrow last block equals the full decoder, gradients included; unknown models are left alone."""
 
 import pytest
 import torch
@@ -9,7 +7,7 @@ from components.config import BackboneConfig, LoraConfig
 from components.language.backbone import add_lora, build_backbone, without_adapters
 from components.language.kernels.last_block import can_narrow, hidden_at
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import token_logprobs
+from components.language.training.token_scores import token_logprobs
 
 SIZE = 64
 
@@ -29,7 +27,7 @@ BATCH = collate(
     [make_example(0, 5, -2, 9, -3), make_example(1, 30, -1), make_example(2, 3, -11, 2), make_example(3, 4)],
     0,
 )
-"""Rows of their own lengths; one has nothing to predict."""
+"""Rows of different lengths; one predicts nothing."""
 
 
 def build(family, checkpointing=False, **settings):
@@ -45,7 +43,7 @@ def build(family, checkpointing=False, **settings):
     return add_lora(model, LoraConfig(**settings)) if settings else model
 
 
-def whole(model, batch):
+def full_logprobs(model, batch):
     """The reference: every token through every block."""
     rows, columns = batch.loss_mask.nonzero(as_tuple=True)
     states = (
@@ -74,27 +72,31 @@ MODELS = {
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-def test_scores_and_gradients_equal_those_of_the_whole_decoder(model):
+def test_scores_and_gradients_equal_those_of_the_full_decoder(model):
     model.train()
     assert can_narrow(without_adapters(model))
-    found, expected = token_logprobs(model, BATCH).logprobs, whole(model, BATCH)
-    torch.testing.assert_close(found, expected)
-    ours, theirs = gradients(model, found), gradients(model, expected)
+    logprobs = token_logprobs(model, BATCH).logprobs
+    expected = full_logprobs(model, BATCH)
+    torch.testing.assert_close(logprobs, expected)
+    ours = gradients(model, logprobs)
+    theirs = gradients(model, expected)
     assert ours.keys() == theirs.keys() and ours
     for name, gradient in theirs.items():
         torch.testing.assert_close(ours[name], gradient, msg=name)
 
 
-def test_what_stands_behind_a_place_is_not_seen():
-    model, other = MODELS["llama"].eval(), BATCH.input_ids.clone()
-    rows, places = torch.tensor([0, 0, 2]), torch.tensor([3, 8, 5])
+def test_a_hidden_state_does_not_depend_on_later_tokens():
+    model = MODELS["llama"].eval()
+    other = BATCH.input_ids.clone()
+    rows = torch.tensor([0, 0, 2])
+    places = torch.tensor([3, 8, 5])
     other[0, 9:] = 7
     other[2, 6:] = 7
     assert torch.equal(hidden_at(model, BATCH.input_ids, rows, places), hidden_at(model, other, rows, places))
 
 
-def test_another_attention_is_left_to_the_model():
+def test_another_attention_is_left_to_transformers():
     model = build("llama")
     model.config._attn_implementation = "eager"
     assert not can_narrow(model)
-    torch.testing.assert_close(token_logprobs(model, BATCH).logprobs, whole(model, BATCH))
+    torch.testing.assert_close(token_logprobs(model, BATCH).logprobs, full_logprobs(model, BATCH))

@@ -1,3 +1,5 @@
+"""Tree attention gives the numbers of a dense mask, and computes far fewer pairs of tokens."""
+
 import pytest
 import torch
 
@@ -5,13 +7,13 @@ from components.config import BackboneConfig
 from components.language.backbone import build_backbone
 from components.language.kernels.tree_attention import TRUNK_RUN
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import token_logprobs
+from components.language.training.token_scores import token_logprobs
 
 SIZE = 64
 
 
 def make_example(seed, *parts):
-    """Segments of the given lengths; a negative one is a branch. All behind the first of the trunk have
+    """Segments of the given lengths; a negative length is a branch. All after the first of the trunk have
     loss.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -77,21 +79,23 @@ MODELS = {
 def test_scores_and_gradients_equal_those_under_the_dense_mask(examples, model):
     batch = collate(examples, 0)
     assert batch.tree is not None
-    mine, wanted = token_logprobs(model, batch).logprobs, dense_logprobs(model, batch)
-    torch.testing.assert_close(mine, wanted, atol=1e-5, rtol=0)
-    (loss, grads), (dense_loss, dense_grads) = gradients(model, mine), gradients(model, wanted)
+    logprobs = token_logprobs(model, batch).logprobs
+    dense = dense_logprobs(model, batch)
+    torch.testing.assert_close(logprobs, dense, atol=1e-5, rtol=0)
+    loss, grads = gradients(model, logprobs)
+    dense_loss, dense_grads = gradients(model, dense)
     torch.testing.assert_close(loss, dense_loss, atol=1e-5, rtol=0)
     for grad, dense_grad in zip(grads, dense_grads, strict=True):
         torch.testing.assert_close(grad, dense_grad, atol=1e-5, rtol=0)
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_far_fewer_pairs_are_computed_than_a_dense_mask_has():
+def test_far_fewer_pairs_are_computed_than_in_a_dense_mask():
     batch = collate([make_example(seed, 40, *[-80, 24] * 15) for seed in range(2)], 0)
     assert sum(mask.numel() for mask in batch.tree.masks) < 0.25 * batch.attention.numel()
 
 
-def test_every_token_stands_in_exactly_one_run():
+def test_every_token_is_in_exactly_one_run():
     for examples in BATCHES.values():
         batch = collate(examples, 0)
         real = batch.real.flatten().nonzero()[:, 0]

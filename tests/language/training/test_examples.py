@@ -1,3 +1,5 @@
+"""Examples with branches: positions, masks and batches, compared with plain sequences."""
+
 import pytest
 import torch
 
@@ -22,7 +24,7 @@ def make_tree():
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_a_branch_sees_its_trunk_alone_and_the_trunk_never_sees_a_branch(family):
+def test_a_branch_sees_only_its_trunk_and_the_trunk_never_sees_a_branch(family):
     model = build_backbone(BackboneConfig(family=family, hidden=32, layers=2, heads=4), 64, seed=0).eval()
     plain = Example([make_segment([30, 31], loss=False), make_segment([32] * 30)])
     batch = collate([make_tree(), plain], pad_id=0)
@@ -65,7 +67,7 @@ def test_without_branches_no_mask_is_built():
 
 
 def test_loss_without_a_predecessor_is_refused():
-    with pytest.raises(ValueError, match="nothing stands before it"):
+    with pytest.raises(ValueError, match="no token before it"):
         collate([Example([make_segment([5, 6])])], pad_id=0)
     with pytest.raises(ValueError, match="2 tokens with 1 loss flags"):
         Segment([1, 2], [True])
@@ -73,15 +75,15 @@ def test_loss_without_a_predecessor_is_refused():
         collate([], pad_id=0)
 
 
-def test_batches_hold_every_example_once_within_the_limit():
+def test_batches_contain_every_example_once_within_the_limit():
     examples = [
         Example([make_segment([7] * length, loss=False)]) for length in [3, 50, 8, 9, 2, 4, 30, 5, 5, 120]
     ]
-    drawn = list(batches(examples, 64, seed=1))
-    assert sorted(id(example) for group in drawn for example in group) == sorted(
+    drawn_batches = list(batches(examples, 64, seed=1))
+    assert sorted(id(example) for batch in drawn_batches for example in batch) == sorted(
         id(example) for example in examples
     )
-    for group in drawn:
-        assert len(group) == 1 or max(map(len, group)) * len(group) <= 64
-    assert drawn == list(batches(examples, 64, seed=1))
-    assert any(drawn != list(batches(examples, 64, seed=seed)) for seed in range(2, 6))
+    for batch in drawn_batches:
+        assert len(batch) == 1 or max(map(len, batch)) * len(batch) <= 64
+    assert drawn_batches == list(batches(examples, 64, seed=1))
+    assert any(drawn_batches != list(batches(examples, 64, seed=seed)) for seed in range(2, 6))

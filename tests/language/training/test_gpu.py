@@ -1,5 +1,4 @@
-"""On a GPU: the default engine and training compute there what they compute on the CPU, and how fast a larger
-model is.
+"""On a GPU, engine and training give the numbers of the CPU; also measures the speed of a larger model.
 
 python -m pytest -q -s tests/language/training/test_gpu.py
 """
@@ -17,7 +16,8 @@ from components.config import BackboneConfig, ExperienceModelConfig, LoraConfig,
 from components.experience.dream import Dream
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.language.backbone import add_lora, build_backbone, load_backbone, save_model
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.compute import Compute, compute_of, describe
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.training.examples import Example, Segment
@@ -29,28 +29,30 @@ from language.training.test_training import EXAMPLES, SETTINGS, make_model, weig
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 LARGE = BackboneConfig(family="qwen", hidden=768, layers=12, heads=12, key_value_heads=4, max_positions=8192)
 SIZE = 16_384
-ROWS, NEW = 128, 128
+ROWS = 128
+NEW = 128
 
 
-def test_training_and_decoding_give_the_cpus_numbers_in_fp32():
+def test_training_and_decoding_in_fp32_give_the_numbers_of_the_cpu():
     assert compute_of(load_config()).device == "cuda"
-    trained, generated = {}, {}
+    losses = {}
+    logprobs = {}
     for device in ("cpu", "cuda"):
         model = make_model().to(device)
-        trained[device] = supervised_finetune(
+        losses[device] = supervised_finetune(
             model, EXAMPLES, epochs=2, compute=Compute(device), **SETTINGS
         ).losses
         prompts = {row: [2, 3 + row, 20] for row in range(5)}
         session = KeptCacheEngine(make_model().to(device), VOCABULARY).open(5)
-        written = session.generate(prompts, stop=set(), max_new_tokens=8, temperature=0.0)
-        generated[device] = [value for row in written.values() for value in row.logprobs]
+        generations = session.generate(prompts, stop=set(), max_new_tokens=8, temperature=0.0)
+        logprobs[device] = [value for row in generations.values() for value in row.logprobs]
         assert weights_of(model).device.type == device
-    assert trained["cuda"] == pytest.approx(trained["cpu"], abs=1e-2)
-    assert generated["cuda"] == pytest.approx(generated["cpu"], abs=1e-3)
+    assert losses["cuda"] == pytest.approx(losses["cpu"], abs=1e-2)
+    assert logprobs["cuda"] == pytest.approx(logprobs["cpu"], abs=1e-3)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_dream_and_its_policy_play_there(precision, tmp_path):
+def test_a_policy_plays_in_a_dream_on_the_gpu(precision, tmp_path):
     compute = Compute("cuda", precision)
     save_model(
         build_backbone(BackboneConfig(hidden=64, layers=2), len(VOCABULARY), 0),
@@ -73,7 +75,7 @@ def test_a_dream_and_its_policy_play_there(precision, tmp_path):
 
 
 def make_example(rng: random.Random) -> Example:
-    """An episode of 8 steps with 150 tokens a branch, as long as a household game's."""
+    """An episode of 8 steps with 150 tokens a branch: the length of a household game."""
 
     def words(count):
         return [rng.randrange(20, SIZE) for _ in range(count)]
@@ -120,17 +122,17 @@ def test_a_model_of_a_hundred_million_parameters_decodes(precision):
         session = engine.open(ROWS)
         prompts = {row: [rng.randrange(20, SIZE) for _ in range(400)] for row in range(ROWS)}
         torch.cuda.synchronize()
-        began = time.monotonic()
-        written = session.generate(prompts, stop=set(), max_new_tokens=NEW, temperature=1.0)
-        seconds.append(time.monotonic() - began)
+        start_time = time.monotonic()
+        generations = session.generate(prompts, stop=set(), max_new_tokens=NEW, temperature=1.0)
+        seconds.append(time.monotonic() - start_time)
     print(
         f"\n{describe(compute)}: {ROWS * NEW / seconds[-1]:,.0f} dreamed tokens/s, {ROWS} rows behind "
         "prompts of 400 tokens"
     )
-    assert all(len(generation.tokens) == NEW for generation in written.values())
+    assert all(len(generation.tokens) == NEW for generation in generations.values())
 
 
-def test_a_model_from_a_path_is_loaded_there(tmp_path):
+def test_a_model_from_a_path_is_loaded_to_the_gpu(tmp_path):
     save_model(
         build_backbone(BackboneConfig(hidden=32, layers=1), len(VOCABULARY), 0),
         VOCABULARY,

@@ -1,4 +1,4 @@
-"""Training in two real processes of one launch: the same weights and figures as in one, to rounding."""
+"""Training in two real processes of one launch gives the weights and figures of one, up to rounding."""
 
 from __future__ import annotations
 
@@ -63,19 +63,18 @@ def make_loop(**settings):
 
 
 def train(place: Path):
-    """What is compared: losses and weights of fine-tuning (also when resumed), of GRPO, of PPO with its head,
-    and an error of all.
-    """
-    model, told = make_model(), {}
+    """Write the losses and weights to compare: fine-tuning (also resumed), GRPO, PPO, LoRA, and one error."""
+    model = make_model()
+    results = {}
     record = supervised_finetune(
         model, EXAMPLES, checkpoint=place / "checkpoint.pt", checkpoint_every=3, **SETTINGS
     )
-    again = make_model()
-    told["resumed"] = supervised_finetune(
-        again, EXAMPLES, checkpoint=place / "checkpoint.pt", **SETTINGS
+    resumed_model = make_model()
+    results["resumed"] = supervised_finetune(
+        resumed_model, EXAMPLES, checkpoint=place / "checkpoint.pt", **SETTINGS
     ).losses
-    told["losses"] = record.losses
-    weights = [model, again]
+    results["losses"] = record.losses
+    weights = [model, resumed_model]
     for name, settings in {
         "grpo": {},
         "ppo": {"algorithm": "ppo"},
@@ -83,21 +82,21 @@ def train(place: Path):
     }.items():
         loop = make_loop(**settings)
         series = loop.run().series
-        told[name] = [series[figure] for figure in ("loss", "gradient_norm", "policy_entropy")]
+        results[name] = [series[figure] for figure in ("loss", "gradient_norm", "policy_entropy")]
         loop.interpolate()
         weights.append(loop.policy.model)
     try:
         supervised_finetune(make_model(), EXAMPLES, **SETTINGS | {"learning_rate": 1e30})
     except TrainingError as error:
-        told["error"] = error.found
+        results["error"] = error.found
     torch.save(
         [[weight.detach() for weight in model.parameters()] for model in weights], place / "weights.pt"
     )
-    (place / "told.json").write_text(json.dumps(told))
+    (place / "results.json").write_text(json.dumps(results))
 
 
 @pytest.mark.timeout(300)
-def test_two_processes_come_to_the_weights_of_one(tmp_path):
+def test_two_processes_give_the_weights_of_one(tmp_path):
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:
         place.mkdir()
@@ -112,11 +111,11 @@ def test_two_processes_come_to_the_weights_of_one(tmp_path):
         __file__,
         str(places[1]),
     ]
-    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (1, 2))
+    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (2, 3))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
-    done = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    one, two = (json.loads((place / "told.json").read_text()) for place in places)
+    completed = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    one, two = (json.loads((place / "results.json").read_text()) for place in places)
     assert one["error"] == two["error"]
     for name in ("losses", "resumed", "grpo", "ppo", "lora"):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
@@ -124,19 +123,19 @@ def test_two_processes_come_to_the_weights_of_one(tmp_path):
         torch.testing.assert_close(other, mine, rtol=1e-3, atol=1e-4)
 
 
-def test_a_part_of_each_process_is_all_of_it(monkeypatch):
+def test_the_shares_of_all_ranks_are_all_items(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    found = []
+    shares = []
     for rank in range(3):
         monkeypatch.setenv("RANK", str(rank))
-        found += parallel.share(range(7))
-        assert parallel.helps() == (rank > 0)
-    assert sorted(found) == list(range(7))
+        shares += parallel.share(range(7))
+        assert parallel.is_worker() == (rank > 0)
+    assert sorted(shares) == list(range(7))
 
 
 if __name__ == "__main__":
-    if parallel.helps():
+    if parallel.is_worker():
         parallel.serve()
     else:
         train(Path(sys.argv[1]))
-        parallel.dismiss()
+        parallel.stop_workers()

@@ -1,3 +1,5 @@
+"""Supervised fine-tuning: scores equal plain sequences, runs are repeatable and resume to the same bits."""
+
 import copy
 
 import pytest
@@ -6,9 +8,11 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from components.config import BackboneConfig, LoraConfig
 from components.errors import TrainingError
-from components.language.backbone import add_lora, build_backbone
+from components.language.adapters import add_lora
+from components.language.backbone import build_backbone
 from components.language.training.examples import Example, Segment, collate
-from components.language.training.fine_tuning import supervised_finetune, token_logprobs
+from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.token_scores import token_logprobs
 
 SIZE = 64
 SETTINGS = {"learning_rate": 1e-2, "batch_tokens": 60, "seed": 3}
@@ -44,13 +48,13 @@ def test_logprobs_and_entropies_equal_those_of_plain_sequences():
         on_branch = (model(input_ids=torch.tensor([prefix + branch])).logits[0, 1:-1] / 0.5).log_softmax(-1)
         on_trunk = (model(input_ids=torch.tensor([prefix + trunk])).logits[0, 1:-1] / 0.5).log_softmax(-1)
     expected = torch.cat([on_branch, on_trunk])
-    mine = scores.rows == 1
-    wanted = expected.gather(1, torch.tensor(branch + trunk)[:, None])[:, 0]
-    torch.testing.assert_close(scores.logprobs[mine], wanted, atol=1e-4, rtol=0)
+    is_second_row = scores.rows == 1
+    expected_logprobs = expected.gather(1, torch.tensor(branch + trunk)[:, None])[:, 0]
+    torch.testing.assert_close(scores.logprobs[is_second_row], expected_logprobs, atol=1e-4, rtol=0)
     torch.testing.assert_close(
-        scores.entropies[mine], -(expected.exp() * expected).sum(-1), atol=1e-4, rtol=0
+        scores.entropies[is_second_row], -(expected.exp() * expected).sum(-1), atol=1e-4, rtol=0
     )
-    assert scores.columns[mine].tolist() == list(range(2, 2 + len(branch + trunk)))
+    assert scores.columns[is_second_row].tolist() == list(range(2, 2 + len(branch + trunk)))
 
 
 def test_other_architectures_and_adapters_are_scored_too():
@@ -82,22 +86,23 @@ def test_other_architectures_and_adapters_are_scored_too():
 
 
 @pytest.mark.parametrize("plain_head", [True, False])
-def test_two_threads_add_up_the_branches_of_a_trunk_in_one_order(plain_head, monkeypatch):
-    """All of them are predicted at one place, and an index would add their gradients in the order in which
-    the threads come by.
+def test_gradients_of_many_branches_are_the_same_with_two_threads(plain_head, monkeypatch):
+    """All branches are predicted at one place. An index would add their gradients in the order in which the
+    threads arrive.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr("components.language.training.fine_tuning.has_plain_head", lambda model: plain_head)
+    monkeypatch.setattr("components.language.training.token_scores.has_plain_head", lambda model: plain_head)
     try:
         model = make_model()
-        bushy = Example(
+        many_branches = Example(
             [
                 Segment([3, 4], [False, False]),
                 *(Segment([5 + number % 50], [True], branch=True) for number in range(1100)),
             ]
         )
-        batch, weight = collate([bushy], 0), model.get_input_embeddings().weight
+        batch = collate([many_branches], 0)
+        weight = model.get_input_embeddings().weight
         gradients = []
         for _ in range(4):
             model.zero_grad()
@@ -109,8 +114,9 @@ def test_two_threads_add_up_the_branches_of_a_trunk_in_one_order(plain_head, mon
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_finetuning_learns_what_can_be_known_and_is_repeatable(optimizer):
-    records, models = [], [make_model(), make_model()]
+def test_finetuning_learns_and_is_repeatable(optimizer):
+    records = []
+    models = [make_model(), make_model()]
     for model in models:
         records.append(supervised_finetune(model, EXAMPLES, epochs=12, optimizer=optimizer, **SETTINGS))
     assert records[0].losses[0] > 3.5
@@ -134,7 +140,8 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank, optimizer):
         torch.manual_seed(0)
         return add_lora(make_model(), LoraConfig(rank=rank))
 
-    whole, stopped = fresh(), fresh()
+    whole = fresh()
+    stopped = fresh()
     settings = {**SETTINGS, "epochs": 3, "checkpoint_every": 4, "optimizer": optimizer}
     expected = supervised_finetune(whole, EXAMPLES, **settings)
     assert expected.steps > 12
@@ -146,7 +153,8 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank, optimizer):
     path = tmp_path / "training.pt"
     with pytest.raises(KeyboardInterrupt):
         supervised_finetune(stopped, EXAMPLES, checkpoint=path, on_step=stop, **settings)
-    resumed, steps = fresh(), []
+    resumed = fresh()
+    steps = []
     record = supervised_finetune(
         resumed, EXAMPLES, checkpoint=path, on_step=lambda step, *_: steps.append(step), **settings
     )
@@ -164,8 +172,8 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
 
 
 def test_nothing_to_learn_and_nan_are_refused():
-    silent = [Example([Segment([5, 6], [False, False])])]
-    for examples in ([], silent):
+    without_loss = [Example([Segment([5, 6], [False, False])])]
+    for examples in ([], without_loss):
         with pytest.raises(TrainingError, match="without one token to predict"):
             supervised_finetune(make_model(), examples, epochs=1, **SETTINGS)
     model = copy.deepcopy(make_model())

@@ -24,7 +24,7 @@ from components.errors import ConfigError, EnvironmentFailure, TrainingError
 from components.experience.curriculum import Curriculum
 from components.language.compute import Compute, has_bf16
 from components.language.training.examples import collate
-from components.language.training.fine_tuning import token_logprobs
+from components.language.training.token_scores import token_logprobs
 from components.policy.agent_prompt import render_demonstration
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy

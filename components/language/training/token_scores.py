@@ -1,0 +1,108 @@
+"""Log-probabilities, entropies and hidden states of the predicted tokens of a batch.
+
+Logits are computed only where a token is predicted. With whole episodes packed as one sequence that is a
+small part of all positions. Elsewhere, a large vocabulary would cost more than the rest of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from torch.nn.functional import embedding
+from transformers import PreTrainedModel
+
+from components.errors import ConfigError
+from components.language.adapters import without_adapters
+from components.language.kernels.last_block import can_narrow, hidden_at
+from components.language.kernels.tree_attention import TREE
+from components.language.output_head import has_plain_head
+from components.language.sampled_ids import entropy_of, without_unknown
+from components.language.training.examples import Batch
+from components.language.transformers_setup import attention_of
+
+
+@dataclass
+class TokenScores:
+    """Scores of the n predicted tokens of a batch, row by row, in the order of the sequence.
+
+    `logprobs` fp32 [n], in nats. `rows` and `columns` int64 [n]: the place of each token in the batch.
+    `entropies` fp32 [n] in nats, or None. `hidden` [n, H]: the last hidden states that predict the tokens, or
+    None.
+    """
+
+    logprobs: Tensor
+    rows: Tensor
+    columns: Tensor
+    entropies: Tensor | None = None
+    hidden: Tensor | None = None
+
+
+def token_logprobs(
+    model: PreTrainedModel | PeftModel,
+    batch: Batch,
+    *,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    with_hidden: bool = False,
+) -> TokenScores:
+    """Log-probability of each token under `batch.loss_mask`, with gradients.
+
+    Args:
+        model: scores the tokens.
+        batch: the tokens, on the device of `model`.
+        temperature: of the softmax.
+        with_entropy: also give the entropy at each token.
+        with_hidden: also give the last hidden states.
+
+    Raises:
+        ConfigError: `with_hidden`, and the architecture does not give its hidden states.
+    """
+    inner = without_adapters(model)
+    rows, columns = batch.loss_mask.nonzero(as_tuple=True)
+    raw_logits, hidden = _logits_at(inner, batch, rows, batch.predecessor[rows, columns])
+    if with_hidden and hidden is None:
+        raise ConfigError(
+            f"The hidden states of {inner.config.model_type} cannot be read.",
+            next_step="Take algorithm: grpo, or a Llama or Qwen backbone.",
+        )
+    logits = without_unknown(inner, raw_logits.float())
+    distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
+    logprobs = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
+    entropies = entropy_of(inner, distribution) if with_entropy else None
+    return TokenScores(logprobs, rows, columns, entropies, hidden if with_hidden else None)
+
+
+def _logits_at(
+    model: PreTrainedModel, batch: Batch, rows: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Logits [n, V] at n places of the batch, and with a plain head the hidden states [n, H] behind them."""
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
+    if batch.tree is not None:
+        # Only with branches: transformers takes explicit positions for a sign of packed sequences.
+        inputs["position_ids"] = batch.position_ids
+    if not has_plain_head(model):
+        return _states_at(model(**inputs, attention_mask=batch.attention).logits, rows, columns), None
+    if batch.tree is None and can_narrow(model):
+        narrow_states = hidden_at(model, batch.input_ids, rows, columns)
+        return model.get_output_embeddings()(narrow_states), narrow_states
+    if batch.tree is None:
+        hidden = model.get_decoder()(**inputs).last_hidden_state
+    else:
+        with attention_of(model, TREE):
+            hidden = model.get_decoder()(**inputs, tree=batch.tree).last_hidden_state
+    states = _states_at(hidden, rows, columns)
+    return model.get_output_embeddings()(states), states
+
+
+def _states_at(states: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """The states [n, d] at n places of `states` [B, L, d].
+
+    A place may occur many times: all branches of a trunk are predicted at one place. An embedding lookup adds
+    the gradients of a place in a fixed order. Indexing adds them in the order in which threads arrive, so
+    that the weights would differ in their last bits from run to run.
+    """
+    return embedding(rows * states.shape[1] + columns, states.flatten(0, 1))
