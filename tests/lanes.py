@@ -60,7 +60,8 @@ def mark_lane(item: pytest.Item) -> None:
     fixtures = set(getattr(item, "fixturenames", ()))
     parameters = getattr(item, "callspec", None)
     values = {str(value) for value in parameters.params.values()} if parameters else set()
-    if path.startswith(SERVICES) or path.startswith("environments/test_environment_contract") and _names_a_service(item, values):
+    contract = path.startswith("environments/test_environment_contract")
+    if path.startswith(SERVICES) or (contract and _names_a_service(item, values)):
         item.add_marker("services")
     elif path.startswith(ENGINE) or fixtures & ENGINE_FIXTURES:
         item.add_marker("engine")

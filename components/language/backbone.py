@@ -28,7 +28,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from components.config import BackboneConfig, ChatTemplate, LoraConfig
+from components.config import BackboneConfig, ChatTemplate
 from components.errors import ConfigError, DataError
 from components.language import transformers_setup as transformers_setup  # turns off the progress bars
 from components.language.adapters import merge_lora

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from components.config.cloning_config import CloningConfig
 from components.config.lora_config import LoraConfig
-from components.language.backbone import add_lora, merge_lora
+from components.language.adapters import add_lora, merge_lora
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import OnFigures, supervised_finetune
 from components.language.training.training_run import TrainingRecord

@@ -71,7 +71,7 @@ class Learner:
     ) -> Learner:
         """A learner in this process, and an equal one in every worker of the launch."""
         learner = cls(policy, algorithm, config, demonstrations)
-        parallel.together(
+        parallel.run_on_all_ranks(
             _create, cls, learner.name, policy, algorithm, config, demonstrations, own=(learner,)
         )
         return learner
@@ -98,11 +98,11 @@ class Learner:
         Raises:
             TrainingError: a loss or a gradient is not finite, or sampler and trainer disagree.
         """
-        return parallel.together(_update, self.name, samples, seed, rate, on_policy, own=(self,))
+        return parallel.run_on_all_ranks(_update, self.name, samples, seed, rate, on_policy, own=(self,))
 
     def restore(self, state: dict[str, Any]) -> None:
         """Every learner of the launch continues from `state`."""
-        parallel.together(_restore, self.name, state, own=(self,))
+        parallel.run_on_all_ranks(_restore, self.name, state, own=(self,))
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimisers, and the algorithm's state."""
@@ -275,7 +275,7 @@ def _create(
     own: Learner | None = None,
 ) -> None:
     if own is None:
-        parallel.hold(name, learner(policy, algorithm, config, demonstrations))
+        parallel.set_rank_state(name, learner(policy, algorithm, config, demonstrations))
 
 
 def _update(
@@ -286,7 +286,7 @@ def _update(
     on_policy: bool,
     own: Learner | None = None,
 ) -> dict[str, float]:
-    learner: Learner = own or parallel.held(name)
+    learner: Learner = own or parallel.get_rank_state(name)
     return learner.update(samples, seed, rate, on_policy)
 
 
