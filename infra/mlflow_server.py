@@ -1,31 +1,28 @@
-"""Start MLflow's server with login, its runs and its users in Postgres: what the compose file and the
-manifests run.
+"""Start MLflow's server with login, and with its runs and users in Postgres.
 
-Reads POSTGRES_ADDRESS (host:port) and POSTGRES_PASSWORD, and what `mlflow server` reads itself. The users'
-database can be named in a file alone, and its URI holds the password: the file has no name on any disk, lies
-in memory alone, and ends with the server (Linux; only the same user's processes may open it).
+The compose file and the manifests run this program. It reads POSTGRES_ADDRESS (host:port), POSTGRES_PASSWORD,
+and the settings of `mlflow server`. MLflow takes the database of users only from a file, and the URI in it
+contains the password. So the file is only in memory and ends with the server. This works on Linux; only
+processes of the same user can open the file.
 """
 
 import os
 import sys
 from urllib.parse import quote
 
-address, password = os.environ["POSTGRES_ADDRESS"], quote(os.environ["POSTGRES_PASSWORD"], safe="")
+address = os.environ["POSTGRES_ADDRESS"]
+password = quote(os.environ["POSTGRES_PASSWORD"], safe="")
 database = f"postgresql+psycopg2://dreamgym:{password}@{address}"
 lines = [
     "[mlflow]",
     "default_permission = READ",
     f"database_uri = {database}/mlflow_users".replace("%", "%%"),
+    "authorization_function = mlflow.server.auth:authenticate_request_basic_auth",
+    "",
 ]
-login = os.memfd_create(
-    "login.ini", flags=0
-)  # open in the server, too: without MFD_CLOEXEC it outlives the execv
-os.write(
-    login,
-    "\n".join(
-        [*lines, "authorization_function = mlflow.server.auth:authenticate_request_basic_auth", ""]
-    ).encode(),
-)
+# Without MFD_CLOEXEC the file stays open in the server after execv.
+login = os.memfd_create("login.ini", flags=0)
+os.write(login, "\n".join(lines).encode())
 os.environ["MLFLOW_AUTH_CONFIG_PATH"] = f"/proc/{os.getpid()}/fd/{login}"
 os.environ["MLFLOW_BACKEND_STORE_URI"] = f"{database}/mlflow"
 os.execv(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from components.config.worlds.environment_config import EnvironmentConfig
-from components.environments.protocol import Adapter
+from components.environments.capabilities import Adapter
 from components.environments.text_world.import_path import load_named
 from components.errors import EnvironmentFailure
 
@@ -16,18 +16,19 @@ ADAPTERS = {
     "gymnasium": "components.environments.gymnasium.adapter:GymnasiumAdapter",
     "openenv": "components.environments.openenv.adapter:OpenEnvAdapter",
 }
-"""Value of `environment.name` -> module and class. They are text, so that the key of a stage depends on the
-selected adapter's code alone.
+"""Value of `environment.name` -> module and class.
+
+They are text, so that the key of a stage depends on the code of the selected adapter alone.
 """
 INSTALLATION = {
     "alfworld": "pip install -c constraints.txt -e '.[alfworld]' (needs gcc, g++, make, cmake).",
     "webshop": "pip install -c constraints.txt -e '.[webshop]'",
 }
-"""What to type where an adapter's packages are missing."""
+"""Value of `environment.name` -> what to type where its packages are missing."""
 
 
 def make_adapter(config: EnvironmentConfig) -> Adapter:
-    """The adapter that `config.name` selects.
+    """Return the adapter that `config.name` selects.
 
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
@@ -43,13 +44,15 @@ def make_adapter(config: EnvironmentConfig) -> Adapter:
     except ImportError as error:
         if config.name not in INSTALLATION:
             raise
-        found = f"A package that the environment {config.name} needs is not installed ({error})."
-        raise EnvironmentFailure(found, next_step=INSTALLATION[config.name]) from None
+        raise EnvironmentFailure(
+            f"A package that the environment {config.name} needs is not installed ({error}).",
+            next_step=INSTALLATION[config.name],
+        ) from None
     adapter = adapter_class(config)
     return adapter
 
 
 def adapter_modules(config: EnvironmentConfig) -> list[str]:
-    """The modules whose code decides what the selected world is like, a user's own included."""
-    adapter = [ADAPTERS[config.name].partition(":")[0]] if config.name in ADAPTERS else []
-    return adapter + ([config.own_module] if config.own_module else [])
+    """Return the modules whose code decides what the selected world is like, a user's own included."""
+    modules = [ADAPTERS[config.name].partition(":")[0]] if config.name in ADAPTERS else []
+    return modules + ([config.own_module] if config.own_module else [])

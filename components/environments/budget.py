@@ -6,7 +6,10 @@ from components.errors import EnvironmentFailure
 
 
 def spend(spent: int, steps: int, budget: int | None) -> int:
-    """Interactions after `steps` more; None is no budget.
+    """Return the number of interactions after `steps` more.
+
+    Args:
+        budget: the largest number allowed; None: any.
 
     Raises:
         EnvironmentFailure: the budget does not allow them; none of them is spent.
@@ -15,6 +18,6 @@ def spend(spent: int, steps: int, budget: int | None) -> int:
         raise EnvironmentFailure(
             f"{spent} real interactions are spent and {steps} more were asked for.",
             f"The budget is {budget}.",
-            "Raise rl.real.budget.",
+            "Raise sim_to_real.budget.",
         )
     return spent + steps

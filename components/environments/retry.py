@@ -1,5 +1,7 @@
-"""What infrastructure ended says nothing about who acted: it is played again, a few times, and then given up
-with its reason.
+"""Retry episodes that failed for infrastructure reasons.
+
+Such a failure says nothing about the policy. So the episode is played again, a few times; then the caller
+stops with the reason.
 """
 
 from __future__ import annotations
@@ -10,38 +12,45 @@ from typing import TypeVar
 from components.errors import EnvironmentFailure
 
 TRIES = 3
-"""How often an episode that infrastructure ends is begun before a measurement or a collection is given up."""
-AGAIN = "Type `dreamgym doctor`, then the same again."
+"""Times that an episode is started before a measurement or a collection is given up."""
+RETRY_ADVICE = "Type `dreamgym doctor`, then the same again."
 Key = TypeVar("Key")
-Played = TypeVar("Played")
+Result = TypeVar("Result")
 
 
 def play_whole(
     names: Mapping[Key, str],
-    play: Callable[[list[Key], int], tuple[Mapping[Key, Played], Mapping[Key, str]]],
+    play: Callable[[list[Key], int], tuple[Mapping[Key, Result], Mapping[Key, str]]],
     what: str,
     expected: str,
-) -> dict[Key, Played]:
-    """Every episode that is named, each played until it is whole; in the order of `names`.
+) -> dict[Key, Result]:
+    """Return the result of every episode in the order of `names`, each played until it does not break.
 
     Args:
-        play: plays those of the given keys, in the given try, from 0: what came of them, and of the others
-            why they broke.
-        what: what the episodes are, for the message; expected: why none may be missing.
+        names: key of an episode -> its name in messages.
+        play: plays the episodes of the given keys, in the given try (from 0). It returns the results of the
+            whole ones, and for each of the others why it broke.
+        what: what the episodes are, for the message.
+        expected: why none may be missing, for the message.
 
     Raises:
-        EnvironmentFailure: one broke in each of TRIES tries.
+        EnvironmentFailure: an episode broke in each of `TRIES` tries.
     """
-    whole, broken, left = dict[Key, Played](), dict[Key, str](), list(names)
+    results: dict[Key, Result] = {}
+    reasons: dict[Key, str] = {}
+    missing = list(names)
     for attempt in range(TRIES):
-        if left:
-            played, reasons = play(left, attempt)
-            whole, broken = whole | dict(played), dict(reasons)
-            left = [key for key in left if key not in whole]
-    if left:
-        found = (
-            f"{len(left)} of {len(names)} {what} broke in each of {TRIES} tries, as {names[left[0]]}: "
-            f"{broken[left[0]]}"
+        if missing:
+            new_results, new_reasons = play(missing, attempt)
+            results |= dict(new_results)
+            reasons = dict(new_reasons)
+            missing = [key for key in missing if key not in results]
+    if missing:
+        first = missing[0]
+        raise EnvironmentFailure(
+            f"{len(missing)} of {len(names)} {what} broke in each of {TRIES} tries, as {names[first]}: "
+            f"{reasons[first]}",
+            expected,
+            RETRY_ADVICE,
         )
-        raise EnvironmentFailure(found, expected, AGAIN)
-    return {key: whole[key] for key in names}
+    return {key: results[key] for key in names}

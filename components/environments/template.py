@@ -1,8 +1,9 @@
-"""A whole environment to copy: something lies in one of several boxes and belongs on the table
-(docs/guides/add-a-world.md).
+"""A whole environment to copy: a thing lies in one of several boxes and belongs on the table.
 
-dreamgym check-environment environment.name=own
-environment.own.adapter=components.environments.template:TemplateAdapter
+docs/add-an-environment.md explains each part. Test it:
+
+    dreamgym check-environment environment.name=own
+        environment.own.adapter=components.environments.template:TemplateAdapter
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from components.config.worlds.environment_config import EnvironmentConfig
-from components.environments.protocol import Behaviour, Environment, Step
-from components.environments.text_world.plain_adapter import PlainAdapter, drawn, task_of
+from components.environments.protocol import Behaviour, RealEnvironment, Step
+from components.environments.text_world.plain_adapter import PlainAdapter, build_task, sample_tasks
 from components.environments.validation_split import require_split
 from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
@@ -22,88 +23,98 @@ from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 THINGS: tuple[str, ...] = ("coin", "key", "ring", "pen", "cup", "map", "egg", "rope", "lamp", "ball")
 THINGS += ("book", "bell", "comb", "fork", "glove", "nail", "shoe", "spoon", "stone", "watch")
-SLIPS = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
+ERROR_RATES = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
+"""Behaviour -> the share of steps in which it leaves the expert's way."""
 
 
 class BoxWorld:
     """One episode. What it raises counts as a failure of the world, never as the agent's."""
 
     def begin(self, task: Task) -> str:
-        """The initial state, the same at every start of the task."""
+        """Return the initial state, the same at every start of the task."""
         spec = json.loads(task.spec)
-        self.thing, self.place, self.boxes, self.opened, self.held = (
-            spec["thing"],
-            spec["place"],
-            spec["boxes"],
-            0,
-            False,
-        )
-        return self._seen(f"Boxes: {', '.join(f'box {n}' for n in range(1, self.boxes + 1))}")
+        self.thing = spec["thing"]
+        self.place = spec["place"]
+        self.boxes = spec["boxes"]
+        self.opened = 0
+        self.is_held = False
+        return self._state(f"Boxes: {', '.join(f'box {n}' for n in range(1, self.boxes + 1))}")
 
     def act(self, action: str) -> Step:
-        """An action that is impossible or nonsense is answered like any other."""
+        """Take one step. An action that is impossible or senseless is answered like any other."""
         if action not in self.admissible:
-            return Step(self._seen("Nothing happens"), 0.0, False)
+            return Step(self._state("Nothing happens"), 0.0, False)
         if action.startswith("open"):
             self.opened = int(action.split()[-1])
-            return Step(
-                self._seen(f"Box {self.opened}: {self.thing if self._here() else 'empty'}"), 0.0, False
-            )
-        self.held, won = not self.held, self.held
-        return Step(self._seen(f"{'On the table' if won else 'Took'}: {self.thing}"), float(won), won)
+            content = self.thing if self._is_here() else "empty"
+            return Step(self._state(f"Box {self.opened}: {content}"), 0.0, False)
+        is_won = self.is_held
+        self.is_held = not self.is_held
+        text = f"{'On the table' if is_won else 'Took'}: {self.thing}"
+        return Step(self._state(text), float(is_won), is_won)
 
     def close(self) -> None:
         """Nothing to free."""
 
-    def _here(self) -> bool:
-        return self.opened == self.place and not self.held
+    def _is_here(self) -> bool:
+        return self.opened == self.place and not self.is_held
 
-    def _seen(self, words: str) -> str:
-        more = [f"take {self.thing}"] * self._here() + [f"put {self.thing} on table"] * self.held
-        self.admissible = (*(f"open box {n}" for n in range(1, self.boxes + 1)), *more)
-        return f"{words}. Holding: {self.thing if self.held else 'nothing'}."
+    def _state(self, text: str) -> str:
+        take = [f"take {self.thing}"] * self._is_here()
+        put = [f"put {self.thing} on table"] * self.is_held
+        self.admissible = (*(f"open box {n}" for n in range(1, self.boxes + 1)), *take, *put)
+        return f"{text}. Holding: {self.thing if self.is_held else 'nothing'}."
 
 
 class TemplateAdapter(PlainAdapter):
-    """All that the pipeline knows of boxes. What is not here, `PlainAdapter` answers for any world."""
+    """All that the pipeline knows of boxes. `PlainAdapter` answers the rest, as for any world."""
 
-    name, refusals = "own", ("Nothing happens",)
+    name = "own"
+    refusals = ("Nothing happens",)
     splits = (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.seed = config.seed
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """Rooms with an even number of boxes train. Of the others, an odd box is for tests, an even one for
-        validation.
+        """Return `count` different tasks.
+
+        Rooms with an even number of boxes are for training. In the others the thing lies in an odd box for
+        tests and in an even one for validation.
         """
         require_split(split, self.splits)
         sizes = range(4 if split == TRAIN else 5, 14, 2)
-        places = {TRAIN: (1, 1), VALIDATION: (2, 2), TEST: (1, 2)}[split]
-        rooms = [(t, n, p) for t in THINGS for n in sizes for p in range(places[0], n + 1, places[1])]
-        chosen, world = drawn(random.Random(f"{split}/{self.seed}/{seed}"), rooms, count, split), BoxWorld()
-        made = [
-            task_of(
-                self.name, f"{t}-{n}-{p}", split, f"put the {t} on the table", "", thing=t, boxes=n, place=p
-            )
-            for t, n, p in chosen
+        first, step = {TRAIN: (1, 1), VALIDATION: (2, 2), TEST: (1, 2)}[split]
+        rooms = [
+            (thing, boxes, place)
+            for thing in THINGS
+            for boxes in sizes
+            for place in range(first, boxes + 1, step)
         ]
-        return [replace(task, initial_state=world.begin(task)) for task in made]
+        rng = random.Random(f"{split}/{self.seed}/{seed}")
+        return [self._task(split, *room) for room in sample_tasks(rng, rooms, count, split)]
+
+    def _task(self, split: str, thing: str, boxes: int, place: int) -> Task:
+        name = f"{thing}-{boxes}-{place}"
+        instruction = f"put the {thing} on the table"
+        task = build_task(self.name, name, split, instruction, "", thing=thing, boxes=boxes, place=place)
+        return replace(task, initial_state=BoxWorld().begin(task))
 
     def open(
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
-    ) -> Environment:
-        """A world for each row."""
+    ) -> RealEnvironment:
+        """Open an environment with a world for each row."""
         return RowsEnvironment(BoxWorld, budget)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
-        """The expert, and others that leave its way more or less often."""
-        if name not in SLIPS:
+        """Return the expert, or a behaviour that leaves its way more or less often."""
+        if name not in ERROR_RATES:
             raise EnvironmentFailure(
-                f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(SLIPS)}."
+                f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(ERROR_RATES)}."
             )
-        rng, thing = random.Random(f"{name}/{task.id}/{seed}"), json.loads(task.spec)["thing"]
-        tempting = [
+        rng = random.Random(f"{name}/{task.id}/{seed}")
+        thing = json.loads(task.spec)["thing"]
+        mistakes = [
             f"take {thing}",
             f"put {thing} on table",
             "open box 99",
@@ -113,21 +124,24 @@ class TemplateAdapter(PlainAdapter):
         ]
 
         def act(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
-            others = tempting if name == "near_miss" else [*admissible, *tempting]
-            return "", rng.choice(others) if rng.random() < SLIPS[name] else _next(trajectory, thing)
+            others = mistakes if name == "near_miss" else [*admissible, *mistakes]
+            is_error = rng.random() < ERROR_RATES[name]
+            return "", rng.choice(others) if is_error else _expert_action(trajectory, thing)
 
         return act
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
-        """True at the first look into a box: no history could tell what lies there."""
-        return next_state.startswith("Box ") and f"{next_state.partition(':')[0]}:" not in "\n".join(
-            trajectory.states
-        )
+        """Return True at the first look into a box: no history could tell what lies there."""
+        box = f"{next_state.partition(':')[0]}:"
+        return next_state.startswith("Box ") and box not in "\n".join(trajectory.states)
 
 
-def _next(trajectory: Trajectory, thing: str) -> str:
+def _expert_action(trajectory: Trajectory, thing: str) -> str:
     opened = {step.action: step.next_state for step in trajectory.steps if step.next_state.startswith("Box ")}
-    if f"Holding: {thing}" in trajectory.states[-1] or f": {thing}." in trajectory.states[-1]:
-        return f"put {thing} on table" if "Holding: nothing" not in trajectory.states[-1] else f"take {thing}"
-    seen = [box for box, state in opened.items() if f": {thing}." in state]
-    return seen[0] if seen else next(box for n in range(1, 15) if (box := f"open box {n}") not in opened)
+    state = trajectory.states[-1]
+    if f"Holding: {thing}" in state or f": {thing}." in state:
+        return f"put {thing} on table" if "Holding: nothing" not in state else f"take {thing}"
+    with_thing = [box for box, content in opened.items() if f": {thing}." in content]
+    if with_thing:
+        return with_thing[0]
+    return next(box for n in range(1, 15) if (box := f"open box {n}") not in opened)

@@ -1,10 +1,9 @@
-"""A real environment made of rows: one world an episode, each stepped by itself, with the budget and the
-failures of all of them.
+"""Make a batched real environment of worlds that each play one episode.
 
-Whoever has a world that plays one episode has an environment: it needs `begin`, `act` and `close` (`World`).
-What breaks in it is recorded (`info["failed"]`), never held against the agent: an exception, an answer that
-is no text, an episode that begins otherwise than recorded. The broken world is closed, and a new one is made
-for the next episode.
+A world needs `begin`, `act` and `close` (`World`). `RowsEnvironment` gives it the budget and the handling of
+failures: an exception, an answer that is no text, an episode that begins otherwise than recorded. A failure
+is recorded (`info["failed"]`) and never counted against the agent. The broken world is closed, and a new one
+is made for the next episode.
 """
 
 from __future__ import annotations
@@ -15,12 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
 from components.records import Task, is_text
+
+T = TypeVar("T")
+_LONGEST_SHOWN = 200
+"""Characters of a value that a message shows."""
 
 
 class World(Protocol):
@@ -28,17 +31,15 @@ class World(Protocol):
 
     @property
     def admissible(self) -> Sequence[str]:
-        """Actions that it says are possible now; empty where it says nothing."""
+        """The actions that are possible now; empty if the world does not say."""
         ...
 
     def begin(self, task: Task) -> str:
-        """Start the task's episode; the initial state, the same for the same task."""
+        """Start the task's episode and return the initial state, the same for the same task."""
         ...
 
     def act(self, action: str) -> Step:
-        """One step. An action that is impossible or nonsense is answered with a state that says so, not
-        raised.
-        """
+        """Take one step. Answer an impossible or senseless action with a state that says so; do not raise."""
         ...
 
     def close(self) -> None:
@@ -47,38 +48,38 @@ class World(Protocol):
 
 
 class Outcome:
-    """An episode's own rewards, made into the pipeline's: 1 at an end where their sum is at least `success`,
-    else 0.
-    """
+    """Turns the rewards of an episode into the pipeline's: 1 at an end where their sum is `success`, else
+    0."""
 
     def __init__(self, success: float) -> None:
-        self.total, self._success = 0.0, success
+        self.total = 0.0
+        self._success = success
 
     def step(self, state: object, reward: object, done: object, **info: Any) -> Step:
-        """What the world answered as a step. Raises EnvironmentFailure if that is no text, no number, or no
-        truth value.
+        """Return what the world answered as a step.
+
+        Raises:
+            EnvironmentFailure: the state is no text, the reward no number, or `done` no truth value.
         """
         if not is_text(state):
-            raise EnvironmentFailure(f"The world answered {_shown(state)}.", "Expected a state of words.")
-        reward, done = plain_value(0.0 if reward is None else reward), plain_value(done)
+            raise EnvironmentFailure(f"The world answered {_shortened(state)}.", "Expected a state of words.")
+        reward = plain_value(0.0 if reward is None else reward)
+        done = plain_value(done)
         if not isinstance(reward, Real) or not math.isfinite(reward):
-            raise EnvironmentFailure(f"The world gave the reward {_shown(reward)}.", "Expected a number.")
+            raise EnvironmentFailure(f"The world gave the reward {_shortened(reward)}.", "Expected a number.")
         if not isinstance(done, (bool, int, float)) or done not in (True, False):
             raise EnvironmentFailure(
-                f"The world answered {_shown(done)} to whether the episode is over.",
+                f"The world answered {_shortened(done)} to whether the episode is over.",
                 "Expected true or false.",
             )
         self.total += float(reward)
-        won = bool(done) and self.total >= self._success - 1e-9
-        return Step(
-            str(state), float(won), bool(done), {"observation": state, "world_reward": float(reward), **info}
-        )
+        is_success = bool(done) and self.total >= self._success - 1e-9
+        all_info = {"observation": state, "world_reward": float(reward), **info}
+        return Step(str(state), float(is_success), bool(done), all_info)
 
 
 class RowsEnvironment:
-    """`components.environments.protocol.Environment` over worlds; `admissible` holds what each row may do
-    now, as its world says.
-    """
+    """A `RealEnvironment` (`protocol.py`) over one world a row."""
 
     def __init__(
         self,
@@ -88,15 +89,21 @@ class RowsEnvironment:
         parallel: int = 1,
         most_rows: int | None = None,
     ) -> None:
-        """Args:
-        make: makes a world for one row.
-        budget: interactions that may not be exceeded; None: any number.
-        parallel: rows that are asked at the same time, by threads: for worlds that wait for something else.
-        most_rows: how many worlds there can be at once; None: any number.
+        """Make an environment without rows.
+
+        Args:
+            make: makes a world for one row.
+            budget: interactions that may not be exceeded; None: any number.
+            parallel: rows that are asked at the same time, by threads: for worlds that wait for something
+                else.
+            most_rows: the largest number of worlds at the same time; None: any number.
         """
-        self.interactions, self.budget, self.most_rows = 0, budget, most_rows
+        self.interactions = 0
+        self.budget = budget
+        self.most_rows = most_rows
         self.admissible: list[Sequence[str]] = []
-        self._make, self._pool = make, ThreadPoolExecutor(parallel) if parallel > 1 else None
+        self._make = make
+        self._pool = ThreadPoolExecutor(parallel) if parallel > 1 else None
         self._worlds: list[World | None] = []
         self._states: list[str] = []
         self._broken: dict[int, str] = {}
@@ -105,21 +112,21 @@ class RowsEnvironment:
         """Start one episode a task. A row whose world does not start has failed: its first step says so.
 
         Raises:
-            EnvironmentFailure: a task was made up and has no world of its own, or of several worlds none
+            EnvironmentFailure: a task was generated and has no world of its own, or of several worlds none
                 starts.
         """
         for task in tasks:
             if task.generated:
-                found = f"The task {task.id} was generated: it has no real world."
-                raise EnvironmentFailure(found, next_step="Embody a dreamed episode of it.")
+                raise EnvironmentFailure(
+                    f"The task {task.id} was generated: it has no real world.",
+                    next_step="Embody a dreamed episode of it.",
+                )
         for row in range(len(tasks), len(self._worlds)):
             self._discard(row)
         self._worlds = [*self._worlds, *[None] * len(tasks)][: len(tasks)]
-        self._states, self.admissible, self._broken = (
-            [task.initial_state for task in tasks],
-            [()] * len(tasks),
-            {},
-        )
+        self._states = [task.initial_state for task in tasks]
+        self.admissible = [()] * len(tasks)
+        self._broken = {}
         reasons = self._each(lambda row: self._begin(row, tasks[row]), range(len(tasks)))
         self._broken = {row: reason for row, reason in enumerate(reasons) if reason}
         if 1 < len(tasks) == len(self._broken):
@@ -127,19 +134,18 @@ class RowsEnvironment:
         return list(self._states)
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
-        """One step for each row with an action. One that is broken already takes none, and costs none.
+        """Take one step in each row with an action. A row that is broken already takes and costs none.
 
         Raises:
             EnvironmentFailure: the budget of interactions does not allow these steps.
         """
-        asked = [row for row, action in enumerate(actions) if action is not None]
-        taken = sum(row not in self._broken and self._worlds[row] is not None for row in asked)
-        self.interactions = spend(self.interactions, taken, self.budget)
+        rows = [row for row, action in enumerate(actions) if action is not None]
+        cost = sum(row not in self._broken and self._worlds[row] is not None for row in rows)
+        self.interactions = spend(self.interactions, cost, self.budget)
+        answers = self._each(lambda row: self._act(row, actions[row] or ""), rows)
         steps: list[Step | None] = [None] * len(actions)
-        for row, step in zip(
-            asked, self._each(lambda row: self._act(row, actions[row] or ""), asked), strict=True
-        ):
-            steps[row] = step
+        for row, answer in zip(rows, answers, strict=True):
+            steps[row] = answer
         return steps
 
     def close(self) -> None:
@@ -149,16 +155,17 @@ class RowsEnvironment:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _each(self, work: Callable[[int], Any], rows: Sequence[int]) -> list[Any]:
+    def _each(self, work: Callable[[int], T], rows: Sequence[int]) -> list[T]:
         return list((self._pool.map if self._pool else map)(work, rows))
 
     def _begin(self, row: int, task: Task) -> str:
-        """Why the row's episode could not be started; "" if it was. A world left from an earlier one may have
-        died: a new one is tried.
+        """Return why the row's episode could not be started; "" if it was.
+
+        A world left from an earlier episode may have died, so a new one is tried as well.
         """
-        left = self._worlds[row] is not None
+        is_used_world = self._worlds[row] is not None
         reason = self._start(row, task)
-        return self._start(row, task) if reason and left else reason
+        return self._start(row, task) if reason and is_used_world else reason
 
     def _start(self, row: int, task: Task) -> str:
         try:
@@ -166,12 +173,13 @@ class RowsEnvironment:
             state = world.begin(task)
             if state != task.initial_state:
                 raise EnvironmentFailure(
-                    f"{task.id} began with {_shown(state)}, recorded was {_shown(task.initial_state)}.",
+                    f"{task.id} began with {_shortened(state)}, recorded was "
+                    f"{_shortened(task.initial_state)}.",
                     "Expected the same state at every start of a task.",
                 )
             self.admissible[row] = tuple(world.admissible)
             return ""
-        except (Exception, SystemExit) as error:  # whatever it is, it is the world's and not the agent's
+        except (Exception, SystemExit) as error:  # whatever it is, it is the world's fault, not the agent's
             self._discard(row)
             return _error_text(error)
 
@@ -180,8 +188,9 @@ class RowsEnvironment:
         try:
             if row in self._broken or world is None:
                 raise EnvironmentFailure(self._broken.get(row, "This episode has failed before."))
-            step = _sound(world.act(action))
-            self._states[row], self.admissible[row] = step.state, tuple(world.admissible)
+            step = _require_valid(world.act(action))
+            self._states[row] = step.state
+            self.admissible[row] = tuple(world.admissible)
             return Step(step.state, step.reward, step.done, {"admissible": self.admissible[row], **step.info})
         except (Exception, SystemExit) as error:  # recorded, and the next episode gets a new world
             self._discard(row)
@@ -189,46 +198,62 @@ class RowsEnvironment:
             return Step(self._states[row], 0.0, True, {"failed": self._broken[row]})
 
     def _discard(self, row: int) -> None:
-        world, self._worlds[row] = self._worlds[row], None
+        world = self._worlds[row]
+        self._worlds[row] = None
         if world is not None:
             with suppress(Exception):
                 world.close()
 
 
+@runtime_checkable
+class _Array(Protocol):
+    """An array or tensor, as NumPy and torch have them."""
+
+    shape: Any
+
+    def item(self) -> object: ...
+
+
 def plain_value(value: object) -> object:
-    """Python's own number or truth value in place of an array or tensor that holds one alone, as NumPy and
-    torch give them.
-    """
-    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    """Return Python's own number or truth value in place of an array or tensor that holds one alone."""
+    return value.item() if isinstance(value, _Array) and value.shape == () else value
 
 
-def _sound(step: object) -> Step:
-    """A world's answer, its reward and end as plain values. Raises EnvironmentFailure if it is none that the
-    pipeline can use.
+def _require_valid(step: object) -> Step:
+    """Return a world's answer with reward and end as plain values.
+
+    Raises:
+        EnvironmentFailure: it is none that the pipeline can use.
     """
     if not isinstance(step, Step):
         raise EnvironmentFailure(
-            f"The world's act gave {_shown(step)}.", "Expected a Step (components/environments/protocol.py)."
+            f"The world's act gave {_shortened(step)}.",
+            "Expected a Step (components/environments/protocol.py).",
         )
     if not is_text(step.state):
-        raise EnvironmentFailure(f"The world answered {_shown(step.state)}.", "Expected a state of words.")
-    reward, done = plain_value(step.reward), plain_value(step.done)
+        raise EnvironmentFailure(
+            f"The world answered {_shortened(step.state)}.", "Expected a state of words."
+        )
+    reward = plain_value(step.reward)
+    done = plain_value(step.done)
     if not isinstance(done, (bool, int, float)) or done not in (0, 1):
-        raise EnvironmentFailure(f"The world's act gave done={_shown(done)}.", "Expected true or false.")
+        raise EnvironmentFailure(f"The world's act gave done={_shortened(done)}.", "Expected true or false.")
     if not isinstance(reward, (bool, int, float)) or reward not in (0, 1) or reward > done:
-        found = f"The world's act gave reward={_shown(reward)}, done={bool(done)}."
-        raise EnvironmentFailure(found, "Expected the reward 1.0 at the end of a success, else 0.0.")
+        raise EnvironmentFailure(
+            f"The world's act gave reward={_shortened(reward)}, done={bool(done)}.",
+            "Expected the reward 1.0 at the end of a success, else 0.0.",
+        )
     return replace(step, reward=float(reward), done=bool(done))
 
 
 def _error_text(error: BaseException) -> str:
-    return (
-        str(error)
-        if isinstance(error, EnvironmentFailure)
-        else f"{type(error).__name__}: {error}".removesuffix(": ")
-    )
+    if isinstance(error, EnvironmentFailure):
+        return str(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}... ({len(text):,} characters)"
+    if len(text) <= _LONGEST_SHOWN:
+        return text
+    return f"{text[:_LONGEST_SHOWN]}... ({len(text):,} characters)"

@@ -1,12 +1,13 @@
-"""Is the dream being cheated? Every few iterations of RL some dreamed successes are played again in the real
-engine.
+"""Detection of a policy that exploits errors of the dream during RL.
 
-A policy that learns to please the dream and not the world wins more and more dreams, and fewer and fewer of
-them are confirmed. Each look replays at most `most` successes of one iteration's rollouts
-(`components/experience/real_replay.py`); its real steps are check interactions and train nothing. The stage
-ends where more dreams are won than in the first iteration and either the whole interval of the agreement lies
-below the floor, or the agreement has fallen: fewer are confirmed than in all looks before, beyond chance
-(Fisher's exact test, one-sided, p < 0.01 as there are several looks).
+Such a policy has more and more dreamed successes, and the real engine confirms fewer and fewer of them. Every
+few iterations the watch replays up to `max_replays` dreamed successes in the real engine
+(`components/experience/real_replay.py`). These real steps are check interactions and are not used for
+training. RL stops if the dreamed success rate is above that of the first iteration and one of these holds:
+
+- The whole interval of the agreement is below the floor.
+- The agreement has fallen: fewer successes are confirmed than in all earlier checks together, beyond chance
+  (Fisher's exact test, one-sided, p < 0.01 because there are several checks).
 """
 
 from __future__ import annotations
@@ -17,86 +18,114 @@ from collections.abc import Mapping, Sequence
 
 from components.environments.protocol import Adapter
 from components.errors import TrainingError
-from components.evaluation.metrics.intervals import fisher_fewer, proportion
+from components.evaluation.metrics.intervals import fisher_one_sided_p_value, proportion
 from components.experience.real_replay import Replay, replay
 from components.experience.side_by_side import compare_states
 from components.policy.rollout import Rollout
 
-FIGURES = ("rollout_agreement", "watched_success_rate", "hallucination_rate")
-"""Of the dreamed successes that are replayed: the share confirmed, the success they are of, the share of
-dreamed facts that are denied.
+WATCHED_SERIES = ("rollout_agreement", "watched_success_rate", "hallucination_rate")
+"""Series of a check: share of replayed dreamed successes that are confirmed, dreamed success rate of the same
+iteration, and share of dreamed facts that the real engine contradicts.
 """
-REPLAYED = "replayed_successes"
-"""Figure: how many a look replayed, so that later ones know what its agreement weighs."""
-CHECKS = "check_interactions"
-FALLEN = 0.01
+REPLAYED_SUCCESSES = "replayed_successes"
+"""Series: number of replayed successes. Later checks need it to weight the agreement."""
+CHECK_INTERACTIONS = "check_interactions"
+"""Series: real steps of a check."""
+MAX_P_VALUE = 0.01
 """Below this p-value the agreement has fallen."""
 
 
 class DreamWatch:
-    """Looks at the rollouts of every `every`th iteration; 0: never."""
+    """Checks the rollouts of every `interval`-th iteration; never if `interval` is 0.
 
-    def __init__(self, adapter: Adapter, *, every: int, most: int, floor: float) -> None:
-        self._adapter, self._every, self._most, self._floor = adapter, every, most, floor
+    Args:
+        adapter: the real environment.
+        interval: iterations from one check to the next.
+        max_replays: largest number of dreamed successes that one check replays.
+        floor: lowest acceptable share of confirmed dreamed successes.
+    """
 
-    def look(
+    def __init__(self, adapter: Adapter, *, interval: int, max_replays: int, floor: float) -> None:
+        self._adapter = adapter
+        self._interval = interval
+        self._max_replays = max_replays
+        self._floor = floor
+
+    def check(
         self, iteration: int, rollouts: Sequence[Rollout], series: Mapping[str, Sequence[float]]
     ) -> dict[str, float]:
-        """Figures of this iteration, NaN where it is not looked at; `series` are those of the iterations
-        before, from 0.
+        """Return the values of the watched series for this iteration; NaN if it is not checked.
+
+        Args:
+            iteration: number of the iteration, from 0.
+            rollouts: dreamed rollouts of this iteration.
+            series: values of the earlier iterations.
 
         Raises:
-            TrainingError: the policy cheats the dream.
+            TrainingError: the policy exploits errors of the dream.
         """
-        idle = dict.fromkeys((*FIGURES, REPLAYED), math.nan) | {CHECKS: 0.0}
-        won = [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
-        if not self._every or (iteration + 1) % self._every or not won:
-            return idle
-        replays, spent = replay(
-            self._adapter, random.Random(iteration).sample(won, min(self._most, len(won)))
-        )
-        confirmed, rate = sum(one.confirmed for one in replays), len(won) / len(rollouts)
-        found, first = proportion(confirmed, len(replays)), next(iter(series.get("success_rate", [])), rate)
-        before, looked = _earlier(series)
-        fallen = fisher_fewer(confirmed, len(replays), before, looked) < FALLEN
-        if rate > first and (found.high < self._floor or fallen):
-            was = f"; in the looks before, {before} of {looked}" if looked else ""
-            raise TrainingError(
-                "The policy cheats the dream: of its dreamed successes the real engine confirms "
-                f"{found}{was}, while its dreamed success "
-                f"rose from {first:.2f} to {rate:.2f} (iteration {iteration + 1}).",
-                f"Expected an agreement of {self._floor} or more (fidelity.min_rollout_agreement) that does "
-                "not fall.",
-                "Train the experience model longer or on more near misses (experience_model.epochs, "
-                "data.near_miss), or stop RL sooner "
-                "(rl.dream.iterations).",
-            )
-        figures = {
-            "rollout_agreement": found.value,
-            "watched_success_rate": rate,
-            "hallucination_rate": self._denied_facts(replays),
+        successes = [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
+        if not self._interval or (iteration + 1) % self._interval or not successes:
+            return dict.fromkeys((*WATCHED_SERIES, REPLAYED_SUCCESSES), math.nan) | {CHECK_INTERACTIONS: 0.0}
+        sample = random.Random(iteration).sample(successes, min(self._max_replays, len(successes)))
+        replays, real_steps = replay(self._adapter, sample)
+        confirmed = sum(one.confirmed for one in replays)
+        success_rate = len(successes) / len(rollouts)
+        self._require_agreement(iteration, confirmed, len(replays), success_rate, series)
+        values = {
+            "rollout_agreement": proportion(confirmed, len(replays)).value,
+            "watched_success_rate": success_rate,
+            "hallucination_rate": self._contradicted_share(replays),
         }
-        return figures | {REPLAYED: float(len(replays)), CHECKS: float(spent)}
+        return values | {REPLAYED_SUCCESSES: float(len(replays)), CHECK_INTERACTIONS: float(real_steps)}
 
-    def _denied_facts(self, replays: Sequence[Replay]) -> float:
-        """The share of the facts of the replayed dreams that the real engine's states contradict; NaN where
-        there are none.
-        """
-        compared = [
-            one
-            for found in replays
-            for one in compare_states(self._adapter, found.dreamed, found.real_states)
+    def _require_agreement(
+        self,
+        iteration: int,
+        confirmed: int,
+        replayed: int,
+        success_rate: float,
+        series: Mapping[str, Sequence[float]],
+    ) -> None:
+        agreement = proportion(confirmed, replayed)
+        first_success_rate = next(iter(series.get("success_rate", [])), success_rate)
+        earlier_confirmed, earlier_replayed = _earlier_checks(series)
+        p_value = fisher_one_sided_p_value(confirmed, replayed, earlier_confirmed, earlier_replayed)
+        is_too_low = agreement.high < self._floor or p_value < MAX_P_VALUE
+        if success_rate <= first_success_rate or not is_too_low:
+            return
+        earlier = (
+            f" (in earlier checks {earlier_confirmed} of {earlier_replayed})" if earlier_replayed else ""
+        )
+        raise TrainingError(
+            "The policy exploits errors of the dream. The real engine confirms "
+            f"{agreement} of its dreamed successes{earlier}, while its dreamed success rate "
+            f"rose from {first_success_rate:.2f} to {success_rate:.2f} (iteration {iteration + 1}).",
+            f"Expected an agreement of at least {self._floor} (fidelity.min_rollout_agreement) that does not "
+            "fall.",
+            "Train the experience model longer or on more near misses (experience_model.epochs, "
+            "data.near_miss), or stop RL earlier (synthetic_rl.iterations).",
+        )
+
+    def _contradicted_share(self, replays: Sequence[Replay]) -> float:
+        """Return the share of dreamed facts that the real engine's states contradict; NaN without facts."""
+        comparisons = [
+            comparison
+            for one in replays
+            for comparison in compare_states(self._adapter, one.dreamed, one.real_states)
         ]
-        denied = sum(len(one.contradicted) for one in compared)
-        claims = denied + sum(len(one.agreed) + len(one.unsaid) for one in compared)
-        return denied / claims if claims else math.nan
+        contradicted = sum(len(one.contradicted) for one in comparisons)
+        claims = contradicted + sum(len(one.agreed) + len(one.unsaid) for one in comparisons)
+        return contradicted / claims if claims else math.nan
 
 
-def _earlier(series: Mapping[str, Sequence[float]]) -> tuple[int, int]:
-    """(confirmed, replayed) of all looks before."""
-    looks = [
+def _earlier_checks(series: Mapping[str, Sequence[float]]) -> tuple[int, int]:
+    """Return (confirmed, replayed) of all earlier checks together."""
+    checks = [
         (share, count)
-        for share, count in zip(series.get("rollout_agreement", []), series.get(REPLAYED, []), strict=False)
+        for share, count in zip(
+            series.get("rollout_agreement", []), series.get(REPLAYED_SUCCESSES, []), strict=False
+        )
         if not math.isnan(share)
     ]
-    return round(sum(share * count for share, count in looks)), int(sum(count for _, count in looks))
+    return round(sum(share * count for share, count in checks)), int(sum(count for _, count in checks))

@@ -1,39 +1,39 @@
-"""A language model as judge of predicted transitions (Fig. 4, App. C.4), and how far it may be believed.
+"""A language model that judges predicted transitions (Fig. 4, App. C.4), and its agreement with fixed rules.
 
     with Endpoint(config.endpoint, Path(".dreamgym/answers")) as endpoint:
         metrics, records = judge_transitions(endpoint, judgements, tasks)
 
-The judge sees the task, the current state, the action and the predicted next state, and scores four axes 0, 1
-or 2 as strict JSON. It differs from the paper in that
+The judge sees the task, the current state, the action and the predicted next state. It scores four axes with
+0, 1 or 2 as strict JSON. Differences from the paper:
 
-1. the wording is ours (`VERSION` names it and stands in every record), and the judge is any model behind an
-   endpoint;
-2. the prediction's outcome, solved or not, is shown as well, since it is part of what the experience model
-   says;
-3. beside each axis stands its **agreement with the executable truth**: whether the judge gives a 2 exactly
-   where the rules of `judge_axes.py`
-   do, which know the real next state. A judge without agreement is an opinion;
-4. a prediction that cannot be read gets 0 on all axes without being asked about, and counts for no agreement.
+1. The wording is ours (`VERSION` names it and is in every record). The judge is any model behind an endpoint.
+2. The judge also sees the predicted outcome, solved or not, because it is part of the prediction.
+3. Each axis comes with the judge's **agreement with rules**: whether the judge gives a 2 exactly where the
+   rules of `judge_axes.py` do. The rules know the real next state. Without agreement a judge's scores are an
+   opinion.
+4. A prediction that cannot be parsed scores 0 on all axes. The judge is not asked about it, and it does not
+   count for the agreement.
 
-A judge never sees the real next state, so it may rightly find good what only the environment can deny: an
-agreement of 1 is not expected.
+A judge never sees the real next state, so it may accept a prediction that only the environment can refute. An
+agreement of 1 is therefore not expected.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from components.errors import DataError, EndpointError
-from components.evaluation.metrics.intervals import Estimate, cohen_kappa, proportion
+from components.evaluation.metrics.intervals import Estimate, proportion
 from components.evaluation.metrics.judge_axes import AXES, BEST, axis_scores, mean_scores
+from components.evaluation.metrics.paired_outcomes import cohen_kappa
 from components.experience.step_judgements import Judgement
-from components.language.endpoint.chat_completions import UnansweredError
+from components.language.endpoint.chat_completions import Unanswered
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Task
 
@@ -70,7 +70,7 @@ Score = Annotated[int, Field(ge=0, le=BEST)]
 
 
 class RubricScores(StrictAnswer):
-    """0, 1 or 2 on each axis; 2 is the best on all, `hallucination` included."""
+    """Scores 0, 1 or 2 on each axis; 2 is the best on all axes, including `hallucination`."""
 
     consistency: Score = Field(alias="causal_consistency")
     diversity: Score
@@ -78,17 +78,17 @@ class RubricScores(StrictAnswer):
     hallucination: Score
 
 
-class Verdict(StrictAnswer):
-    """The judge's whole answer to one transition."""
+class JudgeAnswer(StrictAnswer):
+    """The judge's complete answer about one transition."""
 
     rubric_scores: RubricScores
 
 
 @dataclass(frozen=True)
-class Record:
-    """One judged transition: the judge's `scores` and those of the `rules`, axis -> 0, 1 or 2.
+class JudgeRecord:
+    """One judged transition: the judge's `scores` and the scores of the `rules`, axis -> 0, 1 or 2.
 
-    `asked` is False for a prediction that cannot be read; `model` and `version` name the judge and its
+    `asked` is False for a prediction that cannot be parsed. `model` and `version` name the judge and its
     prompt.
     """
 
@@ -102,7 +102,7 @@ class Record:
     rules: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
 
@@ -111,50 +111,64 @@ def judge_transitions(
     judgements: Sequence[Judgement],
     tasks: Sequence[Task],
     *,
-    most_unjudged: float = 0.05,
+    max_unjudged_share: float = 0.05,
     confidence: float = 0.95,
-) -> tuple[dict[str, Estimate], list[Record]]:
-    """The judge's metrics over all `judgements`, and one record for each that it judged, in their order.
+) -> tuple[dict[str, Estimate], list[JudgeRecord]]:
+    """Return the judge's metrics over all `judgements`, and one record per judged transition, in order.
 
-    Metrics: `judge/<axis>` is the mean score (0 to 2); `judge/agreement/<axis>` the share of judged
-    transitions where judge and rules agree on whether it is a 2, and `judge/agreement_kappa/<axis>` the same
-    beyond chance; `judge/unjudged_rate` the share left out because the endpoint gave no usable answer. The
-    tokens are in `endpoint.usage`; equal questions are asked once.
+    The metrics:
+
+    - `judge/<axis>`: mean score, 0 to 2.
+    - `judge/agreement/<axis>`: share of judged transitions where judge and rules agree on whether it is a 2.
+    - `judge/agreement_kappa/<axis>`: the same agreement beyond chance.
+    - `judge/unjudged_rate`: share of transitions without a usable answer of the endpoint.
+
+    The tokens are in `endpoint.usage`. Equal questions are asked once.
 
     Args:
-        tasks: those of the judgements, and perhaps more.
-        most_unjudged: share that may be left out.
+        endpoint: the judge.
+        judgements: predicted transitions with the real ones.
+        tasks: the tasks of the judgements; more are allowed.
+        max_unjudged_share: share of the questions that may stay without a usable answer.
+        confidence: level of the intervals.
 
     Raises:
         DataError: a judgement's task is not among `tasks`.
-        EndpointError: no key, a refusal that would meet every question, or more than `most_unjudged` left
-            out; the answers so far are
-            kept, so that the next try goes on from there.
+        EndpointError: there is no key, the endpoint refuses every question, or too many questions have no
+            usable answer. The answers so far are cached for the next try.
     """
-    known = {task.id: task for task in tasks}
-    readable = [judgement for judgement in judgements if judgement.parsed]
-    questions = [question(_task_of(judgement, known), judgement) for judgement in readable]
-    verdicts = iter(endpoint.ask_all(questions, most_unanswered=math.floor(most_unjudged * len(questions))))
-    records = []
-    for judgement in judgements:
-        verdict = next(verdicts) if judgement.parsed else None
-        if not isinstance(verdict, UnansweredError):
-            records.append(_record(endpoint.config.model, judgement, verdict))
+    records = _ask_judge(endpoint, judgements, tasks, max_unjudged_share)
     if judgements and not records:
-        found = f"None of {len(judgements)} transitions has a verdict."
         raise EndpointError(
-            found, "Expected some.", "Look at what the endpoint answers (endpoint.url, endpoint.model)."
+            f"None of {len(judgements)} transitions has a usable answer.",
+            "Expected at least one.",
+            "Check what the endpoint answers (endpoint.url, endpoint.model).",
         )
-    metrics = mean_scores("judge", [record.scores for record in records], confidence) | _agreement(
-        records, confidence
-    )
+    metrics = mean_scores("judge", [record.scores for record in records], confidence)
+    metrics |= _agreement_metrics(records, confidence)
     metrics["judge/unjudged_rate"] = proportion(len(judgements) - len(records), len(judgements), confidence)
     return metrics, records
 
 
-def question(task: Task, judgement: Judgement) -> Question[Verdict]:
-    """The question about one readable prediction."""
-    shown = {
+def _ask_judge(
+    endpoint: Endpoint, judgements: Sequence[Judgement], tasks: Sequence[Task], max_unjudged_share: float
+) -> list[JudgeRecord]:
+    """Return one record per transition, without those that have no usable answer."""
+    tasks_by_id = {task.id: task for task in tasks}
+    questions = [build_question(_task_of(one, tasks_by_id), one) for one in judgements if one.parsed]
+    max_unanswered = math.floor(max_unjudged_share * len(questions))
+    answers = iter(endpoint.ask_all(questions, most_unanswered=max_unanswered))
+    records = []
+    for judgement in judgements:
+        answer = next(answers) if judgement.parsed else None
+        if not isinstance(answer, Unanswered):
+            records.append(_record(endpoint.config.model, judgement, answer))
+    return records
+
+
+def build_question(task: Task, judgement: Judgement) -> Question[JudgeAnswer]:
+    """Return the question about one prediction that can be parsed."""
+    prediction = {
         "task": task.instruction,
         "state": judgement.transition.state,
         "action": judgement.transition.action,
@@ -163,43 +177,41 @@ def question(task: Task, judgement: Judgement) -> Question[Verdict]:
         if judgement.predicted_reward > 0.5
         else "the task is not solved",
     }
-    return Question(_SYSTEM, json.dumps(shown, ensure_ascii=False, indent=1), VERSION, Verdict)
+    return Question(_SYSTEM, json.dumps(prediction, ensure_ascii=False, indent=1), VERSION, JudgeAnswer)
 
 
-def _task_of(judgement: Judgement, known: dict[str, Task]) -> Task:
-    name = judgement.transition.task_id
-    if name not in known:
+def _task_of(judgement: Judgement, tasks_by_id: Mapping[str, Task]) -> Task:
+    task_id = judgement.transition.task_id
+    if task_id not in tasks_by_id:
         raise DataError(
-            f"The task {name} of a judged transition is not among the {len(known)} tasks given.",
-            "Expected all of them.",
+            f"The task {task_id} of a judged transition is not among the {len(tasks_by_id)} given tasks.",
+            "Expected the tasks of all transitions.",
         )
-    return known[name]
+    return tasks_by_id[task_id]
 
 
-def _record(model: str, judgement: Judgement, verdict: Verdict | None) -> Record:
+def _record(model: str, judgement: Judgement, answer: JudgeAnswer | None) -> JudgeRecord:
     step = judgement.transition
-    scores = verdict.rubric_scores.model_dump() if verdict else dict.fromkeys(AXES, 0)
-    return Record(
+    scores = answer.rubric_scores.model_dump() if answer else dict.fromkeys(AXES, 0)
+    return JudgeRecord(
         step.task_id,
         step.episode_id,
         step.step,
         model,
         VERSION,
-        verdict is not None,
+        answer is not None,
         scores,
         axis_scores(judgement),
     )
 
 
-def _agreement(records: Sequence[Record], confidence: float) -> dict[str, Estimate]:
-    found: dict[str, Estimate] = {}
-    asked = [record for record in records if record.asked]
+def _agreement_metrics(records: Sequence[JudgeRecord], confidence: float) -> dict[str, Estimate]:
+    metrics: dict[str, Estimate] = {}
+    judged_records = [record for record in records if record.asked]
     for axis in AXES:
-        judge, rules = (
-            [row[axis] == BEST for row in rows]
-            for rows in ([r.scores for r in asked], [r.rules for r in asked])
-        )
-        agreeing = sum(one == other for one, other in zip(judge, rules, strict=True))
-        found[f"judge/agreement/{axis}"] = proportion(agreeing, len(asked), confidence)
-        found[f"judge/agreement_kappa/{axis}"] = cohen_kappa(judge, rules, confidence)
-    return found
+        judge_is_best = [record.scores[axis] == BEST for record in judged_records]
+        rules_are_best = [record.rules[axis] == BEST for record in judged_records]
+        agreements = sum(judge == rule for judge, rule in zip(judge_is_best, rules_are_best, strict=True))
+        metrics[f"judge/agreement/{axis}"] = proportion(agreements, len(judged_records), confidence)
+        metrics[f"judge/agreement_kappa/{axis}"] = cohen_kappa(judge_is_best, rules_are_best, confidence)
+    return metrics

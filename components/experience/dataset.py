@@ -1,6 +1,4 @@
-"""Training examples of the experience model: whole episodes with their demonstrations, and task
-variations.
-"""
+"""Training examples of the experience model: episodes with demonstrations, premises and task variations."""
 
 from __future__ import annotations
 
@@ -19,73 +17,85 @@ from components.language.training.examples import Example
 from components.records import Task, Trajectory
 
 Item = TypeVar("Item")
+VARIATION_DRAWS = 40
+"""Instructions drawn for a task before its variations are taken as they are."""
 
 
-def of_families(episodes: Sequence[Trajectory], families: Sequence[str]) -> list[Trajectory]:
-    """The episodes of tasks of some families; all of them if none is named."""
+def episodes_of_families(episodes: Sequence[Trajectory], families: Sequence[str]) -> list[Trajectory]:
+    """The episodes whose task belongs to one of `families`; all episodes if no family is named."""
     return [episode for episode in episodes if not families or episode.task.family in families]
 
 
-def chosen(episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int) -> list[Trajectory]:
-    """The offline episodes that the config lets a model learn from and retrieve: those of `behaviours`, at
-    most `transitions` steps.
-
-    A limit takes whole tasks, with all their episodes, in an order drawn from `seed`: a smaller set is part
-    of every larger one.
-
-    Raises:
-        DataError: none is left.
-    """
-    kept = [e for e in episodes if not config.behaviours or e.steps[0].behaviour in config.behaviours]
-    if config.transitions:
-        names = list(dict.fromkeys(episode.task.id for episode in kept))
-        random.Random(seed).shuffle(names)
-        kept = _up_to(kept, names, config.transitions)
-    if not kept:
-        found = (
-            f"No offline episode is left of {len(episodes)} with behaviours {config.behaviours} and "
-            f"{config.transitions} transitions."
-        )
-        raise DataError(
-            found, "Expected at least one.", "Raise experience_model.transitions or name other behaviours."
-        )
-    return kept
-
-
-def _up_to(episodes: Sequence[Trajectory], tasks: Sequence[str], most: int) -> list[Trajectory]:
-    """Episodes of the first tasks, until the next would exceed `most` transitions."""
-    steps: dict[str, int] = {}
-    for episode in episodes:
-        steps[episode.task.id] = steps.get(episode.task.id, 0) + len(episode.steps)
-    inside, total = set(), 0
-    for task in tasks:
-        total += steps[task]
-        if total > most:
-            break
-        inside.add(task)
-    return [episode for episode in episodes if episode.task.id in inside]
-
-
-def drawn(items: Sequence[Item], passes: float, seed: int) -> list[Item]:
-    """`passes` times as many of `items` as there are, at least one: each as often as every other, or once
-    more; `seed` decides which.
-    """
-    rng, found, count = random.Random(seed), list[Item](), max(1, round(passes * len(items))) if items else 0
-    while len(found) < count:
-        found += rng.sample(items, min(len(items), count - len(found)))
-    return found
-
-
-def drawn_episodes(
+def select_episodes(
     episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int
 ) -> list[Trajectory]:
-    """The episodes of a training run: `epochs` times as many as there are, those of near misses
-    `near_miss_weight` times as often.
+    """The offline episodes that a model may learn from and retrieve: those of `behaviours`, at most
+    `transitions` steps.
+
+    The limit takes whole tasks, with all their episodes, in an order drawn from `seed`. So a smaller set is
+    part of every larger one.
+
+    Raises:
+        DataError: no episode is left.
     """
-    near = [e for e in episodes if e.steps[0].behaviour == "near_miss"]
+    selected = [e for e in episodes if not config.behaviours or e.steps[0].behaviour in config.behaviours]
+    if config.transitions:
+        task_ids = list(dict.fromkeys(episode.task.id for episode in selected))
+        random.Random(seed).shuffle(task_ids)
+        selected = _first_tasks(selected, task_ids, config.transitions)
+    if not selected:
+        raise DataError(
+            f"No offline episode is left of {len(episodes)} with behaviours {config.behaviours} and "
+            f"{config.transitions} transitions.",
+            "Expected at least one.",
+            "Raise experience_model.transitions or name other behaviours.",
+        )
+    return selected
+
+
+def _first_tasks(
+    episodes: Sequence[Trajectory], task_ids: Sequence[str], max_transitions: int
+) -> list[Trajectory]:
+    """The episodes of the first tasks, up to the task that would exceed `max_transitions`."""
+    step_counts: dict[str, int] = {}
+    for episode in episodes:
+        step_counts[episode.task.id] = step_counts.get(episode.task.id, 0) + len(episode.steps)
+    included: set[str] = set()
+    total = 0
+    for task_id in task_ids:
+        total += step_counts[task_id]
+        if total > max_transitions:
+            break
+        included.add(task_id)
+    return [episode for episode in episodes if episode.task.id in included]
+
+
+def repeat_evenly(items: Sequence[Item], passes: float, seed: int) -> list[Item]:
+    """`passes` times as many items as there are, at least one: each item equally often, or once more.
+
+    `seed` decides which items come once more, and the order.
+    """
+    rng = random.Random(seed)
+    repeated = list[Item]()
+    count = max(1, round(passes * len(items))) if items else 0
+    while len(repeated) < count:
+        repeated += rng.sample(items, min(len(items), count - len(repeated)))
+    return repeated
+
+
+def sample_training_episodes(
+    episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int
+) -> list[Trajectory]:
+    """The episodes of a training run: `epochs` times as many as there are.
+
+    Each near-miss episode comes `near_miss_weight` times as often as another one; the total stays the same.
+    """
+    near_misses = [e for e in episodes if e.steps[0].behaviour == "near_miss"]
     others = [e for e in episodes if e.steps[0].behaviour != "near_miss"]
-    passes = config.epochs * len(episodes) / (config.near_miss_weight * len(near) + len(others))
-    return drawn(near, config.near_miss_weight * passes, seed) + drawn(others, passes, seed)
+    passes = config.epochs * len(episodes) / (config.near_miss_weight * len(near_misses) + len(others))
+    return repeat_evenly(near_misses, config.near_miss_weight * passes, seed) + repeat_evenly(
+        others, passes, seed
+    )
 
 
 def transition_examples(
@@ -96,8 +106,9 @@ def transition_examples(
     *,
     own: Callable[[str], str] = str,
 ) -> list[Example]:
-    """One example an episode; each step's demonstrations come from other tasks in `buffer` than `own(the
-    step's task)`.
+    """One example an episode. The demonstrations of a step come from `buffer`, from other tasks than its own.
+
+    Args: own: task id of a step -> id of the task that it counts as.
     """
     examples = []
     for trajectory in trajectories:
@@ -116,37 +127,37 @@ def transition_examples(
     return examples
 
 
-def with_premises(
+def assume_premises(
     episodes: Sequence[Trajectory], adapter: Adapter, seed: int, *, share: float = 0.5, taught: bool = True
 ) -> list[Trajectory]:
-    """A `share` of the episodes told as dreams are: with the premise that they turned out to have, and the
-    reasoning that follows from it.
+    """The episodes, a `share` of them conditioned on a premise as dreamed episodes are.
 
-    Args: taught: the adapter's reasoning is learnt; False keeps the one recorded.
+    The premise is the hidden state that the episode turned out to have. Its reasoning follows from it.
+
+    Args: taught: the reasoning becomes the adapter's; False keeps the recorded one.
     """
-    rng, told = random.Random(seed), []
+    rng = random.Random(seed)
+    results = []
     for episode in episodes:
         premise = adapter.premise(episode) if rng.random() < share else ""
-        assumed = replace(episode, premise=premise)
+        conditioned = replace(episode, premise=premise)
         if premise and taught:
             reasons = [
-                adapter.reason(assumed.up_to(step.step), step.action, step.next_state, step.reward)
+                adapter.reason(conditioned.up_to(step.step), step.action, step.next_state, step.reward)
                 for step in episode.steps
             ]
-            assumed = replace(
-                assumed,
-                steps=tuple(
-                    replace(s, reasoning=reason) for s, reason in zip(episode.steps, reasons, strict=True)
-                ),
+            steps = tuple(
+                replace(step, reasoning=reason) for step, reason in zip(episode.steps, reasons, strict=True)
             )
-        told.append(assumed)
-    return told
+            conditioned = replace(conditioned, steps=steps)
+        results.append(conditioned)
+    return results
 
 
 def premise_examples(
     vocabulary: Vocabulary, episodes: Sequence[Trajectory], adapter: Adapter
 ) -> list[Example]:
-    """What a dream begins with: one example an episode that has shown its premise."""
+    """Examples of the hidden-state sampler: one for each episode that has shown its premise."""
     premises = [(episode.task, adapter.premise(episode)) for episode in episodes]
     return [render_premise(vocabulary, task, premise) for task, premise in premises if premise]
 
@@ -159,23 +170,34 @@ def variation_examples(
     *,
     count: int = 2,
 ) -> list[Example]:
-    """For each task, up to `count` instructions of other tasks that would make sense in its room, as
-    `feasible` judges.
+    """Examples of the task generator: for each task, up to `count` instructions of other tasks that are
+    feasible in its room.
+
+    Args: feasible: task -> why it is not feasible; "" if it is.
     """
     rng = random.Random(seed)
     instructions = sorted({task.instruction for task in tasks})
     examples = []
     for task in tasks:
-        fitting: list[str] = []
-        for _ in range(40):
-            other = rng.choice(instructions)
-            if (
-                other != task.instruction
-                and other not in fitting
-                and not feasible(replace(task, instruction=other))
-            ):
-                fitting.append(other)
-            if len(fitting) == count:
-                break
-        examples += [render_variation(vocabulary, task, other) for other in fitting]
+        variations = _feasible_instructions(task, instructions, feasible, rng, count)
+        examples += [render_variation(vocabulary, task, instruction) for instruction in variations]
     return examples
+
+
+def _feasible_instructions(
+    task: Task,
+    instructions: Sequence[str],
+    feasible: Callable[[Task], str],
+    rng: random.Random,
+    count: int,
+) -> list[str]:
+    """Up to `count` different feasible instructions of at most `VARIATION_DRAWS` draws."""
+    variations: list[str] = []
+    for _ in range(VARIATION_DRAWS):
+        instruction = rng.choice(instructions)
+        is_new = instruction != task.instruction and instruction not in variations
+        if is_new and not feasible(replace(task, instruction=instruction)):
+            variations.append(instruction)
+        if len(variations) == count:
+            break
+    return variations

@@ -1,26 +1,27 @@
 """The dream: experience model and replay buffer behind the protocol of a real environment.
 
-`reset` gives each task's own initial state; `step` retrieves demonstrations, lets the experience model
-answer, and keeps the answer as history. An answer that contradicts what the episode has said so far is asked
-for again, like one that cannot be parsed. A step without an answer in the end makes its episode a failure, is
-counted, and is marked `unparsable` so that it never enters the buffer.
+`reset` gives the initial state of each task. `step` retrieves demonstrations, lets the experience model
+answer, and keeps the answer as history. An answer that contradicts the episode so far is sampled again, like
+one that does not parse. A step without an accepted answer ends its episode as a failure. It is counted, and
+marked `unparsable` so that it never enters the buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from components.environments.protocol import Step
-from components.experience.model import ExperienceModel, Foresight, Query
+from components.experience.decoding.prediction_batch import PredictionBatch, Query
+from components.experience.model import ExperienceModel
 from components.experience.prompts import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Task, Trajectory, Transition
 
 
 class Dream:
-    """A synthetic environment (`components.environments.protocol.Environment`); its interactions are dreamed,
-    not real.
+    """A synthetic environment (`components.environments.protocol.Environment`). Its `interactions` are
+    dreamed steps, not real ones.
     """
 
     def __init__(
@@ -31,119 +32,93 @@ class Dream:
         objection: Callable[[Task, str], str] | None = None,
         revealing: Callable[[Trajectory, str, str], bool] | None = None,
     ) -> None:
-        """Args:
-        contradiction: the adapter's, which says what in a next state the episode so far denies; None: all is
-        believed.
-        objection: the adapter's, which says why a premise cannot be; None: dreams begin without one.
-        revealing: the adapter's, which says which steps show what the history could not determine: they are
-        sampled; None: none is.
+        """Args (the functions are the adapter's):
+        contradiction: says what in a next state the episode so far rules out; None: no state is refused.
+        objection: says why a premise cannot be; None: episodes begin without a premise.
+        revealing: says which steps show what the history does not determine; those are sampled. None: no
+            step is sampled.
         """
         self.interactions = 0
-        self._model, self._buffer = model, buffer
-        self._contradiction, self._objection, self._revealing = contradiction, objection, revealing
-        self._foresight: Foresight | None = None
-        self._episodes: dict[int, Trajectory] = {}
         self.seed = 0
+        self._model = model
+        self._buffer = buffer
+        self._contradiction = contradiction
+        self._objection = objection
+        self._revealing = revealing
+        self._batch: PredictionBatch | None = None
+        self._episodes: dict[int, Trajectory] = {}
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
-        """Begin to dream one episode a task."""
+        """Begin one dreamed episode a task."""
         self.seed += 1
-        premises = self._presume(tasks, self.seed)
+        premises = self._sample_premises(tasks, self.seed)
         self._episodes = {
             row: Trajectory(task, premise=premise)
             for row, (task, premise) in enumerate(zip(tasks, premises, strict=True))
         }
-        self._foresight = self._model.begin(tasks, premises, seed=self.seed)
+        self._batch = self._model.begin(tasks, premises, seed=self.seed)
         return [task.initial_state for task in tasks]
 
-    def vacate(self, rows: int) -> None:
-        """Forget all episodes and have `rows` empty rows, in which `enter` begins one at a time: for episodes
-        that begin when they like.
+    def open_rows(self, rows: int) -> None:
+        """Forget all episodes and open `rows` empty rows. `begin_episode` begins one episode at a time, so
+        that episodes can begin at different times.
         """
         self.seed += 1
-        self._episodes, self._foresight = {}, self._model.vacant(rows, seed=self.seed)
+        self._episodes = {}
+        self._batch = self._model.empty_batch(rows, seed=self.seed)
 
-    def enter(self, row: int, task: Task, seed: int) -> str:
-        """Begin an episode in `row`, in place of what stood there, while the others are under way; its
-        initial state.
+    def begin_episode(self, row: int, task: Task, seed: int) -> str:
+        """Begin an episode in `row`, in place of the row's last one, while other episodes go on.
 
-        `seed` decides its premise. What is sampled later (another try, an imagined state) comes from the
-        batch's one random stream.
+        `seed` decides its premise. What is sampled later (further tries, undetermined states) comes from the
+        one random stream of the batch.
+
+        Returns:
+            The initial state.
         """
-        assert self._foresight is not None, "vacate or reset comes first"
-        (premise,) = self._presume([task], seed)
+        assert self._batch is not None, "open_rows or reset comes first"
+        (premise,) = self._sample_premises([task], seed)
         self._episodes[row] = Trajectory(task, premise=premise)
-        self._foresight.enter(row, task, premise)
+        self._batch.begin_episode(row, task, premise)
         return task.initial_state
 
-    def leave(self, row: int) -> None:
-        """Forget the episode of `row`; it costs nothing any more."""
-        assert self._foresight is not None, "vacate or reset comes first"
+    def end_episode(self, row: int) -> None:
+        """Forget the episode of `row`: it takes no more memory and time."""
+        assert self._batch is not None, "open_rows or reset comes first"
         self._episodes.pop(row, None)
-        self._foresight.finish([row])
-
-    def _presume(self, tasks: Sequence[Task], seed: int) -> list[str]:
-        return (
-            self._model.presume(tasks, self._objection, seed=seed) if self._objection else [""] * len(tasks)
-        )
+        self._batch.finish([row])
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
-        """Dream one step of each row with an action.
+        """Dream one step of each row that has an action.
 
         Raises:
             DataError: an episode has become longer than the model can read. No row has moved; the others can
                 be stepped without it.
         """
-        assert self._foresight is not None, "reset comes first"
-        asked = {row: action for row, action in enumerate(actions) if action is not None}
-        rows = list(asked)
-        states = {row: self._episodes[row].states[-1] for row in rows}
-        demos = self._buffer.retrieve(
-            [(states[row], asked[row]) for row in rows], [self._episodes[row].task.id for row in rows]
-        )
-        queries = {row: Query(states[row], asked[row], found) for row, found in zip(rows, demos, strict=True)}
-        revealing = self._revealing
+        assert self._batch is not None, "reset comes first"
+        row_actions = {row: action for row, action in enumerate(actions) if action is not None}
+        queries = self._queries(row_actions)
 
-        def leaves_open(row: int, answer: Answer) -> bool:
-            return revealing is not None and revealing(self._episodes[row], asked[row], answer.state)
+        def is_undetermined(row: int, answer: Answer) -> bool:
+            return self._revealing is not None and self._revealing(
+                self._episodes[row], row_actions[row], answer.state
+            )
 
-        answers = self._foresight.predict(queries, self._coherent, leaves_open)
-        self.interactions += len(rows)
+        answers = self._batch.predict(queries, self._is_coherent, is_undetermined)
+        self.interactions += len(row_actions)
         steps: list[Step | None] = [None] * len(actions)
         for row, answer in answers.items():
-            if answer is None:
-                steps[row] = Step(states[row], 0.0, True, {"unparsable": True})
-                continue
-            self._remember_step(row, asked[row], answer)
-            steps[row] = Step(
-                answer.state,
-                answer.reward,
-                answer.done,
-                {"reasoning": answer.reasoning, "demonstrations": queries[row].demonstrations},
-            )
-        over = [row for row in rows if (step := steps[row]) is not None and step.done]
-        self._foresight.advance(
-            {row: (asked[row], self._episodes[row].states[-1]) for row in rows if row not in over}
+            steps[row] = self._take_step(row, queries[row], answer)
+        finished_rows = [row for row in row_actions if (step := steps[row]) is not None and step.done]
+        self._batch.advance(
+            {
+                row: (action, self._episodes[row].states[-1])
+                for row, action in row_actions.items()
+                if row not in finished_rows
+            }
         )
-        self._foresight.finish(over)
+        self._batch.finish(finished_rows)
         return steps
-
-    def _coherent(self, row: int, answer: Answer) -> bool:
-        return self._contradiction is None or not self._contradiction(self._episodes[row], answer.state)
-
-    def _remember_step(self, row: int, action: str, answer: Answer) -> None:
-        episode = self._episodes[row]
-        step = Transition(
-            episode.task.id,
-            "",
-            len(episode.steps),
-            episode.states[-1],
-            action,
-            answer.state,
-            answer.reward,
-            answer.done,
-        )
-        self._episodes[row] = replace(episode, steps=(*episode.steps, step))
 
     @property
     def tokens(self) -> int:
@@ -152,17 +127,58 @@ class Dream:
 
     @property
     def rejected(self) -> dict[str, int]:
-        """Answers so far that the dream did not believe, and steps that were left without one, by kind."""
-        found = {
-            "contradicting_answers_a_step": self._model.refused,
-            "unanswered_steps": self._model.unparsable,
+        """Answers refused and steps left without an answer so far, by kind."""
+        counts = {
+            "contradicting_answers_a_step": self._model.incoherent_answers,
+            "unanswered_steps": self._model.unanswered_steps,
         }
-        return found | ({"misquoting_answers_a_step": self._model.misquoting} if self._model.grounded else {})
+        if self._model.grounded:
+            counts["misquoting_answers_a_step"] = self._model.ungrounded_answers
+        return counts
 
     def remember(self, transitions: Sequence[Transition]) -> None:
-        """Take new transitions into the buffer, as demonstrations of later steps."""
+        """Add transitions to the buffer, as demonstrations of later steps."""
         self._buffer.add(transitions)
 
     def close(self) -> None:
-        """Forget the episodes under way."""
-        self._foresight = None
+        """Forget the episodes in progress."""
+        self._batch = None
+
+    def _sample_premises(self, tasks: Sequence[Task], seed: int) -> list[str]:
+        if self._objection is None:
+            return [""] * len(tasks)
+        return self._model.sample_hidden_state(tasks, self._objection, seed=seed)
+
+    def _queries(self, row_actions: Mapping[int, str]) -> dict[int, Query]:
+        """Row -> its current state and action, with demonstrations of other tasks."""
+        rows = list(row_actions)
+        states = {row: self._episodes[row].states[-1] for row in rows}
+        demonstrations = self._buffer.retrieve(
+            [(states[row], row_actions[row]) for row in rows], [self._episodes[row].task.id for row in rows]
+        )
+        return {
+            row: Query(states[row], row_actions[row], row_demonstrations)
+            for row, row_demonstrations in zip(rows, demonstrations, strict=True)
+        }
+
+    def _is_coherent(self, row: int, answer: Answer) -> bool:
+        return self._contradiction is None or not self._contradiction(self._episodes[row], answer.state)
+
+    def _take_step(self, row: int, query: Query, answer: Answer | None) -> Step:
+        """The step that follows from the answer, which is added to the episode; a failure without answer."""
+        if answer is None:
+            return Step(query.state, 0.0, True, {"unparsable": True})
+        episode = self._episodes[row]
+        transition = Transition(
+            episode.task.id,
+            "",
+            len(episode.steps),
+            query.state,
+            query.action,
+            answer.state,
+            answer.reward,
+            answer.done,
+        )
+        self._episodes[row] = replace(episode, steps=(*episode.steps, transition))
+        info = {"reasoning": answer.reasoning, "demonstrations": query.demonstrations}
+        return Step(answer.state, answer.reward, answer.done, info)

@@ -1,21 +1,23 @@
-"""The one renderer of transitions for the experience model, in training and in inference alike.
+"""The one renderer of transitions for the experience model, used in training and in inference.
 
-The stable part comes first and only ever grows (the trunk: task, states, actions); the volatile part comes
-last and is rewound after each step (the branch: demonstrations, then the turn with its answer). So the cache
-of the trunk is kept over a whole episode. The turn repeats the task, the initial state (what the world
-consists of), the earlier states that speak of what the action names (`episodic_recall.py`) and the current
-one: a small model concludes well over a short distance and copies badly over a long one.
+The trunk (task, states, actions) comes first and only grows. The branch of a step (demonstrations, then the
+turn with its answer) comes last and is rewound after the step. So the cache of the trunk lasts for a whole
+episode. The turn repeats the task, the initial state (what the world consists of), the earlier states
+that mention what the action names (`episodic_recall.py`), and the current state: a small model concludes well
+over a short distance and copies badly over a long one.
 
     trunk    <task> instruction <state> s0 [<think> premise] <action> a0 <state> s1 <action> a1 <state> s2 ...
     branch   <demo> s a <state> s' ... <turn> instruction <state> s0 [<think> premise] <recall> s_i ...
     <state> s_t <action> a_t
              <think> R <state> s_t+1 <continue>
 
-Where the backbone has a chat template all before the answer is one user message under way and the answer the
-reply to it: the template opens before <task>, and closes the one and opens the other before <think>.
+With a chat template, everything before the answer is one user message, and the answer is the reply: the
+template's opening stands before <task>; the end of the message and the start of the reply stand before
+<think>.
 
 The answer ends with the outcome: <continue>, <success> (reward 1, done) or <failure> (reward 0, done).
-Differs from the paper's prompt (App. C) in being terse: ours is read by models of a million parameters.
+
+Differs from the paper's prompt (App. C): it is terse, because models of a million parameters read it.
 """
 
 from __future__ import annotations
@@ -46,14 +48,14 @@ from components.records import Task, Trajectory, Transition
 
 OUTCOMES = (CONTINUE, SUCCESS, FAILURE)
 VARIATION = (TURN, TASK, ANSWER)
-"""Behind an opening: what asks for another task of its room."""
+"""Requests, behind an opening, another task of the same room."""
 PREMISE = (TURN, THINK, ANSWER)
-"""Behind an opening: what asks for a premise."""
+"""Requests, behind an opening, a premise."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the experience model said of one step."""
+    """The experience model's prediction of one step."""
 
     reasoning: str
     state: str
@@ -62,16 +64,16 @@ class Answer:
 
 
 def opening(task: Task, premise: str = "") -> list[str]:
-    """The trunk's start."""
-    return [OPENING, TASK, task.instruction, STATE, task.initial_state, *_decided(premise)]
+    """The beginning of the trunk: task, initial state and premise."""
+    return [OPENING, TASK, task.instruction, STATE, task.initial_state, *_premise_pieces(premise)]
 
 
-def _decided(premise: str) -> list[str]:
+def _premise_pieces(premise: str) -> list[str]:
     return [THINK, premise] if premise else []
 
 
 def growth(action: str, state: str) -> list[str]:
-    """What a step adds to the trunk."""
+    """The pieces that a step adds to the trunk."""
     return [ACTION, action, STATE, state]
 
 
@@ -83,41 +85,48 @@ def turn(
     recalled: Sequence[str] = (),
     premise: str = "",
 ) -> list[str]:
-    """The branch up to where the answer begins; the least similar demonstration comes first, the oldest of
-    the recalled states too.
+    """The branch up to where the answer begins.
+
+    The least similar demonstration comes first; `demonstrations` begin with the most similar one.
+
+    Args: recalled: earlier states, the oldest first.
     """
     pieces: list[str] = []
     for demo in reversed(demonstrations):
         pieces += [DEMO, demo.state, ACTION, demo.action, STATE, demo.next_state]
-    memories = [piece for memory in recalled for piece in (RECALL, memory)]
-    world = [STATE, task.initial_state, *_decided(premise)]
-    return [*pieces, TURN, task.instruction, *world, *memories, STATE, state, ACTION, action, ANSWER]
+    recalled_pieces = [piece for earlier_state in recalled for piece in (RECALL, earlier_state)]
+    world = [STATE, task.initial_state, *_premise_pieces(premise)]
+    return [*pieces, TURN, task.instruction, *world, *recalled_pieces, STATE, state, ACTION, action, ANSWER]
 
 
 def answer(transition: Transition, *, reasoning: bool) -> list[str]:
     """The target text of a transition."""
     outcome = CONTINUE if not transition.done else SUCCESS if transition.reward > 0.5 else FAILURE
-    thought = [THINK, transition.reasoning] if reasoning else []
-    return [*thought, STATE, transition.next_state, outcome]
+    reasoning_pieces = [THINK, transition.reasoning] if reasoning else []
+    return [*reasoning_pieces, STATE, transition.next_state, outcome]
 
 
 def parse_answer(pieces: Sequence[str], *, reasoning: bool) -> Answer | None:
-    """Read the markers and texts of a generated answer; None if it does not follow the form exactly."""
+    """The answer that generated markers and texts spell; None if they do not follow the form exactly.
+
+    A text that spells a marker is no marker: only `Marker` pieces count.
+    """
     thought = ""
     if reasoning:
-        if (
-            len(pieces) < 2
-            or pieces[0] != THINK
-            or not isinstance(pieces[0], Marker)
-            or isinstance(pieces[1], Marker)
-        ):
+        if len(pieces) < 2 or not _is_marker(pieces[0], THINK) or isinstance(pieces[1], Marker):
             return None
-        thought, pieces = pieces[1], pieces[2:]
-    if len(pieces) != 3 or pieces[0] != STATE or isinstance(pieces[1], Marker) or pieces[2] not in OUTCOMES:
+        thought = pieces[1]
+        pieces = pieces[2:]
+    if len(pieces) != 3 or not _is_marker(pieces[0], STATE) or isinstance(pieces[1], Marker):
         return None
-    if not isinstance(pieces[0], Marker) or not isinstance(pieces[2], Marker):
+    state, outcome = pieces[1:]
+    if not isinstance(outcome, Marker) or outcome not in OUTCOMES:
         return None
-    return Answer(thought, pieces[1], 1.0 if pieces[2] == SUCCESS else 0.0, pieces[2] != CONTINUE)
+    return Answer(thought, state, 1.0 if outcome == SUCCESS else 0.0, outcome != CONTINUE)
+
+
+def _is_marker(piece: str, marker: str) -> bool:
+    return isinstance(piece, Marker) and piece == marker
 
 
 def render_trajectory(
@@ -129,19 +138,23 @@ def render_trajectory(
     recalled: int = 0,
     reasoning: bool = True,
 ) -> Example:
-    """A whole episode as one training example, loss on the answers only (Eq. 5: -log P(R|...) - log P(s',
-    r|R, ...)).
+    """A whole episode as one training example, with the loss on the answers only.
+
+    The loss is Eq. 5: -log P(R | ...) - log P(s', r | R, ...).
 
     Args:
         demonstrations: for each step, the transitions retrieved for it (may be empty).
         history: False shows each step the task and its state, but no earlier step.
-        recalled: how many earlier states a turn shows again, at most.
+        recalled: most earlier states that a turn repeats.
+        reasoning: the answers begin with a reasoning.
     """
     premise = trajectory.premise
     segments = [_segment(vocabulary.encode(opening(trajectory.task, premise)), False)]
     for step, demos in zip(trajectory.steps, demonstrations, strict=True):
-        memories = recall(trajectory.up_to(step.step).states, step.action, recalled) if history else ()
-        prompt = vocabulary.encode(turn(trajectory.task, step.state, step.action, demos, memories, premise))
+        earlier_states = recall(trajectory.up_to(step.step).states, step.action, recalled) if history else ()
+        prompt = vocabulary.encode(
+            turn(trajectory.task, step.state, step.action, demos, earlier_states, premise)
+        )
         target = vocabulary.encode(answer(step, reasoning=reasoning))
         segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True))
         if history:
@@ -150,25 +163,22 @@ def render_trajectory(
 
 
 def render_variation(vocabulary: Vocabulary, task: Task, instruction: str) -> Example:
-    """A training example of the task generator (Eq. 6): from a task and its room to another task of such a
-    room.
+    """A training example of the task generator (Eq. 6): from a task and its room to the instruction of
+    another task of such a room.
     """
-    trunk = vocabulary.encode(opening(task))
-    target = vocabulary.encode([instruction, END])
-    prompt = vocabulary.encode(VARIATION)
-    return Example(
-        [
-            _segment(trunk, False),
-            Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True),
-        ]
-    )
+    return _text_example(vocabulary, task, VARIATION, instruction)
 
 
 def render_premise(vocabulary: Vocabulary, task: Task, premise: str) -> Example:
-    """A training example of the beginning of a dream: from a task and its room to where the things lie that
-    decide it.
-    """
-    trunk, prompt, target = (vocabulary.encode(pieces) for pieces in (opening(task), PREMISE, [premise, END]))
+    """A training example of the hidden-state sampler: from a task and its room to a premise."""
+    return _text_example(vocabulary, task, PREMISE, premise)
+
+
+def _text_example(vocabulary: Vocabulary, task: Task, request: Sequence[str], text: str) -> Example:
+    """The task's opening, then a branch of the request and the text, with the loss on the text."""
+    trunk = vocabulary.encode(opening(task))
+    prompt = vocabulary.encode(request)
+    target = vocabulary.encode([text, END])
     return Example(
         [
             _segment(trunk, False),

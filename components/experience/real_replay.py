@@ -1,17 +1,17 @@
-"""Is a dreamed episode a real one? It is replayed action by action in the real engine.
+"""Replay of dreamed episodes in the real engine: does the real world confirm what the dream said?
 
-The real world of the replay is the one that the dream described (`Adapter.embody`), so a dream may invent
-what no one has seen yet, but must draw the right conclusions from it. A dream that contradicts itself has no
-such world: none of its states counts as confirmed, and neither does its success. The real steps spent here
-are check interactions: counted, but not training.
+The replay runs in the world that the dream described (`Adapter.embody`). So a dream may invent what nobody
+has seen yet, but must draw the right conclusions from it. A dream that contradicts itself has no such world:
+neither its states nor its success count as confirmed. The real steps spent here are check interactions. They
+are counted, but train nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter, side_by_side
+from components.environments.protocol import Adapter, Environment, side_by_side
 from components.environments.retry import play_whole
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
@@ -21,9 +21,12 @@ from components.records import Task, Trajectory
 class Replay:
     """One dreamed episode in the real engine.
 
-    `confirmed`: the real engine rewarded the last action and nothing before it where the dream ended in
-    success, and nothing where it did not. `same` tells of each dreamed state whether the real one is the same
-    text. `reason` says why the end was denied. `playable` is False where no world could be built.
+    Attributes:
+        confirmed: of a dreamed success: the real engine rewarded the last action and none before it. Of any
+            other episode: it rewarded no action.
+        same: for each dreamed state, whether the real one is the same text.
+        reason: why the end was denied; "" if it was confirmed.
+        playable: False where no world could be built.
     """
 
     dreamed: Trajectory
@@ -35,101 +38,114 @@ class Replay:
     playable: bool = True
 
     @property
-    def agreeing(self) -> int:
-        """States that are the same text."""
+    def agreeing_states(self) -> int:
+        """Number of states that are the same text."""
         return sum(self.same)
 
     @property
     def compared(self) -> int:
-        """States in all."""
+        """Number of all states."""
         return len(self.same)
 
 
 def replay(adapter: Adapter, dreamed: Sequence[Trajectory]) -> tuple[list[Replay], int]:
-    """Replay each dreamed episode; the replays in the same order, and the real steps spent."""
+    """Replay each dreamed episode.
+
+    Returns:
+        The replays in the same order, and the number of real steps.
+    """
     worlds: dict[int, Task] = {}
-    results: dict[int, Replay] = {}
+    replays: dict[int, Replay] = {}
     for number, episode in enumerate(dreamed):
         try:
             worlds[number] = adapter.embody(episode)
         except EnvironmentFailure as failure:
-            results[number] = Replay(
-                episode,
-                False,
-                (False,) * len(episode.steps),
-                f"contradicts itself: {failure}",
-                playable=False,
-            )
+            reason = f"contradicts itself: {failure}"
+            replays[number] = Replay(episode, False, (False,) * len(episode.steps), reason, playable=False)
     environment = adapter.open()
     try:
-        results |= replay_in(environment, {number: dreamed[number] for number in worlds}, worlds)
-        return [results[number] for number in range(len(dreamed))], environment.interactions
+        replays |= replay_in(environment, {number: dreamed[number] for number in worlds}, worlds)
+        return [replays[number] for number in range(len(dreamed))], environment.interactions
     finally:
         environment.close()
 
 
 def replay_in(
-    environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]
+    environment: Environment, episodes: Mapping[int, Trajectory], worlds: Mapping[int, Task]
 ) -> dict[int, Replay]:
-    """Replay each of `episodes` in `environment`, loaded with the world of its number; what infrastructure
-    ended is played again.
+    """Replay each of `episodes` in `environment`, in the world of the same number. An episode that the
+    infrastructure ended is replayed again.
 
     Raises:
-        EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`): nothing is said of such
-            a dream.
+        EnvironmentFailure: the infrastructure ended an episode in each of `retry.TRIES` tries.
     """
 
-    def playing(left: list[int], _attempt: int) -> tuple[dict[int, Replay], dict[int, str]]:
-        found, broken, rows = dict[int, Replay](), dict[int, str](), side_by_side(environment, len(left))
-        for start in range(0, len(left), rows):
-            part = _played(
-                environment, episodes, {number: worlds[number] for number in left[start : start + rows]}
+    def play(numbers: list[int], _attempt: int) -> tuple[dict[int, Replay], dict[int, str]]:
+        replays: dict[int, Replay] = {}
+        failures: dict[int, str] = {}
+        rows = side_by_side(environment, len(numbers))
+        for start in range(0, len(numbers), rows):
+            batch = numbers[start : start + rows]
+            batch_replays, batch_failures = _replay_batch(
+                environment, episodes, {number: worlds[number] for number in batch}
             )
-            found, broken = found | part[0], broken | part[1]
-        return found, broken
+            replays |= batch_replays
+            failures |= batch_failures
+        return replays, failures
 
     names = {number: world.id for number, world in worlds.items()}
     return play_whole(
-        names, playing, "replays of dreams", "An episode that was not played confirms and denies nothing."
+        names, play, "replays of dreams", "An episode that was not played confirms and denies nothing."
     )
 
 
-def _played(
-    environment: object, episodes: dict[int, Trajectory], worlds: dict[int, Task]
+def _replay_batch(
+    environment: Environment, episodes: Mapping[int, Trajectory], worlds: Mapping[int, Task]
 ) -> tuple[dict[int, Replay], dict[int, str]]:
-    """The replays, and why infrastructure broke the others."""
-    numbers, broken = list(worlds), dict[int, str]()
-    environment.reset([worlds[number] for number in numbers])  # type: ignore[attr-defined]
+    """Replay one episode in each world, all at once.
+
+    Returns:
+        Number -> its replay, and number -> why the infrastructure ended it.
+    """
+    numbers = list(worlds)
+    failures: dict[int, str] = {}
+    environment.reset([worlds[number] for number in numbers])
     states: dict[int, list[str]] = {number: [] for number in numbers}
     rewards: dict[int, list[float]] = {number: [] for number in numbers}
-    over: set[int] = set()
+    finished: set[int] = set()
     for step in range(max(len(episodes[number].steps) for number in numbers)):
-        going = [n for n in numbers if step < len(episodes[n].steps) and n not in over]
-        answers = environment.step([episodes[n].steps[step].action if n in going else None for n in numbers])  # type: ignore[attr-defined]
-        for place, number in enumerate(numbers):
-            if answers[place] is not None:
-                if "failed" in answers[place].info:
-                    broken[number] = str(answers[place].info["failed"])
-                states[number].append(answers[place].state)
-                rewards[number].append(answers[place].reward)
-                over |= {number} if answers[place].done else set()
-    return {
-        number: _judge(episodes[number], states[number], rewards[number])
+        active = [n for n in numbers if step < len(episodes[n].steps) and n not in finished]
+        answers = environment.step(
+            [episodes[number].steps[step].action if number in active else None for number in numbers]
+        )
+        for number, answer in zip(numbers, answers, strict=True):
+            if answer is None:
+                continue
+            if "failed" in answer.info:
+                failures[number] = str(answer.info["failed"])
+            states[number].append(answer.state)
+            rewards[number].append(answer.reward)
+            if answer.done:
+                finished.add(number)
+    replays = {
+        number: _judge_replay(episodes[number], states[number], rewards[number])
         for number in numbers
-        if number not in broken
-    }, broken
+        if number not in failures
+    }
+    return replays, failures
 
 
-def _judge(dreamed: Trajectory, states: list[str], rewards: list[float]) -> Replay:
+def _judge_replay(dreamed: Trajectory, states: list[str], rewards: list[float]) -> Replay:
+    """Compare a dreamed episode with the real states and rewards."""
     padded = [*states, *[""] * (len(dreamed.steps) - len(states))]
     same = tuple(step.next_state == state for step, state in zip(dreamed.steps, padded, strict=True))
-    won_at = next((place for place, reward in enumerate(rewards) if reward > 0.5), None)
-    last = len(dreamed.steps) - 1 if dreamed.success else None
-    denied = (
-        "the real engine denies it"
-        if won_at is None
-        else f"was won at step {won_at}, not {'at all' if last is None else last}"
-    )
-    return Replay(
-        dreamed, won_at == last, same, "" if won_at == last else denied, tuple(states), tuple(rewards)
-    )
+    real_success = next((number for number, reward in enumerate(rewards) if reward > 0.5), None)
+    dreamed_success = len(dreamed.steps) - 1 if dreamed.success else None
+    is_confirmed = real_success == dreamed_success
+    reason = ""
+    if not is_confirmed and real_success is None:
+        reason = "the real engine denies it"
+    elif not is_confirmed:
+        expected = "at all" if dreamed_success is None else dreamed_success
+        reason = f"was won at step {real_success}, not {expected}"
+    return Replay(dreamed, is_confirmed, same, reason, tuple(states), tuple(rewards))

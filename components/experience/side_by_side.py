@@ -1,12 +1,8 @@
-"""A person's episode in the dream and, if wanted, the same actions in the real world beside it; what in the
-two states disagrees.
+"""One episode played by a person in the dream and, optionally, in the real world, with the differences.
 
-A dream may invent what no one has seen yet, so a difference is an error only where the episode so far
-determined the outcome. Where both worlds reveal something, the differing facts that did not stand in the
-state before count as `revealed`. From the first difference on the two are different worlds, and differences
-between them say little. The fair question is then the one of
-`Witness`: whether the real engine, in the world that the dream described, answers the same actions with the
-same states. What a fact is, and what denies it, the adapter alone knows.
+After the first difference (`state_comparison.py`) the two worlds are different ones, and their later
+differences say little. The fair question is then that of `ReplayChecker`: in the world that the dream
+described, does the real engine answer the same actions with the same states?
 """
 
 from __future__ import annotations
@@ -15,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from components.environments.protocol import Adapter, Environment, Fact, Step
+from components.environments.protocol import Adapter, Environment, Step
 from components.errors import EnvironmentFailure
 from components.experience.real_replay import replay_in
+from components.experience.state_comparison import Comparison, compare, compare_states
 from components.records import Task, Trajectory, Transition
 
 
@@ -31,80 +28,13 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The facts of a dreamed state held against those of the real one after the same actions.
-
-    `contradicted` are the dream's that the real state denies, `unsaid` those on which it is silent, `missing`
-    those that it alone asserts. Of these, `revealed` are those that no one could know before this step.
-    """
-
-    same_text: bool
-    agreed: frozenset[Fact]
-    contradicted: frozenset[Fact]
-    unsaid: frozenset[Fact]
-    missing: frozenset[Fact]
-    revealed: frozenset[Fact]
-
-    @property
-    def differing(self) -> frozenset[Fact]:
-        """The facts that one of the two states asserts alone."""
-        return self.contradicted | self.unsaid | self.missing
-
-    @property
-    def invented(self) -> bool:
-        """True if the two differ in nothing but what no one could know."""
-        return bool(self.differing) and self.differing == self.revealed
-
-    @property
-    def same_facts(self) -> bool:
-        """True if both states assert the same."""
-        return not self.differing
-
-
-def compare(adapter: Adapter, dreamed: Trajectory, real: Trajectory) -> Comparison:
-    """The last state of `dreamed` beside the last one of `real`; both hold at least one step, the last
-    actions are the same.
-    """
-    claims, truth = adapter.facts(dreamed), adapter.facts(real)
-    denied = frozenset(claim for claim in claims if adapter.contradicts(claim, truth))
-    unsaid, missing = frozenset(claims - truth - denied), frozenset(truth - claims)
-    revealed: frozenset[Fact] = frozenset()
-    before, last = _split(dreamed)
-    if (
-        _reveals(adapter, dreamed)
-        and _reveals(adapter, real)
-        and not adapter.contradiction(before, last.next_state)
-    ):
-        revealed = ((denied | unsaid) - adapter.facts(before)) | (missing - adapter.facts(_split(real)[0]))
-    return Comparison(
-        last.next_state == real.states[-1], frozenset(claims & truth), denied, unsaid, missing, revealed
-    )
-
-
-def compare_states(adapter: Adapter, dreamed: Trajectory, real_states: Sequence[str]) -> list[Comparison]:
-    """Each step of `dreamed` beside what the real engine answered to the same actions, as far as it played
-    them.
-    """
-    steps = tuple(
-        replace(step, next_state=state) for step, state in zip(dreamed.steps, real_states, strict=False)
-    )
-    real = Trajectory(dreamed.task, steps)
-    return [compare(adapter, dreamed.up_to(count), real.up_to(count)) for count in range(1, len(steps) + 1)]
-
-
-def _reveals(adapter: Adapter, trajectory: Trajectory) -> bool:
-    before, last = _split(trajectory)
-    return adapter.revealing(before, last.action, last.next_state)
-
-
-def _split(trajectory: Trajectory) -> tuple[Trajectory, Transition]:
-    return trajectory.up_to(len(trajectory.steps) - 1), trajectory.steps[-1]
-
-
-@dataclass(frozen=True)
 class Turn:
-    """One action and what followed; `number` counts from 1. `real` and `comparison` are None where there is
-    nothing to hold against.
+    """One action and what followed in both worlds.
+
+    Attributes:
+        number: from 1.
+        real: the real step; None if the real world was not played.
+        comparison: None if there is nothing to compare.
     """
 
     number: int
@@ -115,12 +45,12 @@ class Turn:
 
     @property
     def unanswered(self) -> bool:
-        """True if the dream had no answer that could be read and believed."""
+        """True if no answer of the dream passed its checks."""
         return bool(self.dreamed.info.get("unparsable"))
 
     @property
     def same_outcome(self) -> bool:
-        """True if both worlds gave the same reward and both went on or both ended."""
+        """True if both worlds gave the same reward and both or neither ended. True without a real step."""
         return self.real is None or (self.dreamed.reward, self.dreamed.done) == (
             self.real.reward,
             self.real.done,
@@ -128,15 +58,18 @@ class Turn:
 
     @property
     def agrees(self) -> bool:
-        """True if facts, reward and end are the same in both worlds; False as well where there is nothing to
-        compare.
-        """
+        """True if facts, reward and end are the same in both worlds; False if there is nothing to compare."""
         return self.comparison is not None and self.comparison.same_facts and self.same_outcome
 
 
 class Playthrough:
-    """One episode of `task` in the dream, and in the real world if one is given; both are worlds of one
-    row.
+    """One episode of `task` in the dream, and in the real world if there is one. Both have one row.
+
+    Attributes:
+        turns: the actions so far.
+        dreamed: the episode in the dream.
+        real: the episode in the real world; None without one.
+        real_over: the real episode has ended.
     """
 
     def __init__(
@@ -147,39 +80,44 @@ class Playthrough:
         max_steps: int,
         real: Environment | None = None,
     ) -> None:
-        self.adapter, self.task, self.max_steps = adapter, task, max_steps
-        self._dream, self._real = dream, real
+        self.adapter = adapter
+        self.task = task
+        self.max_steps = max_steps
+        self._dream = dream
+        self._real = real
         self.restart()
 
     def restart(self) -> None:
-        """Begin the task anew in both worlds. Raises EnvironmentFailure if the real one cannot be loaded."""
+        """Begin the task again in both worlds. Raises EnvironmentFailure if the real one cannot be loaded."""
         self.turns: list[Turn] = []
-        self.dreamed, self.real = Trajectory(self.task), None if self._real is None else Trajectory(self.task)
+        self.dreamed = Trajectory(self.task)
+        self.real = None if self._real is None else Trajectory(self.task)
         self._dream.reset([self.task])
         if self._real is not None:
             self.real = Trajectory(replace(self.task, initial_state=self._real.reset([self.task])[0]))
         self.real_over = False
 
     def act(self, action: str) -> Turn:
-        """Play one action in both worlds; in the real one only while its episode goes on."""
+        """Play one action in both worlds, in the real one only until its episode ends."""
         assert not self.end, "the episode is over: restart comes first"
-        dreamed = _answered(self._dream, action)
-        real = None if self._real is None or self.real_over else _answered(self._real, action)
-        if not dreamed.info.get("unparsable"):
-            self.dreamed = _grown(self.dreamed, action, dreamed)
+        dreamed = _step_one_row(self._dream, action)
+        real = None if self._real is None or self.real_over else _step_one_row(self._real, action)
+        is_answered = not dreamed.info.get("unparsable")
+        has_real_step = real is not None and not real.info.get("failed")
+        if is_answered:
+            self.dreamed = _with_step(self.dreamed, action, dreamed)
         if real is not None and self.real is not None:
             self.real_over = real.done
-            self.real = self.real if real.info.get("failed") else _grown(self.real, action, real)
-        comparable = real is not None and not real.info.get("failed") and not dreamed.info.get("unparsable")
-        found = (
-            compare(self.adapter, self.dreamed, self.real) if comparable and self.real is not None else None
-        )
-        self.turns.append(Turn(len(self.turns) + 1, action, dreamed, real, found))
+            self.real = _with_step(self.real, action, real) if has_real_step else self.real
+        comparison = None
+        if is_answered and has_real_step and self.real is not None:
+            comparison = compare(self.adapter, self.dreamed, self.real)
+        self.turns.append(Turn(len(self.turns) + 1, action, dreamed, real, comparison))
         return self.turns[-1]
 
     @property
     def side_by_side(self) -> bool:
-        """True if the real world is played too."""
+        """True if there is a real world."""
         return self._real is not None
 
     @property
@@ -195,18 +133,18 @@ class Playthrough:
         return End.LIMIT if len(self.turns) >= self.max_steps else None
 
     @property
-    def parted(self) -> Turn | None:
-        """The first step at which the two worlds did not agree: from there on they are different ones."""
+    def first_disagreement(self) -> Turn | None:
+        """The first turn whose facts or outcome differ; from it on the two are different worlds."""
         return next((turn for turn in self.turns if turn.comparison is not None and not turn.agrees), None)
 
 
-def _answered(world: Environment, action: str) -> Step:
+def _step_one_row(world: Environment, action: str) -> Step:
     step = world.step([action])[0]
     assert step is not None, "a row with an action has an answer"
     return step
 
 
-def _grown(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
+def _with_step(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
     transition = Transition(
         trajectory.task.id,
         "",
@@ -224,9 +162,12 @@ def _grown(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
 class Confirmation:
     """A dreamed episode in the real world that it described.
 
-    `comparisons` holds one for each step that the real engine played, none if no such world can be built.
-    `agrees`: a dreamed success is rewarded there at the same step (as the fidelity gate asks), any other
-    episode is not rewarded there either. `reason` says why not. `interactions` are the real steps spent.
+    Attributes:
+        comparisons: one for each step that the real engine played; none if no such world can be built.
+        agrees: a dreamed success is rewarded there at the same step, as the fidelity gate asks; any other
+            episode is not rewarded there either.
+        reason: why it does not agree; "" if it does.
+        interactions: number of real steps.
     """
 
     dreamed: Trajectory
@@ -236,9 +177,10 @@ class Confirmation:
     interactions: int
 
 
-class Witness:
-    """The real engine, asked about the worlds that dreams described. It stays open: its start takes far
-    longer than an episode.
+class ReplayChecker:
+    """Replays dreamed episodes in the worlds that they described.
+
+    The real engine stays open between episodes: its start takes far longer than an episode.
     """
 
     def __init__(self, adapter: Adapter) -> None:
@@ -246,20 +188,19 @@ class Witness:
         self._engine: Environment | None = None
 
     def confirm(self, dreamed: Trajectory) -> Confirmation:
-        """Replay `dreamed`, which holds at least one step, in its own world: see `agreement.replay_in`."""
+        """Replay `dreamed`, which holds at least one step, in its own world: see `real_replay.replay_in`."""
         try:
             world = self._adapter.embody(dreamed)
         except EnvironmentFailure as failure:
             return Confirmation(dreamed, [], False, failure.found, 0)
         self._engine = self._engine or self._adapter.open()
-        before = self._engine.interactions
-        found = replay_in(self._engine, {0: dreamed}, {0: world})[0]
-        comparisons = compare_states(self._adapter, dreamed, found.real_states)
-        return Confirmation(
-            dreamed, comparisons, found.confirmed, found.reason, self._engine.interactions - before
-        )
+        interactions_before = self._engine.interactions
+        result = replay_in(self._engine, {0: dreamed}, {0: world})[0]
+        comparisons = compare_states(self._adapter, dreamed, result.real_states)
+        interactions = self._engine.interactions - interactions_before
+        return Confirmation(dreamed, comparisons, result.confirmed, result.reason, interactions)
 
     def close(self) -> None:
-        """End the engine."""
+        """Close the engine."""
         if self._engine is not None:
             self._engine.close()

@@ -1,17 +1,18 @@
 """How well the experience model agrees with the real environment: single steps on real histories.
 
-Each real transition is predicted from its real history, with demonstrations from the buffer, and held against
-what the real environment answered: the text, the facts it asserts, the reward. Nothing here trains the model
-or enters the buffer. `components/evaluation/metrics/fidelity_metrics.py` turns the judgements into metrics.
+Each real transition is predicted from its real history, with demonstrations from the buffer, and compared
+with the real answer: its text, its facts, its reward. Nothing here trains the model or enters the buffer.
+`components/evaluation/metrics/fidelity_metrics.py` turns the judgements into metrics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.environments.protocol import Adapter, Fact
-from components.experience.model import ExperienceModel, Query
+from components.experience.decoding.prediction_batch import Query
+from components.experience.model import ExperienceModel
 from components.experience.prompts import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Trajectory, Transition
@@ -19,19 +20,28 @@ from components.records import Trajectory, Transition
 
 @dataclass(frozen=True)
 class Judgement:
-    """One predicted transition beside the real one.
+    """One predicted transition compared with the real one.
 
-    `claims` are the facts that the prediction asserts, `right` those that the real state asserts too,
-    `truths` those of the real state, `contradicted` the claims that it denies; `incoherent` says that the
-    prediction contradicts its own history. `changed` counts the facts that the real step changed; `revealing`
-    says that the history could not determine the outcome. `unseen` says that no training task plays in its
-    world, `refused` that the real world did not carry the action out, `malformed` that it is no command at
-    all. Rewards are 0 or 1.
+    Attributes:
+        parsed: the prediction is an answer.
+        exact: both states are the same text.
+        claims: number of facts that the prediction asserts.
+        right: claims that the real state asserts too.
+        truths: facts of the real state.
+        contradicted: claims that the real state contradicts.
+        incoherent: the prediction contradicts its own history.
+        changed: facts that the real step changed.
+        revealing: the history could not determine the outcome.
+        unseen: no training task plays in this world.
+        refused: the real world did not carry out the action.
+        malformed: the action is no command of the world.
+        reward, predicted_reward: 0 or 1.
 
-    For the axes (`components/evaluation/metrics/judge_axes.py`): `predicted_changed` counts the facts that
-    the prediction changed, `same_event` says that both report the same kind of event (a failure, something
-    taken), and `contradicted_sure` counts the contradicted claims about what every state tells in one word
-    (the place, the hand), which no step has to reveal.
+    For the axes (`components/evaluation/metrics/judge_axes.py`):
+        predicted_changed: facts that the prediction changed.
+        same_event: both report the same kind of event (a failure, something taken).
+        contradicted_sure: contradicted claims about what every state tells in one word (the place, the hand),
+            which no step has to reveal.
     """
 
     transition: Transition
@@ -56,7 +66,7 @@ class Judgement:
     contradicted_sure: int = 0
 
 
-def measure(
+def judge_predictions(
     model: ExperienceModel,
     buffer: ReplayBuffer,
     adapter: Adapter,
@@ -64,47 +74,49 @@ def measure(
     *,
     rows: int = 64,
 ) -> list[Judgement]:
-    """Judgements of every transition of `episodes`, in order of the batches they were predicted in."""
+    """Predict and judge every transition of `episodes`, in batches of `rows` episodes, step by step."""
     judgements: list[Judgement] = []
     for start in range(0, len(episodes), rows):
-        judgements += _measure_batch(model, buffer, adapter, episodes[start : start + rows])
+        judgements += _judge_batch(model, buffer, adapter, episodes[start : start + rows])
     return judgements
 
 
-def _measure_batch(
+def _judge_batch(
     model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]
 ) -> list[Judgement]:
-    foresight = model.begin([episode.task for episode in episodes])
+    batch = model.begin([episode.task for episode in episodes])
     judgements = []
-    for step in range(max(len(episode.steps) for episode in episodes)):
-        rows = [row for row, episode in enumerate(episodes) if step < len(episode.steps)]
-        real = {row: episodes[row].steps[step] for row in rows}
-        demos = buffer.retrieve(
-            [(real[row].state, real[row].action) for row in rows], [real[row].task_id for row in rows]
+    for number in range(max(len(episode.steps) for episode in episodes)):
+        steps = {
+            row: episode.steps[number] for row, episode in enumerate(episodes) if number < len(episode.steps)
+        }
+        demonstrations = buffer.retrieve(
+            [(step.state, step.action) for step in steps.values()],
+            [step.task_id for step in steps.values()],
         )
-        answers = foresight.predict(
+        answers = batch.predict(
             {
-                row: Query(real[row].state, real[row].action, found)
-                for row, found in zip(rows, demos, strict=True)
+                row: Query(step.state, step.action, step_demonstrations)
+                for (row, step), step_demonstrations in zip(steps.items(), demonstrations, strict=True)
             }
         )
-        judgements += [judge(adapter, episodes[row].up_to(step), real[row], answers[row]) for row in rows]
-        foresight.advance({row: (real[row].action, real[row].next_state) for row in rows})
-        foresight.finish([row for row in rows if step + 1 == len(episodes[row].steps)])
+        judgements += [
+            judge_answer(adapter, episodes[row].up_to(number), step, answers[row])
+            for row, step in steps.items()
+        ]
+        batch.advance({row: (step.action, step.next_state) for row, step in steps.items()})
+        batch.finish([row for row in steps if number + 1 == len(episodes[row].steps)])
     return judgements
 
 
-def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answer | None) -> Judgement:
-    """Hold one answer against the real transition that followed `history`."""
-    truth = adapter.facts(Trajectory(history.task, (*history.steps, real)))
-    before = adapter.facts(history)
+def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer: Answer | None) -> Judgement:
+    """Compare one answer with the real transition that followed `history`."""
+    truth = adapter.facts(_with_step(history, real))
+    facts_before = adapter.facts(history)
     predicted = answer.state if answer else ""
-    claims = (
-        adapter.facts(Trajectory(history.task, (*history.steps, _with_state(real, predicted))))
-        if answer
-        else set()
-    )
-    sure = _told(before) & _told(truth)
+    claims = adapter.facts(_with_step(history, replace(real, next_state=predicted))) if answer else set()
+    contradicted = [claim for claim in claims if adapter.contradicts(claim, truth)]
+    sure_kinds = _single_valued_kinds(facts_before) & _single_valued_kinds(truth)
     return Judgement(
         transition=real,
         predicted=predicted,
@@ -113,9 +125,9 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
         claims=len(claims),
         right=len(claims & truth),
         truths=len(truth),
-        contradicted=sum(adapter.contradicts(claim, truth) for claim in claims),
+        contradicted=len(contradicted),
         incoherent=answer is not None and bool(adapter.contradiction(history, predicted)),
-        changed=len({fact for fact in truth - before if fact[0] != "event"}),
+        changed=_count_state_facts(truth - facts_before),
         revealing=adapter.revealing(history, real.action, real.next_state),
         unseen=adapter.unseen(history.task),
         refused=adapter.refused(real.next_state),
@@ -123,21 +135,26 @@ def judge(adapter: Adapter, history: Trajectory, real: Transition, answer: Answe
         reward=real.reward,
         predicted_reward=answer.reward if answer else 0.0,
         reasoning=answer.reasoning if answer else "",
-        predicted_changed=len({fact for fact in claims - before if fact[0] != "event"}),
+        predicted_changed=_count_state_facts(claims - facts_before),
         same_event=_events(claims) == _events(truth),
-        contradicted_sure=sum(adapter.contradicts(claim, truth) for claim in claims if claim[0] in sure),
+        contradicted_sure=sum(claim[0] in sure_kinds for claim in contradicted),
     )
+
+
+def _with_step(history: Trajectory, step: Transition) -> Trajectory:
+    return Trajectory(history.task, (*history.steps, step))
+
+
+def _count_state_facts(facts: set[Fact]) -> int:
+    """Number of facts that are no events."""
+    return sum(fact[0] != "event" for fact in facts)
 
 
 def _events(facts: set[Fact]) -> set[Fact]:
     return {fact for fact in facts if fact[0] == "event"}
 
 
-def _told(facts: set[Fact]) -> set[str]:
+def _single_valued_kinds(facts: set[Fact]) -> set[str]:
     """The kinds of facts that name one value and nothing else, such as ("at", "fridge 1")."""
     kinds = [fact[0] for fact in facts]
     return {fact[0] for fact in facts if len(fact) == 2 and kinds.count(fact[0]) == 1}
-
-
-def _with_state(real: Transition, state: str) -> Transition:
-    return Transition(**{**real.__dict__, "next_state": state})

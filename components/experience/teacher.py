@@ -3,19 +3,18 @@ reasoning R* (Eq. 5).
 
     experience_model.teacher=llm endpoint.url=http://localhost:8000/v1 endpoint.model=NAME
 
-Input and output follow the paper's annotation prompt (App. C): task, success and the (state, action) pairs go
-in; a tutorial of three sentences and one `transition_plan` a step come back as strict JSON. It differs from
-the paper in that
+Input and output follow the paper's annotation prompt (App. C). The input is the task, the success and the
+(state, action) pairs. The output is strict JSON: a tutorial of three sentences and one `transition_plan` a
+step. Differs from the paper:
 
-1. the wording is ours (`VERSION` names it), and a plan is asked to be short: it is learnt by models of a
-   million parameters;
-2. the last state is shown, too, so that the plan of the last step knows what it led to;
-3. an answer that does not name every step exactly once, or whose plan the experience model could not write
-   within
-   `experience_model.max_new_tokens`, is asked for again;
-4. an episode that stays without an annotation is left out of the training and counted, up to a share.
+1. The wording is our own (`VERSION` names it), and it asks for short plans: models of a million parameters
+   learn them.
+2. The last state is shown as well, so that the plan of the last step can say what it led to.
+3. An answer that does not name every step exactly once is requested again. So is one with a plan that the
+   experience model could not write within `experience_model.max_new_tokens`.
+4. An episode that stays without annotation is left out of the training and counted, up to a share.
 
-The episode goes in as JSON, and the model is told that it is material: what a page or a room says is no
+The episode is sent as JSON, and the prompt says that it is a recording: what a page or a room says is no
 instruction to the teacher.
 """
 
@@ -29,7 +28,7 @@ from dataclasses import dataclass, replace
 from pydantic import Field
 
 from components.errors import EndpointError
-from components.language.endpoint.chat_completions import UnansweredError
+from components.language.endpoint.chat_completions import Unanswered
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Trajectory, Transition
 
@@ -62,7 +61,7 @@ with exactly one entry in state_transitions for every step_id of the episode."""
 
 
 class Tutorial(StrictAnswer):
-    """What the teacher says of the whole episode; kept beside the annotation, learnt by no model."""
+    """The teacher's summary of an episode; it is stored, and no model is trained on it."""
 
     overall_plan: str = Field(alias="Overall Plan", min_length=1)
     success_mode: str = Field(alias="Success Mode", min_length=1)
@@ -70,14 +69,14 @@ class Tutorial(StrictAnswer):
 
 
 class StepPlan(StrictAnswer):
-    """The reasoning of one step."""
+    """The teacher's reasoning for one step."""
 
     step_id: int
     transition_plan: str = Field(min_length=1)
 
 
 class Annotation(StrictAnswer):
-    """The teacher's whole answer to one episode."""
+    """The teacher's answer to one episode."""
 
     task_tutorial: Tutorial
     state_transitions: list[StepPlan]
@@ -85,10 +84,11 @@ class Annotation(StrictAnswer):
 
 @dataclass(frozen=True)
 class Annotated:
-    """Episodes with the teacher's reasoning, their tutorials, and what was left out: both by episode id, as
-    JSON values.
+    """Episodes with the teacher's reasoning.
 
-    `left_out` says of each episode that was left out why.
+    Attributes:
+        tutorials: episode id -> its tutorial as JSON values.
+        left_out: episode id -> why it has no annotation.
     """
 
     episodes: list[Trajectory]
@@ -103,67 +103,66 @@ def annotate(
     most_left_out: float,
     refuse: Callable[[Transition], str] = lambda _: "",
 ) -> Annotated:
-    """Ask the teacher for every episode; those answered before come from the endpoint's cache.
+    """Ask the teacher to annotate every episode. Earlier answers come from the endpoint's cache.
 
     Args:
         most_left_out: share of the episodes that may stay without an annotation.
-        refuse: what is wrong with an annotated transition, such as a reasoning that is too long to learn; ""
-            if nothing.
+        refuse: annotated transition -> what is wrong with it, such as a reasoning that is too long to learn;
+            "" if nothing is.
 
     Raises:
-        EndpointError: no key, a refusal that would meet every episode, or more than `most_left_out` stay
-            without; the answers so far
-            are kept, so that the next try goes on from there.
+        EndpointError: there is no key, the endpoint refuses every request, no episode has an annotation, or
+            more than `most_left_out` have none. The answers so far are kept, so that the next run goes on
+            from there.
     """
     questions = [question(episode, refuse) for episode in episodes]
     answers = endpoint.ask_all(questions, most_unanswered=math.floor(most_left_out * len(episodes)))
     result = Annotated([], {}, {})
     for episode, answer in zip(episodes, answers, strict=True):
-        name = _name(episode)
-        if isinstance(answer, UnansweredError):
-            result.left_out[name] = answer.found
+        episode_id = _episode_id(episode)
+        if isinstance(answer, Unanswered):
+            result.left_out[episode_id] = answer.found
         else:
             result.episodes.append(with_reasoning(episode, answer))
-            result.tutorials[name] = answer.task_tutorial.model_dump(by_alias=True)
+            result.tutorials[episode_id] = answer.task_tutorial.model_dump(by_alias=True)
     if episodes and not result.episodes:
-        found = (
-            f"None of {len(episodes)} episodes has an annotation. The last one: "
-            f"{list(result.left_out.values())[-1]}"
-        )
         raise EndpointError(
-            found,
-            "The experience model needs some to learn from.",
-            "Mend that, or set experience_model.teacher=programmatic.",
+            f"None of {len(episodes)} episodes has an annotation. The last reason: "
+            f"{list(result.left_out.values())[-1]}",
+            "Expected annotated episodes for the experience model to learn from.",
+            "Fix the endpoint, or set experience_model.teacher=programmatic.",
         )
     return result
 
 
 def question(episode: Trajectory, refuse: Callable[[Transition], str] = lambda _: "") -> Question[Annotation]:
-    """The question about one episode; `refuse` as in `annotate`."""
+    """The request to annotate one episode; `refuse` as in `annotate`."""
     return Question(
-        _SYSTEM, render(episode), VERSION, Annotation, lambda answer: _problem(episode, answer, refuse)
+        _SYSTEM,
+        render(episode),
+        VERSION,
+        Annotation,
+        lambda answer: _annotation_problem(episode, answer, refuse),
     )
 
 
 def render(episode: Trajectory) -> str:
-    """The episode as JSON: task, success, number (from 0), state and action of each step, and the last
-    state.
-    """
+    """The episode as JSON: task, success, steps (number from 0, state, action) and the last state."""
     steps = [
         {"step_id": number, "state": step.state, "action": step.action}
         for number, step in enumerate(episode.steps)
     ]
-    whole = {
+    values = {
         "task": episode.task.instruction,
         "success": episode.success,
         "steps": steps,
         "last_state": episode.states[-1],
     }
-    return json.dumps(whole, ensure_ascii=False, indent=1)
+    return json.dumps(values, ensure_ascii=False, indent=1)
 
 
 def with_reasoning(episode: Trajectory, annotation: Annotation) -> Trajectory:
-    """The episode with each step's plan, put on one line, as its reasoning."""
+    """The episode with the plan of each step, joined to one line, as its reasoning."""
     plans = {plan.step_id: " ".join(plan.transition_plan.split()) for plan in annotation.state_transitions}
     return replace(
         episode,
@@ -171,12 +170,16 @@ def with_reasoning(episode: Trajectory, annotation: Annotation) -> Trajectory:
     )
 
 
-def _problem(episode: Trajectory, annotation: Annotation, refuse: Callable[[Transition], str]) -> str:
-    """What is wrong with an annotation of the right shape."""
-    expected, found = list(range(len(episode.steps))), [plan.step_id for plan in annotation.state_transitions]
-    if sorted(found) != expected:
+def _annotation_problem(
+    episode: Trajectory, annotation: Annotation, refuse: Callable[[Transition], str]
+) -> str:
+    """What is wrong with an annotation of the right shape; "" if nothing is."""
+    expected_ids = list(range(len(episode.steps)))
+    step_ids = [plan.step_id for plan in annotation.state_transitions]
+    if sorted(step_ids) != expected_ids:
         return (
-            f"state_transitions has the step_ids {found}, expected exactly one entry for each of {expected}"
+            f"state_transitions has the step_ids {step_ids}, expected exactly one entry for each of "
+            f"{expected_ids}"
         )
     for number, step in enumerate(with_reasoning(episode, annotation).steps):
         if not step.reasoning:
@@ -186,5 +189,5 @@ def _problem(episode: Trajectory, annotation: Annotation, refuse: Callable[[Tran
     return ""
 
 
-def _name(episode: Trajectory) -> str:
+def _episode_id(episode: Trajectory) -> str:
     return episode.steps[0].episode_id if episode.steps else episode.task.id

@@ -1,3 +1,1 @@
-"""The dream as a server: many sessions over one dream, in the protocol that other trainers speak
-(OpenEnv).
-"""
+"""The dream as a server: many sessions over one dream, in the protocol of OpenEnv."""

@@ -1,12 +1,10 @@
-"""One client's session in the dream, as OpenEnv wants an environment: `reset`, `step`, `state`, and the list
-of tasks.
+"""One client's session in the dream, as an environment of OpenEnv: `reset`, `step`, `state`, and the tasks.
 
     client = GenericEnvClient(base_url="http://127.0.0.1:8000").sync()
     client.reset(seed=3).observation["state"], client.step({"action": "look"}).reward
 
-Observations hold the state's text, reward and done; their metadata what the dream says beside it: its
-reasoning, the demonstrations that it was shown, and `unparsable` where it had no answer, which ends the
-episode.
+An observation holds the text of the state, reward and done. Its metadata holds the dream's reasoning and
+demonstrations, and `unparsable` where the dream had no answer, which ends the episode.
 """
 
 from __future__ import annotations
@@ -25,161 +23,172 @@ from components.environments.protocol import Step
 from components.errors import ConfigError, DataError
 from components.records import Task, Transition, is_storable
 from components.serving.shared_dream import SharedDream
-from components.serving.task_choice import Catalogue, Wish
+from components.serving.task_choice import Catalogue, ResetRequest
 
 
 class DreamAction(Action):
-    """One command of the agent, in words."""
+    """One command of the agent, as text."""
 
     action: str = Field(description="What the agent does, such as `go to desk 1`.")
 
 
 class DreamObservation(Observation):
-    """What the agent sees, and which task it is about."""
+    """What the agent sees, and its task."""
 
     state: str = Field(description="The state after the step: all that the agent sees.")
-    instruction: str = Field("", description="What is to be done.")
+    instruction: str = Field("", description="The instruction of the task.")
     task_id: str = Field("", description="The task's id.")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one session may ask for: steps an episode, and characters an action."""
+    """The limits of a session: steps of an episode, and characters of an action."""
 
     steps: int
     chars: int
 
 
 class DreamSession(Environment[DreamAction, DreamObservation, State]):
-    """A row of the shared dream, taken at the first `reset` and given back by `close`."""
+    """A row of the shared dream, acquired at the first `reset` and released by `close`."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self, dream: SharedDream, catalogue: Catalogue, limits: Limits) -> None:
         super().__init__()
-        self._dream, self._catalogue, self._limits = dream, catalogue, limits
+        self._dream = dream
+        self._catalogue = catalogue
+        self._limits = limits
         self._row: int | None = None
         self._task: Task | None = None
         self._state = State()
-        self._over = False
-        self._closed = False
+        self._is_over = False
+        self._is_closed = False
         self._rng = random.Random()
 
     def reset(
-        self, seed: int | None = None, episode_id: str | None = None, **wishes: Any
+        self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> DreamObservation:
-        """Begin an episode: of the task named by `task_id` or `index`, of the one that says `instruction`, or
-        of one that `seed` draws.
+        """Begin an episode of the task that `ResetRequest` names, or of one that `seed` draws.
 
-        The same seed gives the same task and premise. Raises ConfigError for what cannot be had; the episode
-        under way goes on then.
+        The same seed gives the same task and premise.
+
+        Raises:
+            ConfigError: the request is not valid; the current episode goes on.
         """
-        wish = Wish.read({"seed": seed, "episode_id": episode_id, **wishes})
-        self._refuse_closed()
-        rng = self._rng if wish.seed is None else random.Random(wish.seed)
-        task = self._catalogue.choose(wish, rng)
+        request = ResetRequest.read({"seed": seed, "episode_id": episode_id, **options})
+        self._require_open()
+        rng = self._rng if request.seed is None else random.Random(request.seed)
+        task = self._catalogue.choose(request, rng)
         if self._row is None:
-            self._row = self._dream.take()
-        self._task, self._over = None, False
+            self._row = self._dream.acquire_row()
+        self._task = None
+        self._is_over = False
         state = self._dream.begin(self._row, task, rng.getrandbits(31))
-        self._task, self._state = task, State(episode_id=wish.episode_id or str(uuid4()), step_count=0)
-        return self._observed(state, None, False, {"max_steps": self._limits.steps})
+        self._task = task
+        self._state = State(episode_id=request.episode_id or str(uuid4()), step_count=0)
+        return self._observation(task, state, None, False, {"max_steps": self._limits.steps})
 
     def step(self, action: DreamAction, timeout_s: float | None = None, **kwargs: Any) -> DreamObservation:
         """Dream one step. An episode that has become too long for the model ends with `failed` in its
         metadata.
 
         Raises:
-            ConfigError: there is no episode under way, or the action is longer than `limits.chars`; nothing
-                has happened then.
+            ConfigError: there is no episode in progress, or the action is not valid; nothing happened.
             ExperienceModelError: the server is shutting down. This, and any bug, ends the episode.
         """
-        self._refuse_closed()
-        if self._row is None or self._task is None or self._over:
+        self._require_open()
+        if self._row is None or self._task is None or self._is_over:
+            problem = "The episode is over." if self._is_over else "There is no episode."
+            raise ConfigError(problem, "Expected reset before step.")
+        self._require_valid(action.action)
+        try:
+            step = self._dream.step(self._row, action.action)
+        except DataError as error:
+            self._is_over = True
+            return self._observation(self._task, "", 0.0, True, {"failed": str(error)})
+        except Exception:
+            self._is_over = True
+            raise
+        self._state.step_count += 1
+        is_truncated = not step.done and self._state.step_count >= self._limits.steps
+        self._is_over = step.done or is_truncated
+        metadata = _step_metadata(step) | ({"truncated": True} if is_truncated else {})
+        return self._observation(self._task, step.state, step.reward, self._is_over, metadata)
+
+    def _require_valid(self, action: str) -> None:
+        """Raise ConfigError if the action is too long or no valid text."""
+        if len(action) > self._limits.chars:
             raise ConfigError(
-                "The episode is over." if self._over else "There is no episode.",
-                "Expected reset before step.",
+                f"An action of {len(action):,} characters.", f"Expected at most {self._limits.chars:,}."
             )
-        if len(action.action) > self._limits.chars:
-            raise ConfigError(
-                f"An action of {len(action.action):,} characters.",
-                f"Expected at most {self._limits.chars:,}.",
-            )
-        if not is_storable(action.action):
+        if not is_storable(action):
             raise ConfigError(
                 "This action holds half of a surrogate pair.", "Expected text that can be written as UTF-8."
             )
-        try:
-            answer = self._dream.step(self._row, action.action)
-        except DataError as error:
-            self._over = True
-            return self._observed("", 0.0, True, {"failed": str(error)})
-        except Exception:
-            self._over = True
-            raise
-        self._state.step_count += 1
-        cut = not answer.done and self._state.step_count >= self._limits.steps
-        self._over = answer.done or cut
-        return self._observed(
-            answer.state, answer.reward, self._over, _told(answer) | ({"truncated": True} if cut else {})
+
+    def _observation(
+        self, task: Task, state: str, reward: float | None, done: bool, metadata: dict[str, Any]
+    ) -> DreamObservation:
+        return DreamObservation(
+            state=state,
+            reward=reward,
+            done=done,
+            metadata=metadata,
+            instruction=task.instruction,
+            task_id=task.id,
         )
 
-    def _observed(
-        self, state: str, reward: float | None, done: bool, metadata: dict[str, Any]
-    ) -> DreamObservation:
-        assert self._task is not None
-        task = {"instruction": self._task.instruction, "task_id": self._task.id}
-        return DreamObservation(state=state, reward=reward, done=done, metadata=metadata, **task)
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
+    def _require_open(self) -> None:
+        if self._is_closed:
             raise ConfigError("This session is closed.", next_step="Connect again.")
 
     @property
     def state(self) -> State:
-        """The episode's name and how many steps it has taken."""
+        """The episode's id and its number of steps."""
         return self._state
 
     def close(self) -> None:
-        """Give the row back. May be called twice."""
-        self._closed = True
-        row, self._row = self._row, None
+        """Release the row. A second call does nothing."""
+        self._is_closed = True
+        row = self._row
+        self._row = None
         if row is not None:
-            self._dream.give_back(row)
+            self._dream.release_row(row)
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """What a client is told of the server."""
+        """The server's name and description."""
         return EnvironmentMetadata(
             name="dream", description="A learned, retrieval-grounded dream of an environment."
         )
 
     def list_splits(self) -> list[str]:
-        """The one split that is served."""
+        """The served split, the only one."""
         return [self._catalogue.split]
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks there are."""
-        return len(self._of(split))
+        """Number of tasks in `split`."""
+        return len(self._tasks_of(split))
 
     def list_tasks(self, split: str) -> list[dict[str, str]]:
-        """All tasks; nothing of them that an agent would not see."""
+        """All tasks of `split`, with only what an agent may see."""
         return self.get_task_range(split)
 
     def get_task(self, split: str, index: int) -> dict[str, str]:
-        """One task. Raises IndexError if there is none of that number."""
-        return _described(self._of(split)[index])
+        """The task of number `index`. Raises IndexError if there is none."""
+        return _task_fields(self._tasks_of(split)[index])
 
     def get_task_range(
         self, split: str, start: int | None = None, stop: int | None = None
     ) -> list[dict[str, str]]:
-        """Tasks `start` to `stop`."""
-        return [_described(task) for task in self._of(split)[start:stop]]
+        """The tasks of numbers `start` to below `stop`."""
+        return [_task_fields(task) for task in self._tasks_of(split)[start:stop]]
 
-    def _of(self, split: str) -> Sequence[Task]:
+    def _tasks_of(self, split: str) -> Sequence[Task]:
         return self._catalogue.tasks if split == self._catalogue.split else []
 
 
-def _described(task: Task) -> dict[str, str]:
+def _task_fields(task: Task) -> dict[str, str]:
+    """The fields of a task that a client may see."""
     return {
         "id": task.id,
         "instruction": task.instruction,
@@ -188,11 +197,11 @@ def _described(task: Task) -> dict[str, str]:
     }
 
 
-def _told(answer: Step) -> dict[str, Any]:
-    """What of a step's info a client is told."""
-    shown: Sequence[Transition] = answer.info.get("demonstrations", ())
+def _step_metadata(step: Step) -> dict[str, Any]:
+    """The part of a step's info that a client gets."""
+    transitions: Sequence[Transition] = step.info.get("demonstrations", ())
     demonstrations = [
-        {"state": demo.state, "action": demo.action, "next_state": demo.next_state} for demo in shown
+        {"state": demo.state, "action": demo.action, "next_state": demo.next_state} for demo in transitions
     ]
-    told = {"reasoning": answer.info.get("reasoning", ""), "demonstrations": demonstrations}
-    return told | ({"unparsable": True} if answer.info.get("unparsable") else {})
+    metadata = {"reasoning": step.info.get("reasoning", ""), "demonstrations": demonstrations}
+    return metadata | ({"unparsable": True} if step.info.get("unparsable") else {})

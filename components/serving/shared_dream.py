@@ -1,11 +1,10 @@
-"""One dream that many sessions share: what they ask within a few milliseconds of each other is answered as
-one batch.
+"""One dream shared by many sessions: requests within a few milliseconds of each other form one batch.
 
-A session is a row of the dream. Rows join and leave at any time, and stand at different steps of different
-episodes. All of the dream's work is done by one thread, since neither its cache nor torch's settings may be
-shared; the sessions wait for their answers in threads of their own. A batch is complete when every row that
-is taken has asked, or `gather_seconds` after the first one did; what comes while a batch is answered is the
-next batch, so under load they fill by themselves.
+A session is a row of the dream. Rows join and leave at any time, and are at different steps of different
+episodes. One thread does all the work of the dream, because neither its cache nor torch's settings may be
+shared. The sessions wait for their answers in threads of their own. A batch is complete when every acquired
+row has a request, or `gather_seconds` after its first request. Requests that come while a batch is computed
+form the next one, so that batches are full under load.
 """
 
 from __future__ import annotations
@@ -24,29 +23,45 @@ from components.experience.dream import Dream
 from components.records import Task
 
 GATHER_SECONDS = 0.002
-"""How long a batch waits for more rows: less than a tenth of what a step takes."""
+"""Time that a batch waits for more rows: less than a tenth of the time of a step."""
 LEAVING_SECONDS = 10.0
-"""How long a session waits for a row: OpenEnv lets the next one in before it has closed the one that leaves.
-"""
+"""Time that a session waits for a row: OpenEnv admits the next session before it closes the leaving one."""
 SEEDS = 2**31
 
 
 @dataclass
-class _Request:
-    """What a row asks: to begin `task`, to take a step with `action`, or, with neither, to be forgotten."""
+class _BeginRequest:
+    """Begin an episode of `task` in `row`."""
 
     row: int
-    task: Task | None = None
-    seed: int = 0
-    action: str | None = None
-    answer: Future[str | Step] = field(default_factory=Future)
+    task: Task
+    seed: int
+    answer: Future[str] = field(default_factory=Future)
+
+
+@dataclass
+class _StepRequest:
+    """Take one step of the episode in `row`."""
+
+    row: int
+    action: str
+    answer: Future[Step] = field(default_factory=Future)
+
+
+@dataclass
+class _EndRequest:
+    """Forget the episode in `row`."""
+
+    row: int
+
+
+_Request = _BeginRequest | _StepRequest | _EndRequest
 
 
 class SharedDream:
-    """A dream with a thread of its own, and the rows that sessions take. All methods may be called from any
-    thread.
+    """A dream with a thread of its own, and the rows that sessions acquire. All methods are thread-safe.
 
-    `batches` and `steps` count what was answered so far: their ratio says how full the batches are.
+    `batches` and `steps` count the answered ones so far; their ratio is the mean size of a batch.
     """
 
     def __init__(
@@ -62,42 +77,51 @@ class SharedDream:
 
         Args:
             rows: most sessions with an episode at the same time.
-            around: entered by the thread for as long as it works, for settings of torch that belong to a
-                thread.
+            around: a context that the thread works in, for settings of torch that belong to a thread.
         """
-        self.rows, self.batches, self.steps = rows, 0, 0
-        self._dream, self._around = dream, around
-        self._gather_seconds, self._leaving_seconds = gather_seconds, leaving_seconds
+        self.rows = rows
+        self.batches = 0
+        self.steps = 0
+        self._dream = dream
+        self._around = around
+        self._gather_seconds = gather_seconds
+        self._leaving_seconds = leaving_seconds
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._lock, self._free, self._closed = threading.Condition(), list(range(rows)), False
-        dream.vacate(rows)
-        self._thread = threading.Thread(target=self._work, name="dream", daemon=True)
+        self._lock = threading.Condition()
+        self._free_rows = list(range(rows))
+        self._is_closed = False
+        dream.open_rows(rows)
+        self._thread = threading.Thread(target=self._answer_until_closed, name="dream", daemon=True)
         self._thread.start()
 
-    def take(self) -> int:
-        """A row for a session; waits for one that leaves. Raises ExperienceModelError if all stay taken or
-        the dream closes.
+    def acquire_row(self) -> int:
+        """A row for a session; waits for one to be released.
+
+        Raises:
+            ExperienceModelError: no row is released in time, or the dream is closed.
         """
         with self._lock:
-            self._lock.wait_for(lambda: self._free or self._closed, self._leaving_seconds)
-            self._refuse_if_closed()
-            if not self._free:
+            self._lock.wait_for(lambda: self._free_rows or self._is_closed, self._leaving_seconds)
+            self._require_open()
+            if not self._free_rows:
                 raise ExperienceModelError(
                     f"All {self.rows} places in the dream are taken.",
                     next_step="Close another session first.",
                 )
-            return self._free.pop()
+            return self._free_rows.pop()
 
-    def give_back(self, row: int) -> None:
-        """The session of `row` is over: its episode is forgotten."""
-        self._requests.put(_Request(row))
+    def release_row(self, row: int) -> None:
+        """Forget the episode in `row`, and let another session acquire the row."""
+        self._requests.put(_EndRequest(row))
         with self._lock:
-            self._free.append(row)
+            self._free_rows.append(row)
             self._lock.notify()
 
     def begin(self, row: int, task: Task, seed: int) -> str:
         """Begin an episode in `row`; waits for its initial state."""
-        return self._ask(_Request(row, task=task, seed=seed % SEEDS))  # type: ignore[return-value]
+        request = _BeginRequest(row, task, seed % SEEDS)
+        self._submit(request)
+        return request.answer.result()
 
     def step(self, row: int, action: str) -> Step:
         """Dream one step of the episode in `row`; waits for it.
@@ -105,102 +129,105 @@ class SharedDream:
         Raises:
             DataError: the episode has become too long for the model.
         """
-        return self._ask(_Request(row, action=action))  # type: ignore[return-value]
+        request = _StepRequest(row, action)
+        self._submit(request)
+        return request.answer.result()
 
     def close(self) -> None:
-        """Answer what was asked before, then end the thread. Whoever asks later is refused. May be called
-        twice.
+        """Answer all earlier requests, then end the thread. Later requests are refused. A second call does
+        nothing.
         """
         with self._lock:
-            already, self._closed = self._closed, True
+            was_closed = self._is_closed
+            self._is_closed = True
             self._lock.notify_all()
-        if not already:
+        if not was_closed:
             self._requests.put(None)
         self._thread.join()
         self._dream.close()
 
-    def _ask(self, request: _Request) -> str | Step:
+    def _submit(self, request: _Request) -> None:
         with self._lock:
-            self._refuse_if_closed()
+            self._require_open()
             self._requests.put(request)
-        return request.answer.result()
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
+    def _require_open(self) -> None:
+        if self._is_closed:
             raise ExperienceModelError(
                 "The dream is closed: its server is shutting down.", next_step="Connect again later."
             )
 
-    def _work(self) -> None:
+    def _answer_until_closed(self) -> None:
+        """Answer batches until `close`."""
         with self._around():
-            last = False
-            while not last:
-                batch, last = self._gather()
+            is_last = False
+            while not is_last:
+                batch, is_last = self._gather()
                 self._answer(batch)
 
     def _gather(self) -> tuple[list[_Request], bool]:
-        """The requests of the next batch, and whether they are the last."""
+        """The requests of the next batch, and whether it is the last one."""
         batch: list[_Request] = []
-        first = self._requests.get()
+        request = self._requests.get()
         deadline = time.monotonic() + self._gather_seconds
-        while first is not None:
-            batch.append(first)
-            left = deadline - time.monotonic()
+        while request is not None:
+            batch.append(request)
+            remaining_seconds = deadline - time.monotonic()
             try:
-                first = (
-                    self._requests.get(timeout=left)
-                    if left > 0 and self._awaited(batch)
-                    else self._requests.get_nowait()
-                )
+                if remaining_seconds > 0 and self._is_incomplete(batch):
+                    request = self._requests.get(timeout=remaining_seconds)
+                else:
+                    request = self._requests.get_nowait()
             except queue.Empty:
                 return batch, False
         return batch, True
 
-    def _awaited(self, batch: Sequence[_Request]) -> bool:
-        """True while a row that is taken has not asked."""
-        return len({request.row for request in batch}) < self.rows - len(self._free)
+    def _is_incomplete(self, batch: Sequence[_Request]) -> bool:
+        """True while an acquired row has no request."""
+        return len({request.row for request in batch}) < self.rows - len(self._free_rows)
 
     def _answer(self, batch: Sequence[_Request]) -> None:
-        asked: list[_Request] = []
+        """Answer the requests in order; steps between two requests of a row form one step of the dream."""
+        step_requests: list[_StepRequest] = []
         for request in batch:
-            if any(
-                other.row == request.row for other in asked
-            ):  # in their order: the row may be another session's by now
-                self._step(asked)
-                asked = []
-            if request.action is not None:
-                asked.append(request)
-            elif request.task is None:
-                self._dream.leave(request.row)
+            # The row may belong to another session by now, so its earlier step comes first.
+            if any(earlier.row == request.row for earlier in step_requests):
+                self._step(step_requests)
+                step_requests = []
+            if isinstance(request, _StepRequest):
+                step_requests.append(request)
+            elif isinstance(request, _BeginRequest):
+                self._begin(request)
             else:
-                self._settle(request, lambda it=request: self._dream.enter(it.row, it.task, it.seed))  # type: ignore[misc]
-        if asked:
-            self._step(asked)
+                self._dream.end_episode(request.row)
+        if step_requests:
+            self._step(step_requests)
 
-    def _step(self, asked: Sequence[_Request]) -> None:
-        """Step all of them together; where one of them is too long, each for itself."""
+    def _begin(self, request: _BeginRequest) -> None:
+        try:
+            request.answer.set_result(self._dream.begin_episode(request.row, request.task, request.seed))
+        except Exception as error:  # raised in the session's thread; the other episodes go on
+            request.answer.set_exception(error)
+
+    def _step(self, requests: Sequence[_StepRequest]) -> None:
+        """Step all rows at once. If one episode is too long, step each row alone."""
         actions: list[str | None] = [None] * self.rows
-        for request in asked:
+        for request in requests:
             actions[request.row] = request.action
         try:
             steps = self._dream.step(actions)
         except Exception as error:
-            if isinstance(error, DataError) and len(asked) > 1:
-                for request in asked:
+            if isinstance(error, DataError) and len(requests) > 1:
+                for request in requests:
                     self._step([request])
                 return
-            for request in asked:  # a bug ends the episodes of this batch, and not the server
-                self._dream.leave(request.row)
+            for request in requests:  # a bug ends the episodes of this batch, but not the server
+                self._dream.end_episode(request.row)
                 request.answer.set_exception(error)
             return
-        self.batches, self.steps = self.batches + 1, self.steps + len(asked)
-        for request in asked:
+        self.batches += 1
+        self.steps += len(requests)
+        for request in requests:
             step = steps[request.row]
-            assert step is not None
+            assert step is not None, "a row with an action has a step"
             request.answer.set_result(step)
-
-    def _settle(self, request: _Request, make: Callable[[], str]) -> None:
-        try:
-            request.answer.set_result(make())
-        except Exception as error:  # told to the one who asked; the others' episodes go on
-            request.answer.set_exception(error)

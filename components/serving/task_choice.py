@@ -1,8 +1,7 @@
-"""Which task an episode is about: one that was named, one in a room that was named, or one that the seed
-draws.
+"""Choice of an episode's task: one that the client names, one in a named room, or one that the seed draws.
 
-What a client may ask for at `reset` is one closed form; a name that it does not know is refused, since an
-option without effect would silently train on another task.
+What a client may request at `reset` is one closed form. An unknown name is refused: an option without effect
+would train on another task unnoticed.
 """
 
 from __future__ import annotations
@@ -19,113 +18,122 @@ from components.errors import ConfigError
 from components.records import Task, is_storable
 
 
-class Wish(BaseModel):
-    """What a client asks for at `reset`; nothing of it is required."""
+class ResetRequest(BaseModel):
+    """What a client requests at `reset`; every field is optional."""
 
     model_config = ConfigDict(extra="forbid")
 
     seed: int | None = Field(
-        None, ge=0, description="Draws the task if none is named, and decides what the dream presumes."
+        None, ge=0, description="Draws the task if none is named, and the hidden state of the episode."
     )
-    episode_id: str | None = Field(None, max_length=255, description="The client's own name of the episode.")
+    episode_id: str | None = Field(None, max_length=255, description="The client's own id of the episode.")
     task_id: str = Field("", max_length=500, description="The id of a task.")
-    index: int | None = Field(None, description="The place of a task in the split, from 0.")
-    split: str = Field("", max_length=100, description="The split that is served; any other is refused.")
+    index: int | None = Field(None, description="The number of a task in the split, from 0.")
+    split: str = Field("", max_length=100, description="The served split; any other is refused.")
     instruction: str = Field(
         "",
         max_length=1000,
-        description="A task by its words; with task_id or index: other words for its room.",
+        description="The instruction of a task; with task_id or index: another instruction in its room.",
     )
 
     @classmethod
-    def read(cls, values: dict[str, Any]) -> Wish:
-        """The wish in what a client sent. Raises ConfigError naming each key that is unknown or has an
-        impossible value.
+    def read(cls, values: dict[str, Any]) -> ResetRequest:
+        """The request in the values that a client sent.
+
+        Raises:
+            ConfigError: names each key that is unknown or has an invalid value.
         """
-        garbled = [
+        unstorable = [
             name for name, value in values.items() if isinstance(value, str) and not is_storable(value)
         ]
-        if garbled:
-            found = f"This reset is refused: {', '.join(garbled)} with half of a surrogate pair."
-            raise ConfigError(found, "Expected text that can be written as UTF-8.")
+        if unstorable:
+            raise ConfigError(
+                f"This reset is refused: {', '.join(unstorable)} with half of a surrogate pair.",
+                "Expected text that can be written as UTF-8.",
+            )
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            wrong = "; ".join(
+            problems = "; ".join(
                 f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
             )
             raise ConfigError(
-                f"This reset is refused: {wrong}.", f"It takes {', '.join(cls.model_fields)}."
+                f"This reset is refused: {problems}.", f"It takes {', '.join(cls.model_fields)}."
             ) from None
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The tasks of one split. `feasible` says why a task that a client made up cannot be done, "" if it
-    can.
+    """The tasks of one split.
+
+    `feasible` says why a task with a client's own instruction is not feasible; "" if it is.
     """
 
     split: str
     tasks: Sequence[Task]
     feasible: Callable[[Task], str]
 
-    def choose(self, wish: Wish, rng: random.Random) -> Task:
-        """The task of an episode. Raises ConfigError if there is none such, or if a made-up one cannot be
-        done.
-        """
-        if wish.split not in ("", self.split):
-            raise ConfigError(
-                f"The split {wish.split!r} is not served here.", f"Expected {self.split!r}, or none."
-            )
-        named = self._named(wish)
-        if named is None:
-            return self._worded(wish.instruction) if wish.instruction else rng.choice(self.tasks)
-        return (
-            self._varied(named, wish.instruction)
-            if wish.instruction not in ("", named.instruction)
-            else named
-        )
+    def choose(self, request: ResetRequest, rng: random.Random) -> Task:
+        """The task of an episode.
 
-    def _named(self, wish: Wish) -> Task | None:
-        if wish.index is not None:
-            if not 0 <= wish.index < len(self.tasks):
-                raise ConfigError(
-                    f"There is no task number {wish.index}.", f"Expected 0 to {len(self.tasks) - 1}."
-                )
-            found = self.tasks[wish.index]
-            if wish.task_id not in ("", found.id):
-                raise ConfigError(
-                    f"Task number {wish.index} is {found.id}, not {wish.task_id}.", "Name one of the two."
-                )
-            return found
-        if not wish.task_id:
+        Raises:
+            ConfigError: there is no such task, or the client's own instruction is not feasible.
+        """
+        if request.split not in ("", self.split):
+            raise ConfigError(
+                f"The split {request.split!r} is not served here.", f"Expected {self.split!r}, or none."
+            )
+        task = self._named_task(request)
+        if task is None:
+            return self._task_of(request.instruction) if request.instruction else rng.choice(self.tasks)
+        if request.instruction in ("", task.instruction):
+            return task
+        return self._varied_task(task, request.instruction)
+
+    def _named_task(self, request: ResetRequest) -> Task | None:
+        """The task that `index` or `task_id` names; None if neither is set."""
+        if request.index is not None:
+            return self._numbered_task(request.index, request.task_id)
+        if not request.task_id:
             return None
         for task in self.tasks:
-            if task.id == wish.task_id:
+            if task.id == request.task_id:
                 return task
-        near = difflib.get_close_matches(wish.task_id, [task.id for task in self.tasks], n=3, cutoff=0.3)
         raise ConfigError(
-            f"There is no task {wish.task_id!r} in {self.split}.",
-            f"Near it: {', '.join(near)}." if near else "",
+            f"There is no task {request.task_id!r} in {self.split}.",
+            _nearest(request.task_id, [task.id for task in self.tasks], ", "),
         )
 
-    def _worded(self, instruction: str) -> Task:
+    def _numbered_task(self, index: int, task_id: str) -> Task:
+        if not 0 <= index < len(self.tasks):
+            raise ConfigError(f"There is no task number {index}.", f"Expected 0 to {len(self.tasks) - 1}.")
+        task = self.tasks[index]
+        if task_id not in ("", task.id):
+            raise ConfigError(f"Task number {index} is {task.id}, not {task_id}.", "Name one of the two.")
+        return task
+
+    def _task_of(self, instruction: str) -> Task:
+        """The first task with this instruction."""
         for task in self.tasks:
             if task.instruction == instruction:
                 return task
-        near = difflib.get_close_matches(
-            instruction, sorted({task.instruction for task in self.tasks}), n=3, cutoff=0.3
-        )
         raise ConfigError(
             f"No task of {self.split} says {instruction!r}.",
-            f"Near it: {'; '.join(near)}." if near else "",
+            _nearest(instruction, sorted({task.instruction for task in self.tasks}), "; "),
             "Add task_id to have these words in the room of that task.",
         )
 
-    def _varied(self, room: Task, instruction: str) -> Task:
+    def _varied_task(self, room: Task, instruction: str) -> Task:
+        """A task with this instruction in the room of another task."""
         task = replace(
             room, id=f"{room.id}/asked", instruction=instruction, parent=room.parent or room.id, family=""
         )
         if reason := self.feasible(task):
             raise ConfigError(f"{instruction!r} cannot be done in the room of {room.id}: {reason}.")
         return task
+
+
+def _nearest(text: str, candidates: Sequence[str], separator: str) -> str:
+    """A hint that names the candidates most like `text`; "" if there are none."""
+    matches = difflib.get_close_matches(text, candidates, n=3, cutoff=0.3)
+    return f"Near it: {separator.join(matches)}." if matches else ""

@@ -1,7 +1,7 @@
-"""What made a run and what came of it: run directories, the stage store, manifests, and the one adapter to
-MLflow.
+"""Records of runs: run directories, manifests, the stage store, and the adapter to MLflow.
 
-MLflow reads these settings when it is imported, so they are set before any module of this package imports it.
+MLflow reads the settings below when it is imported. So they are set before a module of this package imports
+it.
 """
 
 import os

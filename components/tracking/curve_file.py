@@ -1,12 +1,11 @@
-"""The curves of a stage: written to a file in its work directory at once, and to MLflow in batches while the
-stage runs.
+"""Curves of a stage: written at once to a file in its work directory, and in batches to MLflow.
 
-The file outlives a kill, so a resumed stage goes on behind the points that its checkpoint covers, and a
-reused stage shows its curves with the times at which they were made. A point that is measured again takes the
-place of the earlier one and of those behind it.
+The file remains after a kill. A resumed stage continues after the points that its checkpoint covers, and a
+reused stage shows its curves with their original times. A point that is measured again replaces the earlier
+one and all later ones.
 
-A thread sends the points. While MLflow does not answer they are kept and sent later; what is left when the
-stage ends is sent then, and an error of MLflow ends the stage as any other.
+A thread sends the points while the stage runs. If MLflow does not answer, the points are kept and sent later.
+The rest is sent when the stage ends, and an error of MLflow then ends the stage like any other error.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from typing import NamedTuple
 from components.errors import DreamGymError
 
 CURVES = ".curves.jsonl"
-"""The file, one line a step: [step, time in ms, {name: value}]. It stays in the finished stage's directory.
-"""
-SECONDS, MAX_SECONDS, COST = 2.0, 60.0, 100.0
-"""Pause between two batches: at least `SECONDS`, and `COST` times as long as the last batch took, so that
-they take 1 % of the time.
+"""Name of the file, with one line a step: [step, time in ms, {name: value}]. It stays in the result."""
+MIN_PAUSE_SECONDS = 2.0
+MAX_PAUSE_SECONDS = 60.0
+PAUSE_RATIO = 100.0
+"""Pause between two batches, as a multiple of the time that the last batch took: sending takes 1 % of the
+time.
 """
 _LOG = logging.getLogger(__name__)
 
@@ -47,36 +47,41 @@ Send = Callable[[Sequence[Point]], None]
 
 
 class Curves:
-    """Use it as a context manager around the stage's work; `add` may be called from its thread only."""
+    """A context manager around the stage's work. Call `add` from the stage's thread only."""
 
     def __init__(self, directory: Path, send: Send) -> None:
-        """Args: directory: the stage's work directory; send: logs points, raising DreamGymError where it
-        cannot.
+        """Read the points of earlier attempts.
+
+        Args:
+            directory: the stage's work directory.
+            send: logs points, and raises DreamGymError if it fails.
         """
-        self._path, self._send = directory / CURVES, send
+        self._path = directory / CURVES
+        self._send = send
         self._earlier = read_curves(directory)
         _end_last_line(self._path)
         self._names = set(self._earlier)
-        self._waiting: list[Point] = []
-        self._lock, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._keep_sending, name="curves", daemon=True)
+        self._unsent: list[Point] = []
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send_regularly, name="curves", daemon=True)
 
     @property
     def names(self) -> set[str]:
-        """The curves that have a point."""
+        """Names of the curves that have a point."""
         return set(self._names)
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """One more point of each curve at `step`, which counts from 0; what is not finite is no point."""
+        """Add a point to each curve at `step` (from 0). Values that are not finite are left out."""
         now = int(time.time() * 1000)
         points = [
             Point(name, step, now, float(value)) for name, value in values.items() if math.isfinite(value)
         ]
         self._write(step, now, values)
-        before = [point for name in values for point in self._earlier.pop(name, []) if point.step < step]
-        self._names |= {point.name for point in (*before, *points)}
+        earlier = [point for name in values for point in self._earlier.pop(name, []) if point.step < step]
+        self._names |= {point.name for point in (*earlier, *points)}
         with self._lock:
-            self._waiting += before + points
+            self._unsent += earlier + points
         if not self._thread.ident:
             self._thread.start()
 
@@ -86,76 +91,78 @@ class Curves:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Send what is left. Where the stage has failed, its own error is the one to see."""
+        """Send the remaining points. If the stage failed, its own error is raised and not one of sending."""
         self._ended.set()
         if self._thread.ident:
             self._thread.join()
         with self._lock:
-            self._waiting = [point for points in self._earlier.values() for point in points] + self._waiting
+            self._unsent = [point for points in self._earlier.values() for point in points] + self._unsent
             self._earlier.clear()
         if error is None:
-            self._send_waiting()
+            self._send_unsent()
         else:
             with suppress(DreamGymError):
-                self._send_waiting()
+                self._send_unsent()
 
-    def _keep_sending(self) -> None:
-        pause, warned = 0.1, False
+    def _send_regularly(self) -> None:
+        pause = 0.1
+        has_warned = False
         while not self._ended.wait(pause):
-            began = time.monotonic()
+            start = time.monotonic()
             try:
-                self._send_waiting()
+                self._send_unsent()
             except DreamGymError as error:
-                if not warned:
+                if not has_warned:
                     _LOG.warning("Points of curves are kept and sent later: %s", error)
-                warned = True
-            pause = min(MAX_SECONDS, max(SECONDS, COST * (time.monotonic() - began)))
+                has_warned = True
+            send_seconds = time.monotonic() - start
+            pause = min(MAX_PAUSE_SECONDS, max(MIN_PAUSE_SECONDS, PAUSE_RATIO * send_seconds))
 
-    def _send_waiting(self) -> None:
+    def _send_unsent(self) -> None:
         with self._lock:
-            points, self._waiting = self._waiting, []
+            points = self._unsent
+            self._unsent = []
         try:
             if points:
                 self._send(points)
         except BaseException:
             with self._lock:
-                self._waiting = points + self._waiting
+                self._unsent = points + self._unsent
             raise
 
     def _write(self, step: int, now: int, values: Mapping[str, float]) -> None:
-        """A full disk is the stage's matter: without the file a resumed stage has gaps in its curves."""
-        plain = {name: float(value) if math.isfinite(value) else None for name, value in values.items()}
+        """Append a line. If the disk is full, a resumed stage has gaps in its curves."""
+        json_values = {name: float(value) if math.isfinite(value) else None for name, value in values.items()}
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([step, now, plain]) + "\n")
+            file.write(json.dumps([step, now, json_values]) + "\n")
 
 
 def read_curves(directory: Path) -> dict[str, list[Point]]:
-    """The curves of a stage by name; none where there is no file. Lines that a kill or a disk cut short are
-    left out.
-    """
-    path, found = directory / CURVES, dict[str, list[Point]]()
+    """The curves of a stage by name; empty if there is no file. Incomplete lines are left out."""
+    path = directory / CURVES
+    curves: dict[str, list[Point]] = {}
     if not path.is_file():
-        return found
+        return curves
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             with suppress(ValueError, TypeError, AttributeError):
-                step, moment, values = json.loads(line)
+                step, time_ms, values = json.loads(line)
                 for name, value in values.items():
-                    _set(found.setdefault(str(name), []), name, int(step), int(moment), value)
-    return {name: points for name, points in found.items() if points}
+                    _set_last(curves.setdefault(str(name), []), name, int(step), int(time_ms), value)
+    return {name: points for name, points in curves.items() if points}
 
 
 def _end_last_line(path: Path) -> None:
-    """A kill may have cut the last line short: the next one begins a line of its own."""
+    """Append a newline if a kill left the last line incomplete."""
     with suppress(OSError), path.open("r+b") as file:
         content = file.read()
         if content and not content.endswith(b"\n"):
             file.write(b"\n")
 
 
-def _set(points: list[Point], name: str, step: int, moment: int, value: float | None) -> None:
-    """Put a point at the end of a curve, in place of those at its step and behind."""
+def _set_last(points: list[Point], name: str, step: int, time_ms: int, value: float | None) -> None:
+    """Append a point to a curve, instead of the points at its step and later."""
     while points and points[-1].step >= step:
         points.pop()
     if value is not None:
-        points.append(Point(name, step, moment, float(value)))
+        points.append(Point(name, step, time_ms, float(value)))

@@ -1,15 +1,15 @@
-"""What the results of past work hold on the disk, what is still needed, and the removal of the rest.
+"""Disk usage of past results: what is stored, what is still needed, and removal of the rest.
 
     dreamgym gc
     dreamgym gc --delete --older-than 30
 
-`survey` lists `runs/` and what can be made again under `.dreamgym/`: results of stages, their unfinished and
+`survey` lists `runs/` and the reproducible files under `.dreamgym/`: results of stages, their unfinished and
 damaged directories, embeddings, the stored index, downloaded champions, worktrees of `dreamgym reproduce`.
-Versions of data, in DVC's cache and remotes, are only counted: the commits of runs need them.
-MLflow's files are not touched.
+Versions of data in DVC's cache and remotes are only counted, because the commits of runs need them. MLflow's
+files are not touched.
 
-Nothing is removed that one of these needs: a run in progress; a run that is to go on; a champion, or a
-version that `dreamgym rollback` may return to; a run's commit; one of the newest runs.
+Nothing is removed that is needed by a run in progress, a run that can be resumed, a champion, a version that
+`dreamgym rollback` may return to, a run's commit, or one of the newest runs.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ KINDS = (
     "champion downloads",
     "reproduced runs",
 )
-"""What is looked at, in the order of the table."""
+"""Kinds of removable entries, in the order of the table."""
 DATA = "versions of data"
-SECONDS_A_DAY = 86400.0
-SILENT_DAYS = 7.0
-"""A run of another machine whose record has not changed for so long is not in progress. A stage ends after a
-day by default.
+SECONDS_PER_DAY = 86400.0
+MAX_UNCHANGED_DAYS = 7.0
+"""A run of another machine counts as in progress until its record has not changed for so long. A stage ends
+after a day by default.
 """
 
 
 @dataclass(frozen=True)
-class Stored:
-    """One file or directory: kind, size, days since its last change, why it is kept (empty: not needed)."""
+class StoredItem:
+    """One file or directory: size, days since its last change, and why it is kept (empty: not needed)."""
 
     kind: str
     path: Path
     bytes: int
     age_days: float
-    kept: str = ""
+    reason_kept: str = ""
 
 
 @dataclass(frozen=True)
 class Champions:
-    """What the registry says of versions that are or were champion: their runs and stage keys.
+    """Run ids and stage keys of the registry's versions that are or were champion.
 
-    `download`: the name of the present champion's directory under .dreamgym/champion/.
+    `download` is the name of the current champion's directory under .dreamgym/champion/.
     """
 
     runs: frozenset[str] = frozenset()
@@ -74,50 +74,57 @@ class Champions:
 
 
 def runs_in_progress(root: Path) -> list[str]:
-    """Ids of the runs in the clone, and of those in its reproduced worktrees, whose process may live."""
-    places = [root / "runs", *(root / ".dreamgym" / "reproduced").glob("*/runs")]
+    """Ids of runs in the clone and in its reproduced worktrees whose process may still be alive."""
+    folders = [root / "runs", *(root / ".dreamgym" / "reproduced").glob("*/runs")]
     return [
         name
-        for place in places
-        for name, manifest in _manifests(place).items()
-        if _in_progress(manifest, place / name)
+        for folder in folders
+        for name, manifest in _manifests(folder).items()
+        if _is_in_progress(manifest, folder / name)
     ]
 
 
-def survey(root: Path, champions: Champions, *, older_than_days: float, keep: int) -> list[Stored]:
+def survey(root: Path, champions: Champions, *, older_than_days: float, keep: int) -> list[StoredItem]:
     """All entries, each with the reason why it is kept.
 
-    Args: keep: how many of the newest runs keep their stages.
+    Args:
+        older_than_days: entries that changed later are kept.
+        keep: how many of the newest runs keep their stages.
     """
     manifests = _manifests(root / "runs")
-    needed = _stages_needed(manifests, champions, keep)
-    found = [
-        *_stages(root, needed, _newest_is_unfinished(manifests)),
-        *_runs(root, manifests, champions, keep),
+    needed_stages = _needed_stages(manifests, champions, keep)
+    items = [
+        *_stage_items(root, needed_stages, _newest_is_unfinished(manifests)),
+        *_run_items(root, manifests, champions, keep),
+        *_other_items(root, champions),
     ]
-    found += _others(root, champions)
     running = runs_in_progress(root)
-    kept_by_age = f"changed less than {older_than_days:g} days ago"
+    age_reason = f"changed less than {older_than_days:g} days ago"
     result = []
-    for item in found:
-        reason = item.kept
+    for item in items:
+        reason = item.reason_kept
         if not reason and running:
             reason = f"a run is in progress: {running[0]}"
         if not reason and item.age_days < older_than_days and item.kind != "damaged stages":
-            reason = kept_by_age
-        result.append(replace(item, kept=reason))
-    return sorted([*result, *_data(root)], key=lambda item: ([*KINDS, DATA].index(item.kind), str(item.path)))
+            reason = age_reason
+        result.append(replace(item, reason_kept=reason))
+    return sorted(
+        [*result, *_data_items(root)], key=lambda item: ([*KINDS, DATA].index(item.kind), str(item.path))
+    )
 
 
-def remove(root: Path, items: Sequence[Stored]) -> tuple[list[Stored], int]:
-    """Remove the entries that nothing needs; those, and the bytes that they held.
+def remove(root: Path, items: Sequence[StoredItem]) -> tuple[list[StoredItem], int]:
+    """Remove the entries that are not needed.
 
-    Stops where a run has begun meanwhile. A directory is renamed first, so that no run meets half of one.
+    It stops if a run starts in the meantime. A directory is renamed first, so that no run sees half of it.
+
+    Returns:
+        (removed entries, their size in bytes)
     """
-    removed: list[Stored] = []
+    removed: list[StoredItem] = []
     trash = root / ".dreamgym" / f"removed-{os.getpid()}"
     for item in items:
-        if item.kept or runs_in_progress(root):
+        if item.reason_kept or runs_in_progress(root):
             continue
         trash.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
@@ -130,19 +137,19 @@ def remove(root: Path, items: Sequence[Stored]) -> tuple[list[Stored], int]:
 
 
 def _manifests(runs: Path) -> dict[str, Manifest]:
-    """Run id -> manifest, the oldest first; a run that was cut short before it had one is left out."""
-    found = {}
+    """Run id -> manifest, the oldest first. Runs without a readable manifest are left out."""
+    manifests = {}
     for name in list_runs(runs):
         with suppress(DreamGymError):
-            found[name] = Manifest.load(runs / name)
-    return found
+            manifests[name] = Manifest.load(runs / name)
+    return manifests
 
 
-def _in_progress(manifest: Manifest, directory: Path) -> bool:
+def _is_in_progress(manifest: Manifest, directory: Path) -> bool:
     process = manifest.process
     if manifest.status != "running" or process is None or is_dead(process):
         return False
-    return process.host == platform.node() or _stored("runs", directory).age_days < SILENT_DAYS
+    return process.host == platform.node() or _measured_item("runs", directory).age_days < MAX_UNCHANGED_DAYS
 
 
 def _newest_is_unfinished(manifests: Mapping[str, Manifest]) -> bool:
@@ -153,8 +160,8 @@ def _was_promoted(manifest: Manifest) -> bool:
     return any(model.alias == "champion" for model in manifest.models)
 
 
-def _stages_needed(manifests: Mapping[str, Manifest], champions: Champions, keep: int) -> dict[str, str]:
-    """Directory of a stage's result -> why it is needed."""
+def _needed_stages(manifests: Mapping[str, Manifest], champions: Champions, keep: int) -> dict[str, str]:
+    """Name of a stage's directory, or the beginning of its key -> why it is needed."""
     newest = list(manifests)[-keep:] if keep else []
     needed: dict[str, str] = {}
     for name, manifest in manifests.items():
@@ -168,30 +175,31 @@ def _stages_needed(manifests: Mapping[str, Manifest], champions: Champions, keep
     return needed | {key[:12]: "a version that was champion" for key in champions.stage_keys}
 
 
-def _stages(root: Path, needed: Mapping[str, str], unfinished: bool) -> list[Stored]:
-    found = []
+def _stage_items(
+    root: Path, needed_stages: Mapping[str, str], newest_is_unfinished: bool
+) -> list[StoredItem]:
+    items = []
     store = root / STAGES
-    for place in sorted(store.iterdir()) if store.is_dir() else []:
-        name = place.name
-        if not place.is_dir() or name.startswith("."):
+    for path in sorted(store.iterdir()) if store.is_dir() else []:
+        name = path.name
+        if not path.is_dir() or name.startswith("."):
             continue
         if name.endswith(".partial"):
-            reason = _why_partial_is_kept(store, name, unfinished)
-            found.append(_stored("unfinished stages", place, reason))
+            reason = _reason_partial_is_kept(store, name, newest_is_unfinished)
+            items.append(_measured_item("unfinished stages", path, reason))
         elif ".damaged-" in name:
-            found.append(_stored("damaged stages", place))
+            items.append(_measured_item("damaged stages", path))
         else:
-            found.append(
-                _stored("stages", place, needed.get(name) or needed.get(name.rpartition("-")[2], ""))
-            )
-    return found
+            reason = needed_stages.get(name) or needed_stages.get(name.rpartition("-")[2], "")
+            items.append(_measured_item("stages", path, reason))
+    return items
 
 
-def _why_partial_is_kept(store: Path, name: str, unfinished: bool) -> str:
+def _reason_partial_is_kept(store: Path, name: str, newest_is_unfinished: bool) -> str:
     lock = store / ".locks" / name.partition(".")[0]
     if _is_locked(lock):
         return "another process works in it"
-    return "`dreamgym resume` goes on from it" if unfinished else ""
+    return "`dreamgym resume` continues from it" if newest_is_unfinished else ""
 
 
 def _is_locked(lock: Path) -> bool:
@@ -203,10 +211,12 @@ def _is_locked(lock: Path) -> bool:
     return False
 
 
-def _runs(root: Path, manifests: Mapping[str, Manifest], champions: Champions, keep: int) -> list[Stored]:
+def _run_items(
+    root: Path, manifests: Mapping[str, Manifest], champions: Champions, keep: int
+) -> list[StoredItem]:
     names = list_runs(root / "runs")
     newest = names[-max(keep, 1) :]
-    found = []
+    items = []
     for name in names:
         manifest = manifests.get(name)
         if name in champions.runs or (manifest and _was_promoted(manifest)):
@@ -217,38 +227,43 @@ def _runs(root: Path, manifests: Mapping[str, Manifest], champions: Champions, k
             reason = "one of the newest runs"
         else:
             reason = ""
-        found.append(_stored("runs", root / "runs" / name, reason))
-    return found
+        items.append(_measured_item("runs", root / "runs" / name, reason))
+    return items
 
 
-def _others(root: Path, champions: Champions) -> list[Stored]:
-    own = root / ".dreamgym"
-    found = [_stored("embeddings", place) for place in sorted(own.glob("embeddings*"))]
-    found += [_stored("stored index", place) for place in sorted(own.glob("index*"))]
-    for place in sorted((own / "champion").glob("*")):
-        reason = "the champion" if place.name == champions.download else ""
-        found.append(_stored("champion downloads", place, reason))
-    return found + [_stored("reproduced runs", place) for place in sorted((own / "reproduced").glob("*"))]
+def _other_items(root: Path, champions: Champions) -> list[StoredItem]:
+    folder = root / ".dreamgym"
+    items = [_measured_item("embeddings", path) for path in sorted(folder.glob("embeddings*"))]
+    items += [_measured_item("stored index", path) for path in sorted(folder.glob("index*"))]
+    for path in sorted((folder / "champion").glob("*")):
+        reason = "the champion" if path.name == champions.download else ""
+        items.append(_measured_item("champion downloads", path, reason))
+    worktrees = sorted((folder / "reproduced").glob("*"))
+    return items + [_measured_item("reproduced runs", path) for path in worktrees]
 
 
-def _data(root: Path) -> list[Stored]:
-    places = [root / ".dvc" / "cache", root / ".dreamgym" / "dvc-remote"]
-    return [_stored(DATA, place, "the commits of runs need them") for place in places if place.is_dir()]
+def _data_items(root: Path) -> list[StoredItem]:
+    folders = [root / ".dvc" / "cache", root / ".dreamgym" / "dvc-remote"]
+    reason = "the commits of runs need them"
+    return [_measured_item(DATA, folder, reason) for folder in folders if folder.is_dir()]
 
 
-def _stored(kind: str, path: Path, kept: str = "") -> Stored:
-    size, newest = _measure(path)
-    return Stored(kind, path, size, max(0.0, (time.time() - newest) / SECONDS_A_DAY), kept)
+def _measured_item(kind: str, path: Path, reason_kept: str = "") -> StoredItem:
+    size, last_change = _measure(path)
+    age_days = max(0.0, (time.time() - last_change) / SECONDS_PER_DAY)
+    return StoredItem(kind, path, size, age_days, reason_kept)
 
 
 def _measure(path: Path) -> tuple[int, float]:
-    """Bytes below a path, and when its newest file was changed, in seconds since 1970. Links count as
-    files.
-    """
-    size, newest = 0, path.lstat().st_mtime
+    """(bytes below a path, last change of its newest file in seconds since 1970). Links count as files."""
+    size = 0
+    last_change = path.lstat().st_mtime
     for folder, _, names in os.walk(path):
         for name in names:
             with suppress(OSError):
-                state = Path(folder, name).lstat()
-                size, newest = size + state.st_size, max(newest, state.st_mtime)
-    return (size or path.lstat().st_size, newest) if path.is_file() else (size, newest)
+                status = Path(folder, name).lstat()
+                size += status.st_size
+                last_change = max(last_change, status.st_mtime)
+    if path.is_file():
+        size = path.lstat().st_size
+    return size, last_change

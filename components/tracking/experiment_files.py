@@ -1,7 +1,6 @@
-"""What a run's experiment commit shows in DVC: the files that `dvc exp show`, `dvc metrics diff` and `dvc
-plots diff` read.
+"""Files of a run's experiment commit that `dvc exp show`, `dvc metrics diff` and `dvc plots diff` read.
 
-The paths are the same in every run. The columns are those that people compare first; all metrics are in
+The paths are the same in every run. The columns are those that people compare first. All metrics are in
 runs/<id>/metrics.json, all settings in runs/<id>/config.json, and `dreamgym compare` shows every difference.
 """
 
@@ -24,14 +23,16 @@ METRICS = {
     "exact": "fidelity/next_state_exact",
     "real_steps": "cost/real_interactions",
 }
-"""Column of `dvc exp show` -> the run's metric, by short names: the whole table is 170 columns wide."""
-COUNTS = ("real_steps",)
-"""Metrics that are written as whole numbers."""
+"""Column of `dvc exp show` -> the run's metric. The names are short because the whole table is 170 characters
+wide.
+"""
+INTEGER_COLUMNS = ("real_steps",)
+"""Columns that are written as whole numbers."""
 PARAMS = {
     "world": "environment.name",
     "seed": "seed",
-    "dream_iterations": "rl.dream.iterations",
-    "real_budget": "rl.real.budget",
+    "dream_iterations": "synthetic_rl.iterations",
+    "real_budget": "sim_to_real.budget",
 }
 """Column -> key of the config."""
 CURVES = {
@@ -39,25 +40,29 @@ CURVES = {
     "real_success": ("sim_to_real/success_rate", "RL in the real environment", "share of episodes won"),
     "dream_entropy": ("synthetic_rl/policy_entropy", "RL in the dream", "entropy of the policy"),
 }
-"""File -> the curve in it, its title, and what its y axis shows."""
+"""File -> (name of the curve in it, title, label of the y axis)."""
 POLICIES = ("cloned", "dreamed", "refined")
-BARS = "success_by_policy"
+SUCCESS_BARS = "success_by_policy"
 
 
 def experiment_files(
     metrics: Mapping[str, Mapping[str, Any]], config: Mapping[str, Any], series: Mapping[str, Sequence[float]]
 ) -> dict[str, str]:
-    """Path below the experiment's folder -> text: `dvc.yaml`, `metrics.json`, `params.yaml` and
-    `plots/*.csv`.
+    """Path below the experiment's folder -> text of `dvc.yaml`, `metrics.json`, `params.yaml`, `plots/*.csv`.
+
+    Args:
+        metrics: entries {"value", "n", ...} by name.
+        config: the resolved config.
+        series: curves by name, one value per iteration.
     """
     values = {column: _value(metrics, name) for column, name in METRICS.items()}
-    values |= {column: round(value) for column in COUNTS if (value := values[column]) is not None}
+    values |= {column: round(value) for column in INTEGER_COLUMNS if (value := values[column]) is not None}
     files = {
         "metrics.json": json.dumps(values, indent=2) + "\n",
         "params.yaml": yaml.safe_dump(
             {column: _setting(config, key) for column, key in PARAMS.items()}, sort_keys=False
         ),
-        f"plots/{BARS}.csv": _table(
+        f"plots/{SUCCESS_BARS}.csv": _table(
             ("policy", "success"), [(name, _value(metrics, METRICS[name])) for name in POLICIES]
         ),
     }
@@ -89,7 +94,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 def _declaration() -> str:
-    """`dvc.yaml` without stages: it declares what the other files are."""
+    """`dvc.yaml` without stages: it declares the metrics, params and plots files."""
     bars = {
         "x": "success",
         "y": "policy",
@@ -107,7 +112,7 @@ def _declaration() -> str:
         }
         for file, (_, title, label) in CURVES.items()
     }
-    plots = [{path: options} for path, options in ({f"plots/{BARS}.csv": bars} | curves).items()]
+    plots = [{path: options} for path, options in ({f"plots/{SUCCESS_BARS}.csv": bars} | curves).items()]
     return yaml.safe_dump(
         {"metrics": ["metrics.json"], "params": ["params.yaml"], "plots": plots}, sort_keys=False
     )

@@ -1,6 +1,4 @@
-"""What a command looks at outside a run: an experience model or a clone by directory or the newest one, and
-what a model remembers.
-"""
+"""Find models for commands outside a run, and the offline transitions that a model was trained on."""
 
 from __future__ import annotations
 
@@ -12,39 +10,36 @@ from components.errors import DataError
 from components.experience.dataset import chosen, of_families
 from components.files import read_text
 from components.records import Transition
-from components.tracking.stage_store.stage_store import RECORD
+from components.tracking.stage_store.stage_result import RECORD
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 
 
 def find_model(root: Path, named: Path | None, environment: str) -> Path:
-    """The directory of the experience model: the one named, else that of the newest finished stage of that
-    environment.
+    """Directory of the named experience model, or of the newest finished one of the environment.
 
     Raises:
-        DataError: the named one holds no weights, or no stage is finished.
+        DataError: the named directory has no weights, or no stage is finished.
     """
     if named is None:
-        return _newest(root, environment, "experience_model", "model", "experience model")
+        return _newest_output(root, environment, "experience_model", "model", "experience model")
     if not has_weights(named):
-        found = (
-            f"{named} holds no experience model: "
-            f"{'no *.safetensors in it' if named.is_dir() else 'there is no such directory'}."
-        )
+        reason = "no *.safetensors in it" if named.is_dir() else "there is no such directory"
+        problem = f"{named} holds no experience model: {reason}."
         hint = f"Type --model {named / 'model'}." if has_weights(named / "model") else "Leave --model out."
         raise DataError(
-            found, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint
+            problem, "Expected one such as .dreamgym/stages/experience_model-0123456789ab/model.", hint
         )
     return named
 
 
 def find_clone(root: Path, named: Path | None, environment: str) -> Path:
-    """The directory of a policy: the one named, else that of the newest finished clone of that environment.
+    """Directory of the named policy, or of the newest finished cloned policy of the environment.
 
     Raises:
-        DataError: the named one holds no weights, or no clone is finished.
+        DataError: the named directory has no weights, or no stage is finished.
     """
     if named is None:
-        return _newest(root, environment, "clone", "policy", "clone")
+        return _newest_output(root, environment, "clone", "policy", "clone")
     if not has_weights(named):
         raise DataError(
             f"{named} holds no policy: no *.safetensors in it.",
@@ -53,42 +48,47 @@ def find_clone(root: Path, named: Path | None, environment: str) -> Path:
     return named
 
 
-def _newest(root: Path, environment: str, stage: str, output: str, what: str) -> Path:
-    """What the newest finished `stage` of `environment` made (one that says none, of an earlier version,
-    counts as of any).
+def _newest_output(root: Path, environment: str, stage: str, output: str, label: str) -> Path:
+    """The output of the newest finished `stage` of `environment`.
+
+    A record of an earlier version names no environment, and counts for every environment.
     """
-    place = root / ".dreamgym" / "stages"
-    stages = [found for found in place.glob(f"{stage}-*") if not found.suffix and (found / RECORD).is_file()]
-    finished = [found for found in stages if has_weights(found / output)]
-    own = [found for found in finished if _environment(found / RECORD) in ("", environment)]
-    if not own:
-        others = sorted({_environment(found / RECORD) for found in finished})
-        known = f" (there is one of {', '.join(others)})" if others else ""
+    store = root / ".dreamgym" / "stages"
+    directories = [path for path in store.glob(f"{stage}-*") if not path.suffix and (path / RECORD).is_file()]
+    with_output = [path for path in directories if has_weights(path / output)]
+    matching = [path for path in with_output if _environment_of(path / RECORD) in ("", environment)]
+    if not matching:
+        others = sorted({_environment_of(path / RECORD) for path in with_output})
+        hint = f" (there is one of {', '.join(others)})" if others else ""
         next_step = (
             f"Type `dreamgym retrain` first, with the same --config, or name a directory with --{output}."
         )
         raise DataError(
-            f"There is no finished {what} of {environment} under {place}{known}.", next_step=next_step
+            f"There is no finished {label} of {environment} under {store}{hint}.", next_step=next_step
         )
-    return max(own, key=lambda found: (found / RECORD).stat().st_mtime) / output
+    return max(matching, key=lambda path: (path / RECORD).stat().st_mtime) / output
 
 
-def _environment(record: Path) -> str:
-    """The environment that a stage was of; "" where its record does not say."""
+def _environment_of(record: Path) -> str:
+    """Name of a stage's environment; "" if its record does not name it."""
     try:
         return str(json.loads(read_text(record))["details"]["environment"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 
-def lessons(config: Config, data: DataLayout) -> list[Transition]:
-    """The offline transitions that a model of this config has learnt from and retrieves. Raises DataError if
-    they are missing.
+def offline_transitions(config: Config, data: DataLayout) -> list[Transition]:
+    """The offline transitions that a model of this config was trained on and retrieves.
+
+    Raises:
+        DataError: they are missing.
     """
     episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
-    taught = of_families(episodes, config.data.families)
+    in_families = of_families(episodes, config.data.families)
     return [
-        step for episode in chosen(taught, config.experience_model, config.seed) for step in episode.steps
+        step
+        for episode in chosen(in_families, config.experience_model, config.seed)
+        for step in episode.steps
     ]
 
 

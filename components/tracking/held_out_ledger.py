@@ -1,8 +1,8 @@
-"""The ledger of the test split: who has read it, how often. Test games choose nothing; each reading makes
-them worth a little less.
+"""Ledger of evaluations on the test split: which job read it, and how often.
 
-`.dreamgym/test_reads.jsonl` has a line for each reading: when, the job, the run or policy, games, and the
-hash of the list of games.
+Test games must not select anything. Every read makes them less independent of the choices that follow.
+`.dreamgym/test_reads.jsonl` has a line for each read: time, job, run or policy, number of games, and the hash
+of the list of games.
 """
 
 from __future__ import annotations
@@ -19,19 +19,26 @@ LEDGER = Path(".dreamgym") / "test_reads.jsonl"
 
 
 def note_held_out_read(root: Path, tasks: Path, job: str, reader: str, games: int) -> int:
-    """Append a reading of the test games in the file `tasks`; how often this list has been read so far, this
-    time included.
+    """Append a read of the test games in the file `tasks`.
+
+    Args:
+        job: name of the job, such as evaluate.
+        reader: run or policy that was evaluated.
+        games: how many games were played.
+
+    Returns:
+        How often this list of games has been read, this time included.
 
     Raises:
         DataError: the disk refuses.
     """
-    listed = file_hash(tasks)
+    tasks_hash = file_hash(tasks)
     entry = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "job": job,
         "reader": reader,
         "games": games,
-        "tasks": listed,
+        "tasks": tasks_hash,
     }
     path = root / LEDGER
     try:
@@ -40,11 +47,11 @@ def note_held_out_read(root: Path, tasks: Path, job: str, reader: str, games: in
             file.write(json.dumps(entry) + "\n")
     except OSError as error:
         raise cannot_write(path, error) from error
-    return sum(entry["tasks"] == listed for entry in held_out_reads(root))
+    return sum(entry["tasks"] == tasks_hash for entry in held_out_reads(root))
 
 
 def held_out_reads(root: Path) -> list[dict[str, Any]]:
-    """All readings, oldest first; a line that a crash cut short is left out."""
+    """All reads, the oldest first. Incomplete lines of a crash are left out."""
     path = root / LEDGER
     entries = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:

@@ -1,7 +1,6 @@
-"""Where a policy comes from: stage by stage back to the trajectories and the commit, from the manifests under
-`runs/`.
+"""Lineage of a policy: its stages back to the trajectories and the commit, from the manifests under `runs/`.
 
-Each stage of the chain names its key and the run that made it, which for a reused stage is an earlier one.
+Each stage of the chain names its key and the run that computed it. For a reused stage that is an earlier run.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.errors import DataError
-from components.tracking.data_parts import backbone_path, files_of_part, part_hashes, world_of
+from components.tracking.data_parts import backbone_path, environment_name, files_of_part, part_hashes
 from components.tracking.manifest import Manifest, StageEntry
 from components.tracking.runs import list_runs
 from components.trajectories.dvc.pointer import DATA
 
-MADE_OF = {
+PARENT_STAGES = {
     "sim_to_real": ("synthetic_rl",),
     "real_rl": ("clone",),
     "synthetic_rl": ("experience_model", "clone"),
@@ -23,10 +22,10 @@ MADE_OF = {
     "experience_model": ("validate",),
     "validate": (),
 }
-"""Stage -> the stages whose outputs it is made of."""
-FINE_TUNED = ("experience_model", "clone")
+"""Stage -> the stages whose outputs it uses."""
+FINE_TUNED_STAGES = ("experience_model", "clone")
 """Stages that start from a backbone."""
-CALLED = {
+OUTPUT_NAMES = {
     "sim_to_real": "refined policy",
     "real_rl": "policy trained in reality",
     "synthetic_rl": "dreamed policy and replay buffer",
@@ -38,7 +37,7 @@ CALLED = {
 
 @dataclass(frozen=True)
 class Ancestor:
-    """One link: what it is, what names it, where it was made, and what it was made of."""
+    """One element of the chain: its name, key or hash, run, further facts, and its parents."""
 
     name: str
     key: str
@@ -48,27 +47,30 @@ class Ancestor:
 
 
 def lineage(runs: Path, stage: str, key: str) -> Ancestor:
-    """The ancestors of what `stage` with (the beginning of) `key` made.
+    """The output of `stage` with its ancestors.
+
+    Args:
+        key: the stage's key, or the beginning of it.
 
     Raises:
-        DataError: no run under `runs` names that stage.
+        DataError: no run under `runs` has that stage.
     """
-    manifests = [manifest for manifest in map(_read, _directories(runs)) if manifest]
-    holding = [run for run in manifests if _entry(run, stage, key)]
-    if not holding:
+    manifests = [manifest for manifest in map(_load_manifest, _directories(runs)) if manifest]
+    runs_with_stage = [run for run in manifests if _entry(run, stage, key)]
+    if not runs_with_stage:
         raise DataError(
             f"No run under {runs} has a stage {stage} with the key {key}.",
-            next_step="Name a policy that a run here made.",
+            next_step="Name a policy that a run of this clone made.",
         )
-    return _ancestor(holding[-1], stage, manifests, runs.parent)
+    return _ancestor(runs_with_stage[-1], stage, manifests, runs.parent)
 
 
 def _directories(runs: Path) -> list[Path]:
     return [runs / name for name in list_runs(runs)]
 
 
-def _read(directory: Path) -> Manifest | None:
-    """The manifest, or None of a run that has none or a damaged one: the others still tell their part."""
+def _load_manifest(directory: Path) -> Manifest | None:
+    """The manifest of a run, or None if it is missing or damaged."""
     try:
         return Manifest.load(directory)
     except DataError:
@@ -82,23 +84,32 @@ def _entry(run: Manifest, stage: str, key: str = "") -> StageEntry | None:
 def _ancestor(run: Manifest, stage: str, manifests: list[Manifest], root: Path) -> Ancestor:
     entry = _entry(run, stage)
     if entry is None:
-        return Ancestor(CALLED.get(stage, stage), "not in this run", run.run_id)
+        return Ancestor(OUTPUT_NAMES.get(stage, stage), "not in this run", run.run_id)
     maker = next(
-        (other for other in manifests if (own := _entry(other, stage, entry.key)) and not own.reused), run
+        (
+            other
+            for other in manifests
+            if (other_entry := _entry(other, stage, entry.key)) and not other_entry.reused
+        ),
+        run,
     )
     parents = tuple(
-        _ancestor(run, parent, manifests, root) for parent in MADE_OF.get(stage, ()) if _entry(run, parent)
+        _ancestor(run, parent, manifests, root)
+        for parent in PARENT_STAGES.get(stage, ())
+        if _entry(run, parent)
     )
     parents = (parents or (_trajectories(maker, root),)) + _backbone(maker, stage, root)
-    return Ancestor(CALLED.get(stage, stage), entry.key, maker.run_id, _facts(maker, run, stage), parents)
+    return Ancestor(
+        OUTPUT_NAMES.get(stage, stage), entry.key, maker.run_id, _facts(maker, run, stage), parents
+    )
 
 
 def _facts(maker: Manifest, run: Manifest, stage: str) -> dict[str, str]:
     facts = {"commit": _commit(maker)}
     if stage == "synthetic_rl" and run.data.dvc_out:
-        replay = f"{DATA}/{world_of(run)}/replay"
-        own = run.data.parts_out.get(replay)
-        facts["replay buffer"] = f"{replay} {own}" if own else f"data {run.data.dvc_out}"
+        replay = f"{DATA}/{environment_name(run)}/replay"
+        replay_hash = run.data.parts_out.get(replay)
+        facts["replay buffer"] = f"{replay} {replay_hash}" if replay_hash else f"data {run.data.dvc_out}"
     return facts
 
 
@@ -108,10 +119,8 @@ def _commit(run: Manifest) -> str:
 
 
 def _trajectories(maker: Manifest, root: Path) -> Ancestor:
-    """The offline trajectories of the run's world, with the hash of each file, and the whole version that
-    they are a part of.
-    """
-    path = f"{DATA}/{world_of(maker)}/trajectories"
+    """Offline trajectories of the run's environment: their hash, each file's hash, and the data version."""
+    path = f"{DATA}/{environment_name(maker)}/trajectories"
     digest = part_hashes(maker.data, root).get(path)
     if not digest:
         return Ancestor("trajectories", maker.data.dvc_in, maker.run_id, {"commit": _commit(maker)})
@@ -125,8 +134,8 @@ def _trajectories(maker: Manifest, root: Path) -> Ancestor:
 
 
 def _backbone(maker: Manifest, stage: str, root: Path) -> tuple[Ancestor, ...]:
-    """The backbone that a fine-tuned model starts from, if it is a part of `data/`."""
-    if stage not in FINE_TUNED:
+    """The backbone that a fine-tuned model starts from, if `data/` has it."""
+    if stage not in FINE_TUNED_STAGES:
         return ()
     path = backbone_path(maker, experience=stage == "experience_model")
     digest = part_hashes(maker.data, root).get(path)

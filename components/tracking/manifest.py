@@ -1,7 +1,7 @@
-"""The manifest: the one file that names everything that made a run, `runs/<id>/manifest.json`.
+"""The manifest of a run, `runs/<id>/manifest.json`: it names everything that made the run.
 
-It is the join key between git, DVC, Prefect and MLflow. It is written again, in one step, whenever the run
-learns more, so a crash leaves the last complete one.
+It links the records in git, DVC, Prefect and MLflow. It is replaced atomically whenever the run adds
+something, so a crash leaves the last complete version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from components.errors import DataError
 from components.files import read_text, write_text
 from components.tracking.process import OwnProcess
 from components.tracking.run_environment import Closed, Environment
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 
 MANIFEST = "manifest.json"
 
@@ -26,19 +26,19 @@ class StageEntry(Closed):
 
     name: str
     key: str = Field(description="Content key in the stage store.")
-    seconds: float = Field(description="Wall time of the computation, of an earlier run if reused.")
-    reused: bool = Field(description="True if an earlier run had made it.")
+    seconds: float = Field(description="Wall time of the computation, in an earlier run if reused.")
+    reused: bool = Field(description="True if an earlier run computed it.")
     mlflow_run_id: str = Field("", description="The stage's run below the parent run.")
 
 
 class DataLineage(Closed):
-    """The data before and after, as DVC knows it."""
+    """DVC versions of the data before and after the run."""
 
     dvc_in: str = Field("", description="DVC hash of data/ when the run started.")
     dvc_out: str = Field("", description="DVC hash of the version with the run's own transitions.")
     parts_in: dict[str, str] = Field(
         default_factory=dict,
-        description="Path -> hash of each part that data.dvc named when the run started; empty: data/ was "
+        description="Path -> hash of each part that data.dvc named when the run started; empty if data/ was "
         "one part.",
     )
     parts_out: dict[str, str] = Field(
@@ -57,14 +57,14 @@ class DataLineage(Closed):
 
 
 class ValidationDraw(Closed):
-    """The real games that the run's policies are evaluated and promoted on."""
+    """The real games on which the run's policies are evaluated and promoted."""
 
     split: str = Field(
-        "", description="Their split: validation. Empty in a manifest of before, whose games were test games."
+        "", description="Their split: validation. Empty in an older manifest, whose games were test games."
     )
     draw: int = Field(0, ge=0, description="Number of the draw; `promotion.refresh` says when it changes.")
-    games: int = Field(0, ge=0, description="Games of a batch.")
-    tasks: str = Field("", description="Hash of the first batch's list.")
+    games: int = Field(0, ge=0, description="Games per batch.")
+    tasks: str = Field("", description="Hash of the list of the first batch.")
     batches: int = Field(1, ge=1, description="Batches that the promotion gate needed.")
 
 
@@ -78,27 +78,25 @@ class RegisteredModel(Closed):
 
 
 class Costs(Closed):
-    """What the run spent beside time."""
+    """What the run used, apart from time."""
 
     real_interactions: int = Field(0, ge=0, description="Steps of the real environment spent on training.")
     check_interactions: int = Field(
         0, ge=0, description="Steps of the real environment spent on checks and evaluation."
     )
     replayed_episodes: int = Field(
-        0, ge=0, description="Episodes of evaluations begun again because infrastructure had ended them."
+        0, ge=0, description="Evaluation episodes that were played again after a failure of infrastructure."
     )
     tokens_generated: int = Field(0, ge=0, description="Tokens sampled by all models.")
     tokens_trained: int = Field(0, ge=0, description="Tokens trained on by all models.")
     endpoint_prompt_tokens: int = Field(
-        0, ge=0, description="Tokens sent to language-model endpoints, as they count them."
+        0, ge=0, description="Tokens sent to language-model endpoints, by the endpoints' own count."
     )
     endpoint_completion_tokens: int = Field(
-        0, ge=0, description="Tokens that endpoints wrote, refused answers included."
+        0, ge=0, description="Tokens that endpoints generated, rejected answers included."
     )
-    endpoint_calls: int = Field(0, ge=0, description="Answers paid for.")
-    endpoint_cached_calls: int = Field(
-        0, ge=0, description="Answers taken from the cache instead, which cost nothing."
-    )
+    endpoint_calls: int = Field(0, ge=0, description="Answers that were paid for.")
+    endpoint_cached_calls: int = Field(0, ge=0, description="Answers from the cache, which cost nothing.")
 
 
 class Manifest(Closed):
@@ -106,12 +104,12 @@ class Manifest(Closed):
 
     run_id: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="Name of the run's directory: a path in it is refused.",
+        description="Name of the run's directory. It must not contain a path.",
     )
-    flow: str = Field("retrain", description="The job that the run is of: retrain, fidelity, study ...")
+    flow: str = Field("retrain", description="The run's job: retrain, fidelity, study ...")
     cell: str = Field(
         "",
-        description="Of a study: the file that its cell becomes when it is finished, below the clone or "
+        description="In a study: the file to which its finished cell is written, relative to the clone or "
         "absolute.",
     )
     created: str = Field(
@@ -119,26 +117,26 @@ class Manifest(Closed):
     )
     status: Literal["running", "finished", "failed", "killed"] = "running"
     process: OwnProcess | None = Field(
-        None, description="The process that makes or made the run; none in a manifest of before."
+        None, description="The process that makes or made the run; null in an older manifest."
     )
     seconds: float = Field(
         0.0,
-        description="Wall time from the start of the process, or from the run before it there, to this "
-        "run's end.",
+        description="Wall time from the start of the process, or from its previous run, to the end of this "
+        "run.",
     )
     environment: Environment
     config: dict[str, Any] = Field(description="The resolved config.")
     config_file: str = Field(
         "",
-        description="The config file that was named, relative to the repository or absolute; empty for none.",
+        description="The named config file, relative to the repository or absolute; empty if none was named.",
     )
     overrides: list[str] = Field(
-        default_factory=list, description="What the command line set on top of it: KEY=VALUE."
+        default_factory=list, description="Values that the command line set on top of it: KEY=VALUE."
     )
     seeds: dict[str, int] = Field(default_factory=dict)
     data: DataLineage = Field(default_factory=lambda: DataLineage())
     prefect_flow_run_id: str = ""
-    mlflow_run_id: str = Field("", description="The run's parent run.")
+    mlflow_run_id: str = Field("", description="The run's parent run in MLflow.")
     mlflow_uri: str = ""
     costs: Costs = Field(default_factory=lambda: Costs())
     stages: list[StageEntry] = Field(default_factory=list)
@@ -149,7 +147,7 @@ class Manifest(Closed):
     )
 
     def add_stage(self, result: StageResult, mlflow_run_id: str = "") -> None:
-        """Note a finished stage; an entry of the same name is replaced."""
+        """Add a finished stage. An entry of the same name is replaced."""
         entry = StageEntry(
             name=result.name,
             key=result.key,
@@ -160,15 +158,21 @@ class Manifest(Closed):
         self.stages = [*(stage for stage in self.stages if stage.name != result.name), entry]
 
     def save(self, run_directory: Path) -> Path:
-        """Write `manifest.json` in one step and return its path. Raises DataError if the disk refuses."""
+        """Write `manifest.json` atomically and return its path.
+
+        Raises:
+            DataError: the disk refuses.
+        """
         path = run_directory / MANIFEST
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
 
     @classmethod
     def load(cls, run_directory: Path) -> Manifest:
-        """The manifest of a run. Raises DataError if it is missing or damaged, or names what no run is
-        called.
+        """The manifest of a run.
+
+        Raises:
+            DataError: it is missing or damaged, or has an invalid run id.
         """
         path = run_directory / MANIFEST
         if not path.is_file():
@@ -178,7 +182,9 @@ class Manifest(Closed):
         try:
             return cls.model_validate_json(read_text(path))
         except (ValidationError, UnicodeDecodeError, OSError) as error:
-            raise DataError(f"{path} is damaged: {_first_problem(error)}", next_step=_recover(path)) from None
+            raise DataError(
+                f"{path} is damaged: {_first_problem(error)}", next_step=_recovery(path)
+            ) from None
 
 
 def _first_problem(error: Exception) -> str:
@@ -189,7 +195,7 @@ def _first_problem(error: Exception) -> str:
     return f"{place + ': ' if place else ''}{problem['msg']} ({error.error_count()} problems)."
 
 
-def _recover(path: Path) -> str:
+def _recovery(path: Path) -> str:
     return (
         f"The same manifest is an artifact of the run in MLflow: download {MANIFEST} from there to "
         f"{path.parent}."

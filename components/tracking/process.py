@@ -1,4 +1,4 @@
-"""The process that makes a run: whether it is still there can be asked later, on the same machine."""
+"""Identity of the process that makes a run, so that the same machine can check later whether it is alive."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pydantic import Field
 
 from components.tracking.run_environment import Closed
 
-CLOCK_SECONDS = 2.0
-"""What a process's start may seem to move by when the machine's clock is set."""
+CLOCK_TOLERANCE_SECONDS = 2.0
+"""How far the recorded start of a process may shift when the machine's clock is adjusted."""
 
 
 class OwnProcess(Closed):
-    """Names a process for good: ids are given again, but not at the same second."""
+    """A process id with its host and start time: ids are reused, but not for the same start time."""
 
     host: str = Field(description="Name of the machine or container.")
     pid: int = Field(ge=1)
-    started: float = Field(description="When it began, in seconds since 1970.")
+    started: float = Field(description="Start time in seconds since 1970.")
 
     @property
     def text(self) -> str:
-        """The process as a tag holds it: `HOST:ID:SECONDS`."""
+        """The process in the form of a tag: `HOST:ID:SECONDS`."""
         return f"{self.host}:{self.pid}:{self.started:.2f}"
 
     @classmethod
@@ -37,20 +37,18 @@ class OwnProcess(Closed):
 
 
 def this_process() -> OwnProcess:
-    """The process that asks."""
-    own = psutil.Process()
-    return OwnProcess(host=platform.node(), pid=own.pid, started=own.create_time())
+    """The process that calls this function."""
+    current = psutil.Process()
+    return OwnProcess(host=platform.node(), pid=current.pid, started=current.create_time())
 
 
 def is_dead(process: OwnProcess) -> bool:
-    """True if it was one of this machine and is gone; of another machine's nothing is known."""
+    """True if the process belonged to this machine and no longer exists. False for another machine's."""
     if process.host != platform.node():
         return False
     try:
-        found = psutil.Process(process.pid)
-        return (
-            abs(found.create_time() - process.started) > CLOCK_SECONDS
-            or found.status() == psutil.STATUS_ZOMBIE
-        )
+        current = psutil.Process(process.pid)
+        has_other_start = abs(current.create_time() - process.started) > CLOCK_TOLERANCE_SECONDS
+        return has_other_start or current.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True

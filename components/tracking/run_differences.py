@@ -1,7 +1,6 @@
-"""What differs between two runs: code, prompts, data, config, packages, machine; only that, in this order.
+"""Differences between two runs: code, prompts, data, config, seeds, packages and machine, in this order.
 
-Two runs that agree in all of it should agree in every number; where they do not, this says where to look
-first.
+Two runs without a difference should have the same numbers.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ PROMPTS = (
     "components/policy/agent_prompt.py",
     "components/evaluation/judge.py",
 )
-"""Files that make the texts which models read."""
-UNTOLD = ("tracking",)
+"""Files that define the texts which models read."""
+SECTIONS_WITHOUT_EFFECT = ("tracking",)
 """Sections of the config that change no result."""
-MOST_FILES = 8
+MAX_LISTED_FILES = 8
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same: what it is and what either run has."""
+    """One difference: its name and the values of both runs."""
 
     name: str
     first: str
@@ -38,43 +37,46 @@ class Difference:
 
 
 def differences(first: Manifest, second: Manifest, root: Path) -> dict[str, list[Difference]]:
-    """Section -> what differs in it; sections without a difference are left out. `root` is the repository,
-    asked for the code's history.
+    """Section -> its differences; sections without a difference are left out.
+
+    Args:
+        root: the repository, for the history of the code.
     """
-    found = {
+    sections = {
         "code": _code(first, second, root),
         "prompts": _prompts(first, second, root),
         "data": changed_fields(*named_hashes(first, second, root)),
-        "config": changed_fields(_told(first.config), _told(second.config)),
+        "config": changed_fields(_relevant_config(first), _relevant_config(second)),
         "seeds": changed_fields(first.seeds, second.seeds),
         "packages": changed_fields(first.environment.packages, second.environment.packages),
         "machine": _machine(first, second),
     }
-    return {section: entries for section, entries in found.items() if entries}
+    return {section: entries for section, entries in sections.items() if entries}
 
 
-def _told(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in UNTOLD and name != "seed"}
+def _relevant_config(run: Manifest) -> dict[str, Any]:
+    left_out = (*SECTIONS_WITHOUT_EFFECT, "seed")  # seeds are a section of their own
+    return {name: value for name, value in run.config.items() if name not in left_out}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        is_nested = isinstance(value, Mapping)
+        flat |= _flatten(value, f"{prefix}{name}.") if is_nested else {f"{prefix}{name}": value}
     return flat
 
 
 def changed_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two mappings, nested ones compared key by key; `-` where one side has no such
-    key.
-    """
-    first, second = _flat(first), _flat(second)
-    names = [*first, *(name for name in second if name not in first)]
-    pairs = [(name, first.get(name, "-"), second.get(name, "-")) for name in names]
-    return [Difference(name, _plain(one), _plain(other)) for name, one, other in pairs if one != other]
+    """Differences of two mappings. Nested ones are compared key by key; `-` stands for a missing key."""
+    first_flat = _flatten(first)
+    second_flat = _flatten(second)
+    names = [*first_flat, *(name for name in second_flat if name not in first_flat)]
+    pairs = [(name, first_flat.get(name, "-"), second_flat.get(name, "-")) for name in names]
+    return [Difference(name, _as_text(one), _as_text(other)) for name, one, other in pairs if one != other]
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -93,20 +95,23 @@ def _machine(first: Manifest, second: Manifest) -> list[Difference]:
 
 
 def _code(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
-    one, other = first.environment.git, second.environment.git
-    found = changed_fields({"commit": one.commit}, {"commit": other.commit})
-    found += changed_fields({"beside the commit": _beside(one)}, {"beside the commit": _beside(other)})
-    changed = changed_files(one.commit, other.commit, root)
+    first_git = first.environment.git
+    second_git = second.environment.git
+    entries = changed_fields(
+        {"commit": first_git.commit, "uncommitted changes": _uncommitted_changes(first_git)},
+        {"commit": second_git.commit, "uncommitted changes": _uncommitted_changes(second_git)},
+    )
+    changed = changed_files(first_git.commit, second_git.commit, root)
     if changed:
-        more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
-        found.append(
-            Difference("files changed between the commits", "", ", ".join(changed[:MOST_FILES]) + more)
+        more = f" and {len(changed) - MAX_LISTED_FILES} more" if len(changed) > MAX_LISTED_FILES else ""
+        entries.append(
+            Difference("files changed between the commits", "", ", ".join(changed[:MAX_LISTED_FILES]) + more)
         )
-    return found
+    return entries
 
 
-def _beside(git: Git) -> str:
-    """What the workspace had beside the commit, but for data.dvc: that is the data's version."""
+def _uncommitted_changes(git: Git) -> str:
+    """Hash of the workspace's uncommitted changes, without data.dvc, which is the version of the data."""
     if git.code_diff_hash is None:
         return git.diff_hash[:12] or ("uncommitted" if git.dirty else "clean")
     return git.code_diff_hash[:12] or ("uncommitted" if git.left_out else "clean")
@@ -122,8 +127,9 @@ def _prompts(first: Manifest, second: Manifest, root: Path) -> list[Difference]:
 
 
 def changed_files(first: str, second: str, root: Path) -> list[str]:
-    """Code that differs between two commits: files under components/ and flows/; none where a commit is not
-    in this clone.
+    """Files under components/ and flows/ that differ between two commits.
+
+    Empty if a commit is not in this clone.
     """
     if first == second:
         return []

@@ -1,8 +1,8 @@
-"""What a run was made on: code (git), packages, Python and hardware.
+"""Environment of a run: code (git), packages, Python and hardware.
 
-The difference between the workspace and the commit is saved as a patch that `git apply` takes, new files
-included, without touching the index or any branch. New files above 1 MB are not copied into it: their names
-and hashes are listed instead.
+The difference between the workspace and the commit is saved as a patch for `git apply`, new files included.
+The index and the branches stay unchanged. New files above 1 MB are not in the patch; their names and hashes
+are listed instead.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from components.files import cannot_write
 from components.tracking.stage_store.hashes import file_hash
 
 DIFF = "git.diff"
-_LOCK = "constraints.txt"
-_LARGEST_NEW_FILE_BYTES = 1_000_000
+_LOCK_FILE = "constraints.txt"
+_MAX_NEW_FILE_BYTES = 1_000_000
 
 
 class Closed(BaseModel):
-    """Base of all parts of the manifest: an unknown field is refused, and assigned values are checked."""
+    """Base of all parts of the manifest: unknown fields are refused, and assigned values are checked."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
 class Git(Closed):
-    """The code: a commit, and what the workspace had beside it."""
+    """The code: a commit and the uncommitted changes of the workspace."""
 
     commit: str = Field(description="Hash of HEAD.")
-    branch: str = Field("", description="Branch that was checked out, empty for none.")
+    branch: str = Field("", description="Branch that was checked out, empty if none was.")
     dirty: bool = Field(False, description="True if the workspace differed from the commit.")
     diff_hash: str = Field("", description="sha256 of the saved difference, empty if there was none.")
     code_diff_hash: str | None = Field(
-        None, description="The same without *.dvc, which a run changes; None in a manifest of before."
+        None, description="The same without *.dvc, which a run changes; null in an older manifest."
     )
     diff_path: str = Field("", description="Where the difference is saved, relative to the repository.")
     left_out: dict[str, str] = Field(
-        default_factory=dict, description="New files too large for the difference -> their sha256."
+        default_factory=dict, description="New files that are too large for the difference -> their sha256."
     )
 
 
@@ -56,10 +56,10 @@ class Hardware(Closed):
     cpu: str = Field("", description="Model of the processor.")
     cores: int = Field(0, description="Cores that this process may use.")
     memory_bytes: int = Field(0, description="Main memory.")
-    threads: int = Field(0, description="torch threads the run was given.")
-    device: str = Field("", description="Where the run's models train and decode: cpu or cuda.")
+    threads: int = Field(0, description="torch threads of the run.")
+    device: str = Field("", description="Device on which the run's models train and decode: cpu or cuda.")
     gpus: list[str] = Field(
-        default_factory=list, description="Name and memory of each NVIDIA GPU, as nvidia-smi says it."
+        default_factory=list, description="Name and memory of each NVIDIA GPU, from nvidia-smi."
     )
 
 
@@ -75,13 +75,14 @@ class Environment(Closed):
 
 
 def collect_environment(root: Path, run_directory: Path, threads: int = 0, device: str = "") -> Environment:
-    """What the repository at `root` and this machine are now; the workspace's difference is written to
-    `run_directory`.
+    """The current environment: the repository at `root` and this machine.
+
+    The workspace's difference to the commit is written to `run_directory`.
 
     Raises:
-        DataError: `root` is no git repository or has no commit, or the disk refuses.
+        DataError: `root` is not a git repository or has no commit, or the disk refuses.
     """
-    lock = root / _LOCK
+    lock = root / _LOCK_FILE
     return Environment(
         git=describe_git(root, run_directory),
         lock_hash=file_hash(lock) if lock.is_file() else "",
@@ -93,21 +94,22 @@ def collect_environment(root: Path, run_directory: Path, threads: int = 0, devic
 
 
 def describe_git(root: Path, run_directory: Path) -> Git:
-    """The commit of `root`, with everything that differs from it saved as `<run_directory>/git.diff`."""
+    """The commit of `root`. Every difference from it is saved as `<run_directory>/git.diff`."""
     commit = _git(root, "rev-parse", "--verify", "HEAD").decode().strip()
     branch = _git(root, "branch", "--show-current").decode().strip()
-    new = [
+    new_files = [
         name.decode(errors="surrogateescape")
         for name in _git(root, "ls-files", "-oz", "--exclude-standard").split(b"\0")
         if name
     ]
     large = {
         name
-        for name in new
-        if (root / name).is_file() and (root / name).stat().st_size > _LARGEST_NEW_FILE_BYTES
+        for name in new_files
+        if (root / name).is_file() and (root / name).stat().st_size > _MAX_NEW_FILE_BYTES
     }
     left_out = {os.fsencode(name).decode(errors="replace"): file_hash(root / name) for name in sorted(large)}
-    diff = _diff(root, [name for name in new if name not in large])
+    small_files = [name for name in new_files if name not in large]
+    diff = _diff(root, small_files)
     git = Git(commit=commit, branch=branch, dirty=bool(diff or left_out), left_out=left_out)
     if not diff:
         return git.model_copy(update={"code_diff_hash": ""})
@@ -117,36 +119,39 @@ def describe_git(root: Path, run_directory: Path) -> Git:
         path.write_bytes(diff)
     except OSError as error:
         raise cannot_write(path, error) from error
-    # A run leaves a new data.dvc behind: the next one's data are others, its code is not.
-    code = _diff(root, [name for name in new if name not in large], but=":(exclude,glob)**/*.dvc")
-    own = hashlib.sha256(code).hexdigest() if code else ""
+    # A run leaves a new data.dvc behind, which changes the data of the next run but not its code.
+    code_diff = _diff(root, small_files, exclude=":(exclude,glob)**/*.dvc")
     return git.model_copy(
-        update={"diff_hash": file_hash(path), "code_diff_hash": own, "diff_path": os.path.relpath(path, root)}
+        update={
+            "diff_hash": file_hash(path),
+            "code_diff_hash": hashlib.sha256(code_diff).hexdigest() if code_diff else "",
+            "diff_path": os.path.relpath(path, root),
+        }
     )
 
 
 def installed_packages() -> dict[str, str]:
     """Name -> version of every installed distribution, sorted by name."""
-    found = {
+    versions = {
         dist.metadata["Name"]: dist.version for dist in metadata.distributions() if dist.metadata["Name"]
     }
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
 def describe_hardware(threads: int = 0, device: str = "") -> Hardware:
-    """Processor, cores that this process may use, memory and GPUs; nothing is imported that would take
-    seconds.
-    """
+    """Processor, cores that this process may use, memory and GPUs. It imports nothing slow, such as torch."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
     memory = psutil.virtual_memory().total
     return Hardware(
-        cpu=_cpu(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpus()
+        cpu=_cpu_model(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpu_names()
     )
 
 
-def _diff(root: Path, new: list[str], but: str = "") -> bytes:
-    """Difference to HEAD with the `new` files, without what the pathspec `but` excludes, made with a copy of
-    the index: the real one stays as it is.
+def _diff(root: Path, new_files: list[str], exclude: str = "") -> bytes:
+    """Difference to HEAD with the `new_files`, made with a copy of the index.
+
+    Args:
+        exclude: pathspec of the files that are left out.
     """
     index = Path(_git(root, "rev-parse", "--path-format=absolute", "--git-path", "index").decode().strip())
     with tempfile.TemporaryDirectory() as folder:
@@ -154,22 +159,13 @@ def _diff(root: Path, new: list[str], but: str = "") -> bytes:
         if index.exists():
             shutil.copy2(index, copy)
         environment = {"GIT_INDEX_FILE": str(copy)}
-        if new:
-            names = b"\0".join(os.fsencode(name) for name in new)
+        if new_files:
+            names = b"\0".join(os.fsencode(name) for name in new_files)
             arguments = ("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
             _git(root, "--literal-pathspecs", *arguments, stdin=names, environment=environment)
-        only = ["--", ".", but] if but else []
-        return _git(
-            root,
-            "diff",
-            "--binary",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "HEAD",
-            *only,
-            environment=environment,
-        )
+        options = ("--binary", "--no-ext-diff", "--no-textconv", "--no-color")
+        pathspec = ["--", ".", exclude] if exclude else []
+        return _git(root, "diff", *options, "HEAD", *pathspec, environment=environment)
 
 
 def _git(root: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> bytes:
@@ -180,15 +176,15 @@ def _git(root: Path, *arguments: str, stdin: bytes = b"", environment: dict[str,
         )
     except FileNotFoundError:
         raise DataError(
-            "There is no git on this machine.", "A run's lineage needs it.", "Install git."
+            "git is not installed on this machine.", "A run's lineage needs it.", "Install git."
         ) from None
     except subprocess.CalledProcessError as error:
-        raise _explained(root, arguments, error.stderr.decode(errors="replace").strip()) from None
+        raise _git_error(root, arguments, error.stderr.decode(errors="replace").strip()) from None
     return done.stdout
 
 
-def _explained(root: Path, arguments: tuple[str, ...], message: str) -> DataError:
-    last = message.splitlines()[-1] if message else "no message"
+def _git_error(root: Path, arguments: tuple[str, ...], message: str) -> DataError:
+    last_line = message.splitlines()[-1] if message else "no message"
     if "not a git repository" in message:
         next_step = f"cd {root} && git init && git add . && git commit -m 'First commit'"
         return DataError(f"{root} is not a git repository.", "A run's lineage needs a commit.", next_step)
@@ -198,12 +194,12 @@ def _explained(root: Path, arguments: tuple[str, ...], message: str) -> DataErro
             f"The git repository {root} has no commit yet.", "A run's lineage needs one.", next_step
         )
     return DataError(
-        f"git {arguments[0]} failed in {root}: {last}",
+        f"git {arguments[0]} failed in {root}: {last_line}",
         next_step="Make `git status` work there, then type the command again.",
     )
 
 
-def _cpu() -> str:
+def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -212,7 +208,7 @@ def _cpu() -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
-def _gpus() -> list[str]:
+def _gpu_names() -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]

@@ -1,6 +1,6 @@
-"""Run directories `runs/<id>/`, the link `runs/latest`, and the one format of final metrics.
+"""Run directories `runs/<id>/`, the link `runs/latest`, and the format of final metrics.
 
-A run's id is its UTC start and four random digits, such as `20260131-142530-9f3a`: ids sort by time.
+A run's id is its start in UTC and four random digits, such as `20260131-142530-9f3a`. Ids sort by time.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ Metrics = dict[str, dict[str, float | int | None]]
 METRICS = "metrics.json"
 GAMES = "games.json"
 _LATEST = "latest"
-_KEYS = ("value", "n", "low", "high")
+_ENTRY_KEYS = ("value", "n", "low", "high")
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """A fresh id; `now` must know its time zone."""
-    moment = (now or datetime.now(UTC)).astimezone(UTC)
-    return f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    """A new run id. `now` must have a time zone."""
+    start = (now or datetime.now(UTC)).astimezone(UTC)
+    return f"{start:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def start_run_directory(runs: Path, run_id: str | None = None) -> Path:
-    """Make `runs/<id>/` (of a given id, or a fresh one) and let `runs/latest` point at it; an existing
-    directory is kept.
+    """Create `runs/<id>/`, make `runs/latest` point at it, and return it. An existing directory is kept.
+
+    Args:
+        run_id: the id; None for a new one.
 
     Raises:
-        DataError: the directory cannot be made.
+        DataError: the directory cannot be created.
     """
     directory = runs / (run_id or new_run_id())
     try:
@@ -48,7 +50,7 @@ def start_run_directory(runs: Path, run_id: str | None = None) -> Path:
 
 
 def point_latest(run_directory: Path) -> None:
-    """Let `runs/latest` point at `run_directory` in one step, unless it already points at a newer run.
+    """Make `runs/latest` point at `run_directory` atomically, unless it points at a newer run.
 
     Raises:
         DataError: `runs/latest` is not a link, or the disk refuses.
@@ -73,17 +75,19 @@ def point_latest(run_directory: Path) -> None:
 
 
 def find_run(runs: Path, run_id: str = _LATEST) -> Path:
-    """The directory of a run by its id or `latest`, with the link resolved. Raises DataError naming the
-    nearest runs there are.
+    """The directory of a run by its id or `latest`, with the link resolved.
+
+    Raises:
+        DataError: there is no such run; the message names the nearest ones.
     """
     directory = runs / run_id
     if run_id and Path(run_id).name == run_id and directory.is_dir():
         return directory.resolve()
-    known = list_runs(runs)
-    near = difflib.get_close_matches(run_id, known, n=3) or known[-3:]
+    run_ids = list_runs(runs)
+    nearest = difflib.get_close_matches(run_id, run_ids, n=3) or run_ids[-3:]
     hint = (
-        f"Name one of the runs there are, such as {', '.join(near)}."
-        if near
+        f"Name an existing run, such as {', '.join(nearest)}."
+        if nearest
         else "Type `dreamgym retrain` to make a first run."
     )
     raise DataError(f"There is no run {run_id!r} under {runs}.", next_step=hint)
@@ -101,11 +105,10 @@ def list_runs(runs: Path) -> list[str]:
 
 
 def write_metrics(run_directory: Path, metrics: Mapping[str, Mapping[str, float]]) -> Path:
-    """Write `metrics.json` as `{name: {"value", "n", "low", "high"}}`, replacing it in one step, and return
-    its path.
+    """Replace `metrics.json` by `{name: {"value", "n", "low", "high"}}` atomically, and return its path.
 
     Raises:
-        TrackingError: an entry has other keys or something that is no number.
+        TrackingError: an entry has other keys, or a value that is not a number.
         DataError: the disk refuses.
     """
     path = run_directory / METRICS
@@ -114,11 +117,15 @@ def write_metrics(run_directory: Path, metrics: Mapping[str, Mapping[str, float]
 
 
 def read_metrics(run_directory: Path) -> Metrics:
-    """The metrics of a run. Raises DataError if they are missing or damaged."""
+    """The metrics of a run.
+
+    Raises:
+        DataError: they are missing or damaged.
+    """
     path = run_directory / METRICS
     if not path.is_file():
         next_step = "Type `dreamgym retrain` with the same config to finish it: finished stages are reused."
-        raise DataError(f"There is no {path}: the run has not come to its end.", next_step=next_step)
+        raise DataError(f"There is no {path}: the run is not finished.", next_step=next_step)
     try:
         return checked_metrics(json.loads(read_text(path)))
     except (ValueError, OSError, TrackingError) as error:
@@ -128,8 +135,10 @@ def read_metrics(run_directory: Path) -> Metrics:
 
 
 def write_games(run_directory: Path, games: Mapping[str, Mapping[str, bool]]) -> Path:
-    """Write `games.json`, policy -> task id -> won, of the held-out games. Raises DataError if the disk
-    refuses.
+    """Write `games.json` of the held-out games: policy -> task id -> True if the game was won.
+
+    Raises:
+        DataError: the disk refuses.
     """
     path = run_directory / GAMES
     write_json(path, games)
@@ -137,11 +146,16 @@ def write_games(run_directory: Path, games: Mapping[str, Mapping[str, bool]]) ->
 
 
 def read_games(run_directory: Path) -> dict[str, dict[str, bool]]:
-    """The outcomes of a run's held-out games. Raises DataError if the run has none, or they are damaged."""
+    """Outcomes of a run's held-out games: policy -> task id -> True if the game was won.
+
+    Raises:
+        DataError: the run has no outcomes, or they are damaged.
+    """
     path = run_directory / GAMES
     if not path.is_file():
         raise DataError(
-            f"There is no {path}: the run has not come to its evaluation.", next_step="Name a finished run."
+            f"There is no {path}: the run has not finished its evaluation.",
+            next_step="Name a finished run.",
         )
     try:
         games = json.loads(read_text(path))
@@ -156,10 +170,10 @@ def read_games(run_directory: Path) -> dict[str, dict[str, bool]]:
 
 
 def checked_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Metrics:
-    """The metrics with plain keys and numbers; a number that is not finite becomes null, since JSON has none.
+    """The metrics with plain keys and numbers. Numbers that are not finite become None, which JSON can hold.
 
     Raises:
-        TrackingError: an entry has other keys than value, n, low and high, or something that is no number.
+        TrackingError: an entry has other keys than value, n, low and high, or a value that is not a number.
     """
     if not isinstance(metrics, Mapping):
         raise TrackingError(f"The metrics are a {type(metrics).__name__}.", "Expected a mapping of names.")
@@ -167,14 +181,14 @@ def checked_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Metrics:
 
 
 def _entry(name: str, entry: Any) -> dict[str, float | int | None]:
-    if not isinstance(entry, Mapping) or set(entry) != set(_KEYS):
-        shown = sorted(entry) if isinstance(entry, Mapping) else repr(entry)
+    if not isinstance(entry, Mapping) or set(entry) != set(_ENTRY_KEYS):
+        content = sorted(entry) if isinstance(entry, Mapping) else repr(entry)
         raise TrackingError(
-            f"The metric {name} holds {shown}.",
-            f"Expected exactly {', '.join(_KEYS)}.",
-            "Give Estimate.to_json().",
+            f"The metric {name} holds {content}.",
+            f"Expected exactly {', '.join(_ENTRY_KEYS)}.",
+            "Pass the value of Estimate.to_json().",
         )
-    return {key: _number(name, key, entry[key]) for key in _KEYS}
+    return {key: _number(name, key, entry[key]) for key in _ENTRY_KEYS}
 
 
 def _number(name: str, key: str, value: Any) -> float | int | None:

@@ -1,9 +1,9 @@
-"""Columns of a table that somebody else wrote, cast to those of a record where no value changes.
+"""Cast the columns of another program's table to those of a record, without changing a value.
 
 pandas, Spark and Arrow write the same values in many types: text as a dictionary (categorical) or as views, a
-step as a float, a reward as an integer. Such columns are cast. A cast that would change a value is refused
-with the column, the row and the value. Columns that a record does not have, such as a pandas index or time
-stamps, are not read.
+step as a float, a reward as an integer. Such columns are cast. A cast that would change a value is refused,
+and the message has the column, the row and the value. Columns that a record does not have, such as a pandas
+index or time stamps, are not read.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ import pyarrow.compute as pc
 
 from components.errors import DataError
 
-KEEP = "The file stays as it is. Correct it with the program that wrote it, for example in pandas:"
-_WORDS = {
+_ADVICE = "The file is unchanged. Correct it with the program that wrote it, for example in pandas:"
+_TYPE_WORDS = {
     pa.string(): "text",
     pa.int64(): "an integer",
     pa.float64(): "a number",
     pa.bool_(): "true or false",
 }
-_EXACT = 2**53
-"""Integers up to here are floats without loss."""
+_MAX_EXACT_INTEGER = 2**53
+"""Integers up to this one are exact as floats."""
 
 
 @dataclass
 class Columns:
-    """A table with exactly the columns of a record, and what was done: casts (column -> type in the file),
-    columns that are not read.
+    """A table with exactly the columns of a record.
+
+    `casts`: column -> its type in the file. `unread`: columns of the file that are not read.
     """
 
     table: pa.Table
@@ -43,21 +44,30 @@ class Columns:
 
 
 class ColumnProblem(ValueError):
-    """A column cannot be read without changing a value. Args: found, expected: as the Data Docs show it;
-    cure: a line of pandas.
+    """A column cannot be read without changing a value.
+
+    Args:
+        found, expected: texts for the Data Docs.
+        fix: a line of pandas that corrects the column.
     """
 
-    def __init__(self, column: str, found: str, expected: str, cure: str) -> None:
-        self.column, self.found, self.expected, self.cure = column, found, expected, cure
+    def __init__(self, column: str, found: str, expected: str, fix: str) -> None:
+        self.column = column
+        self.found = found
+        self.expected = expected
+        self.fix = fix
         super().__init__(f"{column} {found}, expected {expected}")
 
 
 def as_record(path: Path, table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]) -> Columns:
-    """The columns of `schema`, each cast without loss. Args: defaults: values of columns that may be empty
-    throughout.
+    """The columns of `schema`, each cast without loss.
+
+    Args:
+        path: the file, for messages.
+        defaults: values of columns that may have no value at all.
 
     Raises:
-        DataError: a column is missing, stands twice, or has a value that no cast keeps.
+        DataError: a column is missing or repeated, or has a value that would change.
     """
     columns, problems = examine(table, schema, defaults)
     if problems:
@@ -68,16 +78,17 @@ def as_record(path: Path, table: pa.Table, schema: pa.Schema, defaults: Mapping[
 def examine(
     table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]
 ) -> tuple[Columns, list[ColumnProblem]]:
-    """What can be cast, and what cannot; the table is whole only where there is no problem."""
-    columns, problems = Columns(table.select([])), []
+    """(columns, problems) of a table. The table of `columns` is empty if there is a problem."""
+    columns = Columns(table.select([]))
+    problems = []
     columns.unread = [name for name in table.column_names if name not in schema.names]
     arrays = []
-    for wanted in schema:
+    for field_ in schema:
         try:
-            column = _only(table, wanted.name)
-            arrays.append(_cast(wanted.name, column, wanted.type, defaults))
-            if column.type not in (wanted.type, pa.large_string()):
-                columns.casts[wanted.name] = str(column.type)
+            column = _single_column(table, field_.name)
+            arrays.append(_cast(field_.name, column, field_.type, defaults))
+            if column.type not in (field_.type, pa.large_string()):
+                columns.casts[field_.name] = str(column.type)
         except ColumnProblem as problem:
             problems.append(problem)
     if not problems:
@@ -86,21 +97,19 @@ def examine(
 
 
 def refused(path: Path, problems: list[ColumnProblem]) -> DataError:
-    """What to tell the user of columns that cannot be read."""
-    cures = "; ".join(dict.fromkeys(problem.cure for problem in problems))
-    found = (
-        f"{path} cannot be read without changing it: "
-        f"{'; '.join(f'{one.column} {one.found}' for one in problems)}."
-    )
+    """The error for columns that cannot be read."""
+    fixes = "; ".join(dict.fromkeys(problem.fix for problem in problems))
+    found = "; ".join(f"{problem.column} {problem.found}" for problem in problems)
+    expected = "; ".join(f"{problem.column}: {problem.expected}" for problem in problems)
     return DataError(
-        found,
-        f"Expected {'; '.join(f'{one.column}: {one.expected}' for one in problems)}.",
-        f"{KEEP} {cures}",
+        f"{path} cannot be read without changing it: {found}.",
+        f"Expected {expected}.",
+        f"{_ADVICE} {fixes}",
     )
 
 
 def bytes_of(batch: pa.RecordBatch) -> int:
-    """The size of a batch once each row holds its own text: dictionaries and views share texts among rows."""
+    """Size of a batch if each row held its own text. Dictionaries and views share texts among rows."""
     return batch.nbytes + sum(_shared_bytes(column) for column in batch.columns)
 
 
@@ -119,51 +128,50 @@ def _shared_bytes(column: pa.Array) -> int:
     return 0
 
 
-def _only(table: pa.Table, name: str) -> pa.ChunkedArray:
-    places = [place for place, found in enumerate(table.column_names) if found == name]
-    if len(places) == 1:
-        return table.column(places[0])
-    if places:
-        cure = "frame.loc[:, ~frame.columns.duplicated()]"
-        raise ColumnProblem(name, f"stands there {len(places)} times", "one column of that name", cure)
-    near = difflib.get_close_matches(name, table.column_names, n=1, cutoff=0.6)
-    cure = f"frame.rename(columns={{{near[0]!r}: {name!r}}})" if near else f"frame[{name!r}] = ..."
-    raise ColumnProblem(
-        name, f"is missing{f' (there is {near[0]})' if near else ''}", "a column of that name", cure
-    )
+def _single_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    indices = [index for index, column_name in enumerate(table.column_names) if column_name == name]
+    if len(indices) == 1:
+        return table.column(indices[0])
+    if indices:
+        fix = "frame.loc[:, ~frame.columns.duplicated()]"
+        raise ColumnProblem(name, f"occurs {len(indices)} times", "one column of that name", fix)
+    nearest = difflib.get_close_matches(name, table.column_names, n=1, cutoff=0.6)
+    fix = f"frame.rename(columns={{{nearest[0]!r}: {name!r}}})" if nearest else f"frame[{name!r}] = ..."
+    hint = f" (there is {nearest[0]})" if nearest else ""
+    raise ColumnProblem(name, f"is missing{hint}", "a column of that name", fix)
 
 
 def _cast(
-    name: str, column: pa.ChunkedArray, wanted: pa.DataType, defaults: Mapping[str, Any]
+    name: str, column: pa.ChunkedArray, target_type: pa.DataType, defaults: Mapping[str, Any]
 ) -> pa.ChunkedArray:
     if column.null_count == len(column) and name in defaults:
-        return pa.chunked_array([pa.array([defaults[name]] * len(column), wanted)])
+        return pa.chunked_array([pa.array([defaults[name]] * len(column), target_type)])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind = column.type
-    if kind == wanted:
+    source_type = column.type
+    if source_type == target_type:
         return column
-    if pa.types.is_null(kind):
-        return column.cast(wanted)
-    castable = _TEXT if wanted == pa.string() else _NUMBERS
-    if not any(test(kind) for test in castable):
-        raise ColumnProblem(name, f"is {kind}", _WORDS[wanted], _cure(name, wanted))
-    if wanted == pa.string():
-        return _text(name, column)
-    return _number(name, column, wanted)
+    if pa.types.is_null(source_type):
+        return column.cast(target_type)
+    type_tests = _TEXT_TESTS if target_type == pa.string() else _NUMBER_TESTS
+    if not any(test(source_type) for test in type_tests):
+        raise ColumnProblem(name, f"is {source_type}", _TYPE_WORDS[target_type], _type_fix(name, target_type))
+    if target_type == pa.string():
+        return _cast_to_text(name, column)
+    return _cast_to_number(name, column, target_type)
 
 
-_TEXT = (
+_TEXT_TESTS = (
     pa.types.is_large_string,
     pa.types.is_string_view,
     pa.types.is_binary,
     pa.types.is_large_binary,
     pa.types.is_string,
 )
-_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+_NUMBER_TESTS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
 
 
-def _text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _cast_to_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
@@ -183,33 +191,32 @@ def _is_utf8(value: Any) -> bool:
         return False
 
 
-def _number(name: str, column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Integers, floats, decimals and booleans in each other's place, value by value the same; NaN is a
-    missing value.
-    """
+def _cast_to_number(name: str, column: pa.ChunkedArray, target_type: pa.DataType) -> pa.ChunkedArray:
+    """Cast integers, floats, decimals and booleans to each other without loss. NaN is a missing value."""
     values = column.to_pylist()
     converted: list[Any] = []
     for row, value in enumerate(values):
-        missing = value is None or value != value
-        if not missing and not _keeps(value, wanted):
-            cure = f"frame[{name!r}].iloc[{row}] is the value"
-            raise ColumnProblem(name, f"is {value} in row {row:,} ({column.type})", _WORDS[wanted], cure)
-        converted.append(None if missing else _PYTHON[wanted](value))
-    return pa.chunked_array([pa.array(converted, wanted)])
+        is_missing = value is None or value != value
+        if not is_missing and not _is_exact(value, target_type):
+            found = f"is {value} in row {row:,} ({column.type})"
+            fix = f"frame[{name!r}].iloc[{row}] is the value"
+            raise ColumnProblem(name, found, _TYPE_WORDS[target_type], fix)
+        converted.append(None if is_missing else _PYTHON_TYPES[target_type](value))
+    return pa.chunked_array([pa.array(converted, target_type)])
 
 
-_PYTHON: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
+_PYTHON_TYPES: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
 
 
-def _keeps(value: Any, wanted: pa.DataType) -> bool:
+def _is_exact(value: Any, target_type: pa.DataType) -> bool:
     """Whether the cast of a value equals it."""
-    if wanted == pa.bool_():
+    if target_type == pa.bool_():
         return value in (0, 1)
-    if wanted == pa.int64():
+    if target_type == pa.int64():
         return not isinstance(value, bool) and abs(value) < 2**63 and value == int(value)
-    return abs(value) <= _EXACT if isinstance(value, int) else float(value) == value
+    return abs(value) <= _MAX_EXACT_INTEGER if isinstance(value, int) else float(value) == value
 
 
-def _cure(name: str, wanted: pa.DataType) -> str:
-    kinds = {pa.string(): "str", pa.int64(): "int64", pa.float64(): "float64", pa.bool_(): "bool"}
-    return f"frame[{name!r}] = frame[{name!r}].astype({kinds[wanted]!r})"
+def _type_fix(name: str, target_type: pa.DataType) -> str:
+    pandas_types = {pa.string(): "str", pa.int64(): "int64", pa.float64(): "float64", pa.bool_(): "bool"}
+    return f"frame[{name!r}] = frame[{name!r}].astype({pandas_types[target_type]!r})"

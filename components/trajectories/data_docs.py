@@ -1,9 +1,8 @@
-"""Data Docs that need no network: Great Expectations' pages without links to other hosts, and a first page in
-words.
+"""Make Great Expectations' Data Docs usable without a network, with rules as sentences on the first page.
 
-Great Expectations takes styles, scripts and pictures of its pages from servers of other people. Without a
-network they are bare, and the list on the first page, which a script fills, is empty. Here each page carries
-its style, and the first page is our own.
+Great Expectations loads styles, scripts and images of its pages from other servers. Without a network the
+pages have no style, and the list on the first page, which a script fills, is empty. Here each page contains
+its style, and the first page is written by this module.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ul.nav{list-style:none;margin:0;padding:0}ol.breadcrumb{display:flex;gap:8px;lis
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as the first page shows it."""
+    """A rule on the first page. `kept` is True if no row breaks it."""
 
     name: str
     sentence: str
@@ -53,17 +52,19 @@ class Rule:
 
 
 def make_local(docs: Path, title: str, facts: Sequence[tuple[str, str]], rules: Sequence[Rule]) -> None:
-    """Rewrite all pages below `docs` so that they need no other host, named `title`, and write the first
-    page.
+    """Rewrite all pages below `docs` so that they need no other host, and write the first page.
 
-    Args: facts: names and values that stand at the top of the first page.
+    Args:
+        title: title of all pages.
+        facts: names and values for the top of the first page.
+        rules: rules for the table of the first page.
     """
     for page in sorted(docs.rglob("*.html")):
-        page.write_text(_local(page.read_text(encoding="utf-8"), title), encoding="utf-8")
+        page.write_text(_without_links(page.read_text(encoding="utf-8"), title), encoding="utf-8")
     (docs / "index.html").write_text(_first_page(docs, title, facts, rules), encoding="utf-8")
 
 
-def _local(page: str, title: str) -> str:
+def _without_links(page: str, title: str) -> str:
     page = _LINK.sub("", _SCRIPT.sub("", page))
     name = html.escape(title)
     page = _TITLE.sub(lambda _: f"<title>{name}</title>", page)
@@ -76,31 +77,31 @@ def _first_page(docs: Path, title: str, facts: Sequence[tuple[str, str]], rules:
     about = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts
     )
-    listed = "".join(_row(rule) for rule in sorted(rules, key=lambda rule: rule.kept))
+    rule_rows = "".join(_row(rule) for rule in sorted(rules, key=lambda rule: rule.kept))
     pages = [
         page.relative_to(docs).as_posix()
         for page in sorted(docs.rglob("*.html"))
         if page.name != "index.html"
     ]
     links = "".join(
-        f'<li><a href="{html.escape(page)}">{html.escape(_described(page))}</a></li>' for page in pages
+        f'<li><a href="{html.escape(page)}">{html.escape(_page_title(page))}</a></li>' for page in pages
     )
     columns = "<tr><th>Result</th><th>Rule</th><th>Name</th><th>Rows that break it</th></tr>"
     return (
         "<!doctype html><html "
         f'lang="en"><head>{head}</head><body><h1>{html.escape(title)}</h1><table>{about}</table>'
-        f"<table>{columns}{listed}</table><h4>Pages of Great "
+        f"<table>{columns}{rule_rows}</table><h4>Pages of Great "
         f"Expectations</h4><ul>{links}</ul></body></html>\n"
     )
 
 
 def _row(rule: Rule) -> str:
     state = "kept" if rule.kept else "broken"
-    words = f"<td>{html.escape(rule.sentence)}</td><td><code>{html.escape(rule.name)}</code></td>"
-    return f'<tr><td class="{state}">{state}</td>{words}<td class="n">{rule.broken_rows:,}</td></tr>'
+    cells = f"<td>{html.escape(rule.sentence)}</td><td><code>{html.escape(rule.name)}</code></td>"
+    return f'<tr><td class="{state}">{state}</td>{cells}<td class="n">{rule.broken_rows:,}</td></tr>'
 
 
-def _described(page: str) -> str:
+def _page_title(page: str) -> str:
     kind, _, rest = page.partition("/")
-    of = "columns of the file" if "columns" in rest else "transitions"
-    return f"{'Results' if kind == 'validations' else 'Rules'}: {of}"
+    subject = "columns of the file" if "columns" in rest else "transitions"
+    return f"{'Results' if kind == 'validations' else 'Rules'}: {subject}"

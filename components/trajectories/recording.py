@@ -1,6 +1,6 @@
 """Record offline trajectories in the real environment: expert, noisy, near-miss and random behaviour.
 
-Deterministic: the same tasks, behaviours and seed give the same records in the same order, whatever the
+It is deterministic: the same tasks, behaviours and seed give the same records in the same order, for any
 number of workers.
 """
 
@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter, Behaviour, Environment, side_by_side
+from components.environments.protocol import Adapter, Behaviour, Environment, Step, side_by_side
 from components.environments.retry import play_whole
 from components.environments.text_world.user_code import users_call
 from components.errors import EnvironmentFailure
@@ -21,7 +21,7 @@ BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode to be played: which task, who acts, with which seed."""
+    """One episode to play: its task, behaviour and seed."""
 
     task: Task
     behaviour: str
@@ -34,12 +34,16 @@ class Episode:
 
 
 def plan(tasks: Sequence[Task], counts: dict[str, int], seed: int) -> list[Episode]:
-    """Every task's episodes: `counts` says how many of each behaviour."""
+    """The episodes of every task.
+
+    Args:
+        counts: behaviour -> number of episodes per task.
+    """
     return [
-        Episode(task, name, seed * 1000 + n)
+        Episode(task, name, seed * 1000 + number)
         for task in tasks
         for name in BEHAVIOURS
-        for n in range(counts.get(name, 0))
+        for number in range(counts.get(name, 0))
     ]
 
 
@@ -51,34 +55,35 @@ def collect(
     rows: int = 32,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> list[Trajectory]:
-    """Play all episodes; trajectories in the order of `episodes`.
+    """Play all episodes and return their trajectories in the order of `episodes`.
+
+    Episodes that a failure of infrastructure broke are played again. A behaviour draws from the episode's
+    seed, so the repeated episode is the same.
 
     Args:
         max_steps: step limit of an episode.
-        rows: episodes played side by side, where the world has room.
-        on_batch: called with (episodes done, episodes in all).
-
-    What infrastructure broke is played again: who acts draws by the seed of the episode, so the same comes of
-    it.
+        rows: episodes played in parallel, if the environment allows as many.
+        on_batch: called with (finished episodes, all episodes).
 
     Raises:
-        EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
+        EnvironmentFailure: an episode broke in every attempt.
     """
-    environment, done = adapter.open(), list[Trajectory]()
+    environment = adapter.open()
+    trajectories: list[Trajectory] = []
     rows = side_by_side(environment, rows)
     try:
         for start in range(0, len(episodes), rows):
             batch = episodes[start : start + rows]
-            playing = functools.partial(_play, adapter, environment, batch, max_steps)
+            play = functools.partial(_play, adapter, environment, batch, max_steps)
             names = {row: episode.id for row, episode in enumerate(batch)}
-            done += play_whole(
-                names, playing, "episodes", "Data with holes could not be made again."
+            trajectories += play_whole(
+                names, play, "episodes", "Data with missing episodes could not be made again."
             ).values()
             if on_batch:
                 on_batch(min(start + rows, len(episodes)), len(episodes))
     finally:
         environment.close()
-    return done
+    return trajectories
 
 
 def _play(
@@ -86,56 +91,78 @@ def _play(
     environment: Environment,
     episodes: Sequence[Episode],
     max_steps: int,
-    places: Sequence[int],
+    indices: Sequence[int],
     _attempt: int,
 ) -> tuple[dict[int, Trajectory], dict[int, str]]:
-    """By their places: the episodes, and why infrastructure broke the others."""
-    batch = [episodes[place] for place in places]
+    """Play the episodes at `indices`.
+
+    Returns:
+        (index -> complete episode, index -> reason why infrastructure broke the episode)
+    """
+    batch = [episodes[index] for index in indices]
     environment.reset([episode.task for episode in batch])
     actors = [adapter.behaviour(episode.behaviour, episode.task, episode.seed) for episode in batch]
-    played = [Trajectory(episode.task) for episode in batch]
+    trajectories = [Trajectory(episode.task) for episode in batch]
     admissible: list[Sequence[str]] = list(environment.admissible)  # type: ignore[attr-defined]
-    alive, broken = set(range(len(batch))), dict[int, str]()
-    for step in range(max_steps):
-        if not alive:
+    open_rows = set(range(len(batch)))
+    failures: dict[int, str] = {}
+    for step_number in range(max_steps):
+        if not open_rows:
             break
-        actions = {row: _action(actors[row], batch[row], played[row], admissible[row]) for row in alive}
-        answers = environment.step([actions.get(row) for row in range(len(batch))])
-        for row in sorted(alive):
-            answer = answers[row]
-            assert answer is not None
-            if "failed" in answer.info:
-                broken[row] = str(answer.info["failed"])
-            with users_call(f"The adapter's reason() about {actions[row]!r:.80}"):
-                reasoning = adapter.reason(played[row], actions[row], answer.state, answer.reward)
-            transition = Transition(
-                task_id=batch[row].task.id,
-                episode_id=batch[row].id,
-                step=step,
-                state=played[row].states[-1],
-                action=actions[row],
-                next_state=answer.state,
-                reward=answer.reward,
-                done=answer.done,
-                reasoning=reasoning,
-                source=REAL,
-                behaviour=batch[row].behaviour,
-            )
-            played[row] = Trajectory(played[row].task, (*played[row].steps, transition))
-            admissible[row] = answer.info.get("admissible", ())
-            if answer.done:
-                alive.discard(row)
-    whole = {places[row]: trajectory for row, trajectory in enumerate(played) if row not in broken}
-    return whole, {places[row]: reason for row, reason in broken.items()}
+        actions = {
+            row: _next_action(actors[row], batch[row], trajectories[row], admissible[row])
+            for row in open_rows
+        }
+        steps = environment.step([actions.get(row) for row in range(len(batch))])
+        for row in sorted(open_rows):
+            step = steps[row]
+            assert step is not None
+            if "failed" in step.info:
+                failures[row] = str(step.info["failed"])
+            transition = _transition(adapter, batch[row], trajectories[row], step_number, actions[row], step)
+            trajectories[row] = Trajectory(trajectories[row].task, (*trajectories[row].steps, transition))
+            admissible[row] = step.info.get("admissible", ())
+            if step.done:
+                open_rows.discard(row)
+    complete = {
+        indices[row]: trajectory for row, trajectory in enumerate(trajectories) if row not in failures
+    }
+    return complete, {indices[row]: reason for row, reason in failures.items()}
 
 
-def _action(actor: Behaviour, episode: Episode, played: Trajectory, admissible: Sequence[str]) -> str:
-    """What who acts does next. Raises EnvironmentFailure if that is no pair of thought and action."""
+def _transition(
+    adapter: Adapter, episode: Episode, history: Trajectory, step_number: int, action: str, step: Step
+) -> Transition:
+    """The record of one step, with the adapter's reasoning."""
+    with users_call(f"The adapter's reason() about {action!r:.80}"):
+        reasoning = adapter.reason(history, action, step.state, step.reward)
+    return Transition(
+        task_id=episode.task.id,
+        episode_id=episode.id,
+        step=step_number,
+        state=history.states[-1],
+        action=action,
+        next_state=step.state,
+        reward=step.reward,
+        done=step.done,
+        reasoning=reasoning,
+        source=REAL,
+        behaviour=episode.behaviour,
+    )
+
+
+def _next_action(actor: Behaviour, episode: Episode, history: Trajectory, admissible: Sequence[str]) -> str:
+    """The behaviour's next action.
+
+    Raises:
+        EnvironmentFailure: the behaviour does not return a thought and an action.
+    """
     with users_call(f"The behaviour {episode.behaviour} in {episode.task.id}"):
-        answer = actor(played, admissible)
+        answer = actor(history, admissible)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
-        found = f"The behaviour {episode.behaviour} gave {answer!r:.100} in {episode.task.id}."
         raise EnvironmentFailure(
-            found, "Expected a thought and an action, both text.", "Correct the adapter's behaviour."
+            f"The behaviour {episode.behaviour} gave {answer!r:.100} in {episode.task.id}.",
+            "Expected a thought and an action, both text.",
+            "Correct the adapter's behaviour.",
         )
     return answer[1]

@@ -1,6 +1,4 @@
-"""What `dreamgym check-environment` says of worlds that break a promise: a sentence for each, never a
-traceback.
-"""
+"""`dreamgym check-environment` reports each broken promise in one sentence, without a traceback."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ class PassesOn(Counting):
         ),
     ],
 )
-def test_a_world_that_cannot_begin_is_a_sentence_and_not_a_traceback(monkeypatch, made, words):
+def test_a_world_that_cannot_start_is_an_error_in_one_sentence(monkeypatch, made, words):
     with pytest.raises(EnvironmentFailure, match=words):
         findings(monkeypatch, made)
 
@@ -114,7 +112,7 @@ def step_of(answer):
         (("Count: 1.", 0.0, False, "no", {}), "The world's step gave truncated='no'. Expected true or false"),
     ],
 )
-def test_a_step_of_another_form_is_found_and_named(monkeypatch, answer, words):
+def test_an_invalid_step_is_named(monkeypatch, answer, words):
     found, kept = findings(monkeypatch, type("Odd", (Counting,), {"step": step_of(answer)}))
     said = " ".join(finding.found for finding in found.values() if finding.state == "wrong")
     assert not kept and words in said
@@ -122,7 +120,7 @@ def test_a_step_of_another_form_is_found_and_named(monkeypatch, answer, words):
 
 @pytest.mark.parametrize("number", [np.float32(1.0), np.array(1.0), np.int64(1), torch.tensor(1.0), True])
 @pytest.mark.parametrize("done", [np.bool_(True), np.array(True), True, 1])
-def test_one_number_of_numpy_or_torch_is_a_reward(number, done):
+def test_a_number_of_numpy_or_torch_is_a_reward(number, done):
     step = Outcome(1.0).step("Count: 3.", number, done)
     assert (
         (step.reward, step.done) == (1.0, True)
@@ -155,7 +153,7 @@ class HiddenGoal(Counting):
 DIFFER = "Training tasks are different ones by what they show"
 
 
-def test_a_world_of_identical_tasks_is_found_by_its_states(monkeypatch):
+def test_identical_tasks_are_found_by_their_states(monkeypatch):
     found, kept = findings(monkeypatch, OneTask)
     assert not kept and found[DIFFER].state == "wrong"
     assert found[DIFFER].found.startswith(
@@ -164,11 +162,11 @@ def test_a_world_of_identical_tasks_is_found_by_its_states(monkeypatch):
     assert "seed" in found[DIFFER].next_step
 
 
-def test_tasks_of_which_some_are_the_same_are_counted(monkeypatch):
+def test_different_tasks_are_counted(monkeypatch):
     found, _ = findings(monkeypatch, OneTaskThatLooksLikeTwo)
     assert found[DIFFER].state == "doubt" and found[DIFFER].found.startswith("24 tasks are 2 different")
 
 
-def test_tasks_that_open_alike_and_differ_later_are_not_called_the_same(monkeypatch):
+def test_tasks_that_differ_after_the_first_step_are_different(monkeypatch):
     found, _ = findings(monkeypatch, HiddenGoal)
     assert found[DIFFER].state == "doubt" and found[DIFFER].found.startswith("24 tasks are 5 different")

@@ -16,8 +16,10 @@ from text_worlds import FACTORY, counting_server, write_solutions
 from components.config import Config
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.contract.adapter_contract import Subject, _pace, check
+from components.environments.contract.adapter_contract import check
+from components.environments.contract.episode_promises import measure_pace
 from components.environments.contract.finding import Broken
+from components.environments.contract.subject import Subject
 
 REFUSALS = ["Nothing happens"]
 TEMPLATE = "components.environments.template:TemplateAdapter"
@@ -64,33 +66,33 @@ class Slow:
         return self.world.step(actions)
 
 
-def test_the_templates_first_look_into_a_box_is_one_whatever_the_other_boxes_are_called():
+def test_box_1_of_the_template_is_not_confused_with_box_12():
     adapter = make_adapter(EnvironmentConfig.model_validate({"name": "own", "own": {"adapter": TEMPLATE}}))
     looked = make_episode(make_task(), ("open box 12", "Box 12: empty. Holding: nothing."))
     assert adapter.revealing(looked, "open box 1", "Box 1: empty. Holding: nothing.")
     assert not adapter.revealing(looked, "open box 12", "Box 12: empty. Holding: nothing.")
 
 
-def test_the_pace_counts_the_steps_that_the_world_took_and_the_time_that_they_took(subject):
+def test_the_pace_counts_steps_and_their_time(subject):
     adapter, environment, tasks = subject
     pause = 0.01
     slow = Slow(environment, pause)
     probe = Subject(adapter, slow, tasks, Config(), opening=1.5)
     with pytest.raises(Broken, match="nothing was measured"):
-        _pace(probe)
+        measure_pace(probe)
     probe.played["random"] = probe.play("random")
     before, calls = environment.interactions, slow.calls
-    told = _pace(probe)
+    text = measure_pace(probe)
     steps, rate = (
-        int(re.search(pattern, told)[1].replace(",", ""))
+        int(re.search(pattern, text)[1].replace(",", ""))
         for pattern in (r"([\d,]+) steps of random", r"([\d,]+) steps/s")
     )
     assert steps == environment.interactions - before > 0
     assert rate <= steps / ((slow.calls - calls) * pause) + 1
-    assert told.startswith("opened in 1.5 s, ")
+    assert text.startswith("opened in 1.5 s, ")
 
 
-def test_what_the_config_does_without_already_is_not_doubted():
+def test_parts_that_the_config_switches_off_are_no_doubt():
     few = {
         "environment": {"name": "gymnasium", "gymnasium": {"factory": FACTORY, "refusals": REFUSALS}},
         "evaluation": {"tasks": 4},
@@ -101,10 +103,10 @@ def test_what_the_config_does_without_already_is_not_doubted():
         "data": {"train_tasks": 4, "fidelity_worlds": 0},
         "experience_model": {"premise": False},
     }
-    asked = []
+    next_steps = []
     for settings in (as_it_is, without):
         config, findings = Config.model_validate(settings), []
         check(config, make_adapter(config.environment), findings.append)
-        asked.append(" ".join(finding.next_step for finding in findings))
-    assert "experience_model.premise=false" in asked[0] and "data.fidelity_worlds=0" in asked[0]
-    assert "premise" not in asked[1] and "fidelity_worlds" not in asked[1]
+        next_steps.append(" ".join(finding.next_step for finding in findings))
+    assert "experience_model.premise=false" in next_steps[0] and "data.fidelity_worlds=0" in next_steps[0]
+    assert "premise" not in next_steps[1] and "fidelity_worlds" not in next_steps[1]

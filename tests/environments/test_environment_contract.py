@@ -1,5 +1,4 @@
-"""What every adapter and its real environment must do, whatever world is behind them
-(`components/environments/protocol.py`).
+"""The contract of every adapter and its real environment (`components/environments/protocol.py`).
 
 A new adapter is tested by adding its settings to ADAPTERS.
 """
@@ -17,7 +16,8 @@ import pytest
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.browser.engine.chromium import NAMES as CHROMIUM
-from components.environments.protocol import Adapter, Environment, Forkable
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Environment, Forkable
 from components.environments.text_world.plain_adapter import PlainAdapter
 from components.environments.validation_split import batch_seed, draw_validation_tasks, opening, splits_of
 from components.errors import EnvironmentFailure
@@ -44,7 +44,7 @@ def subject(request):
 
 
 def play(adapter, environment, tasks, name, limit=LIMIT, seed=0):
-    """Each task played by a behaviour policy; trajectories with the infos of each step."""
+    """Return the trajectories of the tasks under a behaviour policy, and the infos of each step."""
     environment.reset(tasks)
     actors = [adapter.behaviour(name, task, seed) for task in tasks]
     played, infos = [Trajectory(task) for task in tasks], [[] for _ in tasks]
@@ -60,7 +60,7 @@ def play(adapter, environment, tasks, name, limit=LIMIT, seed=0):
             assert (answer is None) == (row not in alive)
             if answer is None:
                 continue
-            made = Transition(
+            transition = Transition(
                 tasks[row].id,
                 f"e{row}",
                 step,
@@ -70,7 +70,7 @@ def play(adapter, environment, tasks, name, limit=LIMIT, seed=0):
                 answer.reward,
                 answer.done,
             )
-            played[row] = Trajectory(tasks[row], (*played[row].steps, made))
+            played[row] = Trajectory(tasks[row], (*played[row].steps, transition))
             admissible[row] = answer.info["admissible"]
             infos[row].append(answer.info)
             if answer.done:
@@ -118,7 +118,7 @@ def test_splits_share_no_task(subject):
         adapter.tasks("tset", 1, 0)
 
 
-def test_validation_games_are_no_recorded_games_by_id_or_opening(subject):
+def test_validation_games_share_no_id_and_no_opening_with_recorded_games(subject):
     """Drawn against a list as `dreamgym collect` records it, and again for a second batch; half in worlds
     never trained in.
     """
@@ -143,7 +143,7 @@ def test_validation_games_are_no_recorded_games_by_id_or_opening(subject):
     assert adapter.open().reset(first[:2]) == [task.initial_state for task in first[:2]], "they can be played"
 
 
-def test_reset_gives_each_tasks_own_initial_state(subject):
+def test_reset_returns_the_initial_state_of_each_task(subject):
     _, environment, tasks = subject
     assert environment.reset(tasks) == [task.initial_state for task in tasks]
     assert environment.reset(tasks[2:]) == [task.initial_state for task in tasks[2:]]
@@ -156,7 +156,7 @@ def test_the_expert_earns_one_reward_at_the_end(expert):
         assert not any(step.done for step in episode.steps[:-1])
 
 
-def test_an_episode_comes_back_the_same(subject, expert):
+def test_replayed_actions_lead_to_the_same_states(subject, expert):
     adapter, environment, tasks = subject
     again, _ = play(adapter, environment, tasks[::-1], "expert")
     assert [[replace(step, episode_id="") for step in e.steps] for e in again[::-1]] == [
@@ -177,7 +177,7 @@ def test_interactions_count_the_rows_that_were_stepped(subject):
 @pytest.mark.parametrize(
     "action", ["?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé"]
 )
-def test_an_impossible_or_malformed_action_is_answered_not_raised(subject, action):
+def test_an_impossible_or_malformed_action_is_answered_with_a_state(subject, action):
     _, environment, tasks = subject
     environment.reset(tasks[:1])
     (answer,) = environment.step([action])
@@ -192,7 +192,7 @@ def test_the_budget_refuses_a_batch_before_it_is_exceeded(subject):
         environment.step(["?", "?"])
         with pytest.raises(
             EnvironmentFailure,
-            match="2 real interactions are spent and 2 more .* budget is 3.*rl.real.budget",
+            match="2 real interactions are spent and 2 more .* budget is 3.*sim_to_real.budget",
         ):
             environment.step(["?", "?"])
         assert environment.interactions == 2
@@ -206,9 +206,9 @@ def test_the_budget_refuses_a_batch_before_it_is_exceeded(subject):
 
 def test_a_generated_task_has_no_real_world(subject):
     _, environment, tasks = subject
-    made = replace(tasks[0], id="made-up", parent=tasks[0].id)
+    generated = replace(tasks[0], id="made-up", parent=tasks[0].id)
     with pytest.raises(EnvironmentFailure, match="made-up was generated: it has no real world"):
-        environment.reset([tasks[1], made])
+        environment.reset([tasks[1], generated])
 
 
 @pytest.mark.parametrize("name", ["expert", "noisy", "near_miss", "random"])
@@ -228,7 +228,7 @@ def test_an_unknown_behaviour_is_refused(subject):
         adapter.behaviour("expret", tasks[0], 0)
 
 
-def test_thought_and_reasoning_are_words_for_every_step(subject, expert):
+def test_every_step_has_a_thought_and_reasoning(subject, expert):
     adapter, *_ = subject
     for episode in expert:
         for step in episode.steps:
@@ -245,17 +245,17 @@ def test_a_state_asserts_facts_that_do_not_contradict_themselves(subject, expert
             assert facts and not any(adapter.contradicts(fact, facts) for fact in facts)
 
 
-def test_going_where_one_has_been_reveals_nothing(subject, expert):
+def test_a_step_to_a_known_place_reveals_nothing(subject, expert):
     adapter, *_ = subject
-    seen = Counter()
+    counts = Counter()
     for episode in expert:
         for step in episode.steps:
             history = episode.up_to(step.step)
             reveals = adapter.revealing(history, step.action, step.next_state)
-            seen[reveals] += 1
+            counts[reveals] += 1
             after = episode.up_to(step.step + 1)
             assert not adapter.revealing(after, step.action, step.next_state)
-    assert seen[True] and seen[False]
+    assert counts[True] and counts[False]
 
 
 def test_an_embodied_episode_replays_to_the_same_states(subject, expert):
@@ -269,11 +269,11 @@ def test_an_embodied_episode_replays_to_the_same_states(subject, expert):
         )
         for episode, answer, on in zip(expert, answers, live, strict=True):
             if on:
-                wanted = episode.steps[step]
+                expected = episode.steps[step]
                 assert (answer.state, answer.reward, answer.done) == (
-                    wanted.next_state,
-                    wanted.reward,
-                    wanted.done,
+                    expected.next_state,
+                    expected.reward,
+                    expected.done,
                 )
 
 
@@ -306,22 +306,22 @@ def test_no_real_state_is_objected_to(subject, expert, erring):
             )
 
 
-def test_a_premise_that_came_true_can_be_decided(subject, expert):
+def test_no_premise_of_a_real_episode_is_objected_to(subject, expert):
     adapter, *_ = subject
     for episode in expert:
-        told = adapter.premise(episode)
-        assert not told or adapter.objection(episode.task, told) == ""
+        premise = adapter.premise(episode)
+        assert not premise or adapter.objection(episode.task, premise) == ""
     assert adapter.objection(expert[0].task, "en between the tabs to find"), "what is no premise is believed"
 
 
-def test_progress_is_whole_for_a_success_alone(subject, expert, erring):
+def test_progress_is_1_for_a_success_alone(subject, expert, erring):
     adapter, *_ = subject
     for episode in [*expert, *erring]:
         assert adapter.progress(episode) == 1.0 if episode.success else 0.0 <= adapter.progress(episode) < 1.0
         assert 0.0 <= adapter.progress(episode.up_to(0)) < 1.0
 
 
-def test_training_plays_in_no_unseen_world_and_testing_in_some(subject):
+def test_only_test_tasks_play_in_unseen_worlds(subject):
     adapter, *_ = subject
     if isinstance(adapter, PlainAdapter):
         pytest.skip("nobody can tell which of its worlds are strange")
@@ -329,7 +329,7 @@ def test_training_plays_in_no_unseen_world_and_testing_in_some(subject):
     assert 0 < sum(map(adapter.unseen, adapter.tasks("test", 16, 0))) < 16
 
 
-def test_an_action_of_no_form_is_malformed_and_refused(subject, expert):
+def test_a_malformed_action_is_refused(subject, expert):
     adapter, environment, tasks = subject
     environment.reset(tasks[:1])
     assert adapter.refused(environment.step(["?"])[0].state) and not adapter.well_formed("?")
@@ -340,13 +340,15 @@ def test_an_action_of_no_form_is_malformed_and_refused(subject, expert):
     )
 
 
-def test_a_reflection_holds_the_thought_and_the_alternatives(subject, expert):
+def test_a_reflection_contains_the_thought_and_the_alternatives(subject, expert):
     adapter, *_ = subject
     for episode in expert:
         for step in episode.steps[:3]:
             before = episode.up_to(step.step)
-            said = adapter.reflect(before, step.action, [("?", before.states[-1])])
-            assert adapter.think(before, step.action) in said and said != adapter.think(before, step.action)
+            reflection = adapter.reflect(before, step.action, [("?", before.states[-1])])
+            assert adapter.think(before, step.action) in reflection and reflection != adapter.think(
+                before, step.action
+            )
 
 
 def test_a_probe_leaves_the_row_where_it_is_and_is_counted(subject, expert):
@@ -355,8 +357,8 @@ def test_a_probe_leaves_the_row_where_it_is_and_is_counted(subject, expert):
         pytest.skip("this environment cannot be forked")
     environment.reset(tasks[:1])
     before, first = environment.interactions, expert[0].steps[0]
-    found = environment.probe([[first.action, "?", first.action]])[0]
-    assert [step.state for step in found[::2]] == [
+    alternatives = environment.probe([[first.action, "?", first.action]])[0]
+    assert [step.state for step in alternatives[::2]] == [
         first.next_state
     ] * 2 and environment.interactions == before + 3
     assert environment.step([first.action])[0].state == first.next_state

@@ -1,6 +1,4 @@
-"""Adapters and worlds that a user wrote, and that answer with something else than was asked for: said before
-any data is recorded.
-"""
+"""Wrong answers of a user's adapters and worlds are errors before any data is recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from components.environments.contract.adapter_contract import check
 from components.environments.protocol import Step
 from components.environments.template import BoxWorld, TemplateAdapter
 from components.environments.text_world.listed_tasks import listed_tasks
-from components.environments.text_world.plain_adapter import task_of
+from components.environments.text_world.plain_adapter import build_task
 from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
 from components.trajectories.recording import collect, plan
@@ -31,8 +29,8 @@ def adapter_of(tasks):
     return made
 
 
-def test_a_generator_of_tasks_is_read():
-    adapter = adapter_of(lambda whole, *asked: (task for task in whole(*asked)))
+def test_a_generator_of_tasks_is_accepted():
+    adapter = adapter_of(lambda whole, *arguments: (task for task in whole(*arguments)))
     assert listed_tasks(adapter, "own", "train", 5, 0) == TemplateAdapter(CONFIG.environment).tasks(
         "train", 5, 0
     )
@@ -42,43 +40,43 @@ def test_a_generator_of_tasks_is_read():
     ("tasks", "words"),
     [
         (
-            lambda whole, *asked: [replace(task, id="own/one") for task in whole(*asked)],
+            lambda whole, *arguments: [replace(task, id="own/one") for task in whole(*arguments)],
             "5 tasks with 1 different ids. Expected 5",
         ),
-        (lambda whole, *asked: whole(*asked)[1:], "4 tasks with 4 different ids. Expected 5"),
+        (lambda whole, *arguments: whole(*arguments)[1:], "4 tasks with 4 different ids. Expected 5"),
         (
             lambda whole, split, count, seed: whole(split, count + 2, seed),
             "7 tasks with 7 different ids. Expected 5",
         ),
         (
-            lambda whole, *asked: [replace(task, split="test") for task in whole(*asked)],
+            lambda whole, *arguments: [replace(task, split="test") for task in whole(*arguments)],
             "the split 'test'. Expected 'own' and 'train'",
         ),
         (
-            lambda whole, *asked: [replace(task, environment="box") for task in whole(*asked)],
+            lambda whole, *arguments: [replace(task, environment="box") for task in whole(*arguments)],
             "'box' and .* Expected 'own'",
         ),
         (
-            lambda whole, *asked: [replace(task, spec={"a": 1}) for task in whole(*asked)],
+            lambda whole, *arguments: [replace(task, spec={"a": 1}) for task in whole(*arguments)],
             "spec is {'a': 1}. Expected text",
         ),
         (
-            lambda whole, *asked: [replace(task, initial_state=" ") for task in whole(*asked)],
+            lambda whole, *arguments: [replace(task, initial_state=" ") for task in whole(*arguments)],
             "initial_state is ' '. Expected text",
         ),
-        (lambda whole, *asked: [vars(task) for task in whole(*asked)], "Expected tasks"),
+        (lambda whole, *arguments: [vars(task) for task in whole(*arguments)], "Expected tasks"),
         (lambda *_: None, "raised TypeError: 'NoneType' object is not iterable"),
         (lambda *_: {}["none"], "raised KeyError: 'none'"),
     ],
 )
-def test_other_tasks_than_asked_for_are_refused(tasks, words):
+def test_wrong_task_lists_are_refused(tasks, words):
     with pytest.raises(
         EnvironmentFailure, match=rf"The adapter's tasks\('train', 5, 0\) (gave|raised) .*{words}|{words}"
     ):
         listed_tasks(adapter_of(tasks), "own", "train", 5, 0)
 
 
-def collected(change, behaviour=None):
+def collect_with(change, behaviour=None):
     class World(BoxWorld):
         def act(self, action):
             return change(super().act(action))
@@ -91,8 +89,8 @@ def collected(change, behaviour=None):
 
 
 @pytest.mark.parametrize("kind", [int, bool, float, np.float32, np.bool_])
-def test_rewards_and_ends_of_other_kinds_are_plain_values(kind):
-    played = collected(lambda step: replace(step, reward=kind(step.reward), done=kind(step.done)))
+def test_rewards_and_ends_become_plain_values(kind):
+    played = collect_with(lambda step: replace(step, reward=kind(step.reward), done=kind(step.done)))
     assert [[(type(step.reward), type(step.done)) for step in episode.steps] for episode in played] == [
         [(float, bool)] * len(episode.steps) for episode in played
     ]
@@ -118,17 +116,17 @@ def test_rewards_and_ends_of_other_kinds_are_plain_values(kind):
         (lambda step: exit(3), "SystemExit: 3"),  # noqa: PLR1722
     ],
 )
-def test_an_answer_that_the_pipeline_cannot_use_is_the_worlds_failure(change, words):
+def test_an_invalid_answer_is_a_failure_of_the_world(change, words):
     with pytest.raises(EnvironmentFailure, match=words):
-        collected(change)
+        collect_with(change)
 
 
 @pytest.mark.parametrize("answer", [None, "open box 1", ("", 3), ("", "open box 1", 2)])
-def test_a_behaviour_without_thought_and_action_is_named(answer):
+def test_a_behaviour_of_another_form_is_named(answer):
     with pytest.raises(
         EnvironmentFailure, match="The behaviour expert gave .*Expected a thought and an action"
     ):
-        collected(lambda step: step, lambda *_: answer)
+        collect_with(lambda step: step, lambda *_: answer)
 
 
 class Numbered(TemplateAdapter):
@@ -142,7 +140,7 @@ class Numbered(TemplateAdapter):
         )
         place = (lambda number: 3) if self.same else (lambda number: 1 + number // 2 % 7)
         return [
-            task_of(
+            build_task(
                 "own",
                 str(n),
                 split,
@@ -181,7 +179,7 @@ def finding_of(adapter):
     return next(one for one in found if one.promise.startswith("Training tasks are different"))
 
 
-def test_tasks_that_differ_in_a_count_of_episodes_alone_are_a_doubt():
+def test_tasks_that_differ_only_in_an_episode_count_are_a_doubt():
     found = finding_of(Numbered(CONFIG.environment))
     assert (
         found.state == "doubt"
@@ -190,7 +188,7 @@ def test_tasks_that_differ_in_a_count_of_episodes_alone_are_a_doubt():
     )
 
 
-def test_tasks_that_differ_in_what_is_won_are_different(monkeypatch):
+def test_tasks_with_other_rewards_are_different(monkeypatch):
     monkeypatch.setattr(Numbered, "same", False)
     assert "are 7 different" in finding_of(Numbered(CONFIG.environment)).found
     assert "Without the numbers" not in finding_of(TemplateAdapter(CONFIG.environment)).found

@@ -1,4 +1,4 @@
-"""What is said of any world of text, and the behaviours of a world that nobody knows."""
+"""The defaults for any world of text, and behaviours from recorded solutions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from dataclasses import replace
 
 import pytest
 
-from components.environments.text_world.plain_adapter import PlainAdapter, named, phrases, task_of
+from components.environments.text_world.phrases import phrase_fact, phrases
+from components.environments.text_world.plain_adapter import PlainAdapter, build_task
 from components.environments.text_world.replayed_behaviours import make_behaviour, read_demonstrations
 from components.environments.text_world.seed_tasks import draw_seeds
 from components.errors import DataError, EnvironmentFailure
 from components.records import Trajectory, Transition
 
 PLAIN = PlainAdapter()
-TASK = task_of("own", "1", "train", "find the coin", "Boxes: box 1, box 2. Holding: nothing.", seed=1)
+TASK = build_task("own", "1", "train", "find the coin", "Boxes: box 1, box 2. Holding: nothing.", seed=1)
 
 
 def episode(*steps, task=TASK):
     """Steps are (action, next state); the last is rewarded."""
-    made, state = [], task.initial_state
+    transitions, state = [], task.initial_state
     for number, (action, following) in enumerate(steps):
         last = number == len(steps) - 1
-        made.append(Transition(task.id, "e", number, state, action, following, float(last), last))
+        transitions.append(Transition(task.id, "e", number, state, action, following, float(last), last))
         state = following
-    return Trajectory(task, tuple(made))
+    return Trajectory(task, tuple(transitions))
 
 
 @pytest.mark.parametrize(
@@ -40,15 +41,15 @@ def episode(*steps, task=TASK):
         ("门开着。\n你看见了一把钥匙", ["门开着。", "你看见了一把钥匙"]),
     ],
 )
-def test_a_state_is_its_phrases(state, parts):
+def test_a_state_is_split_into_phrases(state, parts):
     assert phrases(state) == parts
 
 
-def test_a_named_value_is_denied_by_another_one_alone():
+def test_a_named_value_is_denied_only_by_another_value():
     assert (
-        named("Score: 3") == ("is", "Score", "3")
-        and named("price = 4") == ("is", "price", "4")
-        and named("a door") == ("says", "a door")
+        phrase_fact("Score: 3") == ("is", "Score", "3")
+        and phrase_fact("price = 4") == ("is", "price", "4")
+        and phrase_fact("a door") == ("says", "a door")
     )
     truth = {("is", "Score", "4"), ("is", "item", "a"), ("is", "item", "b"), ("says", "a door")}
     denied = [("is", "Score", "3"), ("is", "item", "c")]
@@ -64,7 +65,7 @@ def test_a_named_value_is_denied_by_another_one_alone():
     )
 
 
-def test_new_words_reveal_and_known_ones_do_not():
+def test_a_state_with_new_words_is_revealing():
     history = episode(("open box 1", "Box 1: empty."))
     assert PLAIN.revealing(history, "open box 2", "Box 2: ring.")
     assert not PLAIN.revealing(history, "open box 2", "Box 2: empty.") and not PLAIN.revealing(
@@ -84,7 +85,7 @@ def test_the_reason_says_what_changed_and_whether_it_was_the_goal():
     assert adapter.refused("Nothing happens.") and not PLAIN.refused("Nothing happens.")
 
 
-def test_what_no_one_can_know_is_answered_by_nobody():
+def test_the_other_defaults_need_no_knowledge_of_the_world():
     history = episode(("open box 1", "Box 1: coin."))
     assert PLAIN.contradiction(history, "anything") == PLAIN.premise(history) == "" and PLAIN.objection(
         TASK, "coin box 1"
@@ -106,40 +107,42 @@ def test_what_no_one_can_know_is_answered_by_nobody():
 ADMISSIBLE = ("add", "subtract", "wait")
 
 
-def acted(name, seed=0, solution=("add",) * 20, steps=20, actions=()):
+def played_actions(name, seed=0, solution=("add",) * 20, steps=20, actions=()):
     act = make_behaviour(name, TASK, seed, {TASK.id: solution} if solution else {}, actions)
     return [act(Trajectory(TASK), ADMISSIBLE)[1] for _ in range(steps)]
 
 
-def test_a_recorded_solution_is_replayed_or_spoilt():
-    assert acted("expert", steps=25) == ["add"] * 25, "at the end its last action again"
-    assert acted("expert", solution=("add", "wait"), steps=3) == ["add", "wait", "wait"]
-    spoilt = acted("near_miss")
-    assert spoilt.count("add") == 19 and acted("near_miss") == spoilt != acted("near_miss", seed=1)
-    others = [sum(action != "add" for action in acted("noisy", seed)) for seed in range(30)]
+def test_a_recorded_solution_is_replayed_or_altered():
+    assert played_actions("expert", steps=25) == ["add"] * 25, "at the end its last action again"
+    assert played_actions("expert", solution=("add", "wait"), steps=3) == ["add", "wait", "wait"]
+    altered = played_actions("near_miss")
+    assert altered.count("add") == 19 and played_actions("near_miss") == altered != played_actions(
+        "near_miss", seed=1
+    )
+    others = [sum(action != "add" for action in played_actions("noisy", seed)) for seed in range(30)]
     assert 4 < sum(others) / 30 < 8, "three in ten"
 
 
-def test_random_actions_are_the_worlds_the_users_or_nonsense():
-    drawn = Counter(acted("random", steps=2000))
+def test_random_actions_are_listed_configured_or_nonsense():
+    counts = Counter(played_actions("random", steps=2000))
     assert (
-        all(500 < drawn[action] < 700 for action in ADMISSIBLE)
-        and 100 < 2000 - sum(drawn[action] for action in ADMISSIBLE) < 300
+        all(500 < counts[action] < 700 for action in ADMISSIBLE)
+        and 100 < 2000 - sum(counts[action] for action in ADMISSIBLE) < 300
     )
     act = make_behaviour("random", TASK, 0, {}, ["search shoes"])
-    seen = Counter(act(Trajectory(TASK), ())[1] for _ in range(200))
-    assert seen["search shoes"] > 150 and any(
-        "shoes" in action or "search" in action for action in seen if action != "search shoes"
+    counts = Counter(act(Trajectory(TASK), ())[1] for _ in range(200))
+    assert counts["search shoes"] > 150 and any(
+        "shoes" in action or "search" in action for action in counts if action != "search shoes"
     )
     assert make_behaviour("random", TASK, 0, {}, [])(Trajectory(TASK), ())[1]
 
 
-def test_solved_seeds_come_first_and_what_is_no_seed_is_passed_over():
+def test_solved_seeds_come_first_and_other_ids_are_ignored():
     solved = ["w/seed/4", "w/seed/8", "w/seed/7", "w/seed/x", "other/seed/2"]
     assert set(draw_seeds("train", 2, random.Random(0), solved, "w/seed/")) == {4, 8}
     assert draw_seeds("test", 1, random.Random(0), solved, "w/seed/") == [7]
-    drawn = draw_seeds("train", 50, random.Random(0), solved, "w/seed/")
-    assert len(set(drawn)) == 50 and {4, 8} < set(drawn) and not any(seed % 2 for seed in drawn)
+    seeds = draw_seeds("train", 50, random.Random(0), solved, "w/seed/")
+    assert len(set(seeds)) == 50 and {4, 8} < set(seeds) and not any(seed % 2 for seed in seeds)
 
 
 def test_a_task_without_a_solution_is_named():
@@ -147,7 +150,7 @@ def test_a_task_without_a_solution_is_named():
         EnvironmentFailure,
         match=r"noisy needs a solution of own/1.*what is recorded \(0\), or set data.noisy=0",
     ):
-        acted("noisy", solution=None)
+        played_actions("noisy", solution=None)
 
 
 def test_demonstrations_are_json_lines(tmp_path):

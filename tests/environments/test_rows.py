@@ -1,4 +1,4 @@
-"""A batch of worlds that may break: what breaks is recorded, and the others go on."""
+"""A batch of worlds: a failure of one is recorded, and the others go on."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from components.environments.protocol import Environment
-from components.environments.text_world.plain_adapter import task_of
+from components.environments.text_world.plain_adapter import build_task
 from components.environments.vectorized import Outcome, RowsEnvironment
 from components.errors import EnvironmentFailure
 
 TASKS = [
-    task_of("own", str(number), "train", "count", f"Count 0 of {number}.", number=number)
+    build_task("own", str(number), "train", "count", f"Count 0 of {number}.", number=number)
     for number in range(3)
 ]
 
 
 class World:
-    """Counts steps; does what the test says where it says so."""
+    """Counts steps, and does what `ruin` returns where it returns something."""
 
     made = 0
 
@@ -45,22 +45,20 @@ class World:
 
 @pytest.fixture
 def make():
-    """Makes an environment whose worlds ask `ruin(action, world)` what to do in place of counting; None:
-    nothing else.
-    """
-    opened = []
+    """Make an environment whose worlds answer what `ruin(action, world)` returns; None: the next count."""
+    environments = []
 
     def maker(ruin=lambda action, world: None, **options):
-        opened.append(RowsEnvironment(lambda: World(ruin), **options))
-        return opened[-1]
+        environments.append(RowsEnvironment(lambda: World(ruin), **options))
+        return environments[-1]
 
     World.made = 0
     yield maker
-    for environment in opened:
+    for environment in environments:
         environment.close()
 
 
-def test_rows_are_episodes_of_their_own(make):
+def test_each_row_plays_its_own_episode(make):
     world = make()
     assert isinstance(world, Environment) and world.reset(TASKS) == [task.initial_state for task in TASKS]
     world.step(["a", None, "a"])
@@ -75,7 +73,7 @@ def test_rows_are_episodes_of_their_own(make):
 
 
 @pytest.mark.parametrize(
-    ("ruined", "words"),
+    ("bad_answer", "words"),
     [
         (RuntimeError("the engine is gone"), "RuntimeError: the engine is gone"),
         (("", 0.0, False), "answered ''. Expected a state of words"),
@@ -87,11 +85,11 @@ def test_rows_are_episodes_of_their_own(make):
         (("words", 0.0, "yes"), "'yes' to whether the episode is over"),
     ],
 )
-def test_what_breaks_is_recorded_and_is_not_the_agents(make, ruined, words):
+def test_a_failure_of_a_world_is_recorded_and_gives_no_reward(make, bad_answer, words):
     def ruin(action, world):
-        if action == "break" and isinstance(ruined, Exception):
-            raise ruined
-        return ruined if action == "break" else None
+        if action == "break" and isinstance(bad_answer, Exception):
+            raise bad_answer
+        return bad_answer if action == "break" else None
 
     world = make(ruin)
     world.reset(TASKS)
@@ -127,7 +125,7 @@ def test_a_world_that_does_not_start_fails_at_its_first_step(make):
         world.reset([TASKS[1]] * 2)
 
 
-def test_an_episode_that_begins_otherwise_than_recorded_has_failed(make):
+def test_an_episode_with_another_first_state_than_recorded_has_failed(make):
     world = make(lambda action, world: "Count 7." if action == "begin" and world.task is TASKS[2] else None)
     world.reset(TASKS)
     assert (
@@ -149,7 +147,7 @@ def test_a_world_that_died_between_episodes_is_replaced(make):
     assert World.made == 3
 
 
-def test_an_own_reward_becomes_an_outcome():
+def test_rewards_of_the_world_become_an_outcome():
     outcome = Outcome(1.0)
     assert [outcome.step("s", *answer).reward for answer in ((0.25, False), (0.25, False), (0.5, True))] == [
         0.0,
@@ -164,7 +162,7 @@ def test_an_own_reward_becomes_an_outcome():
     )
 
 
-def test_rows_that_wait_are_asked_at_the_same_time(make):
+def test_parallel_rows_are_stepped_at_the_same_time(make):
     barrier = threading.Barrier(3)
     world = make(lambda action, world: barrier.wait(20) and None, parallel=3)
     world.reset(TASKS)

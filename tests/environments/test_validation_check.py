@@ -1,4 +1,4 @@
-"""What `check-environment` finds of validation games: too few, shared, drawn anew, or without a split."""
+"""What `check-environment` reports of validation games: too few, shared, not repeatable, or no split."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Unnamed(TemplateAdapter):
 
 
 class WithoutSplit(TemplateAdapter):
-    """As an adapter of before, which knows two splits."""
+    """An adapter with two splits."""
 
     splits = ("train", "test")
 
@@ -76,7 +76,7 @@ class Fixed(TemplateAdapter):
         return super().tasks(split, 30, 7) if split == VALIDATION else super().tasks(split, count, seed)
 
 
-def test_a_split_of_its_own_is_in_order():
+def test_an_own_validation_split_is_accepted():
     assert found_in(TemplateAdapter) == ("20 of a split of their own", "")
     alfworld = Config.model_validate({"evaluation": {"tasks": 6}})
     assert examine_validation(make_adapter(alfworld.environment), alfworld)[1] == ""
@@ -97,12 +97,12 @@ def test_a_split_of_its_own_is_in_order():
         ),
     ],
 )
-def test_what_is_wrong_with_validation_tasks_is_a_sentence_with_its_cure(kind, words):
+def test_wrong_validation_tasks_are_an_error_with_the_next_step(kind, words):
     with pytest.raises(EnvironmentFailure, match=words):
         found_in(kind)
 
 
-def test_a_world_without_a_validation_split_is_told_how_to_add_one():
+def test_a_world_without_a_validation_split_learns_how_to_add_one():
     found, next_step = found_in(WithoutSplit)
     assert found == "20 further tasks of the test split, as the adapter lists no validation split"
     assert (
@@ -110,7 +110,7 @@ def test_a_world_without_a_validation_split_is_told_how_to_add_one():
     )
 
 
-def test_a_gate_without_a_second_batch_is_said_unless_none_is_asked_for():
+def test_a_missing_second_batch_is_reported_if_the_config_asks_for_one():
     found, next_step = found_in(Fixed)
     assert "no second batch of 20" in found and "promotion.max_batches=1" in next_step
     assert found_in(Fixed, promotion={"max_batches": 1}) == ("20 of a split of their own", "")

@@ -42,7 +42,7 @@ def numbered(count, start=0):
     ]
 
 
-def test_an_id_a_spec_and_an_opening_are_each_enough_to_be_left_out():
+def test_tasks_with_a_recorded_id_spec_or_opening_are_left_out():
     recorded = [replace(task, split="train") for task in numbered(20)]
     same_id = make_task(3, initial_state="Room 90.", spec='{"n": 90}')
     same_spec = make_task(91, initial_state="Room 91.", spec='{"n": 3}')
@@ -52,20 +52,20 @@ def test_an_id_a_spec_and_an_opening_are_each_enough_to_be_left_out():
     assert apart_from([same_id, same_spec, same_opening, varied, fresh], recorded) == [fresh]
 
 
-def test_where_tasks_begin_alike_the_opening_tells_nothing():
+def test_equal_openings_are_ignored_where_all_tasks_share_them():
     alike = [make_task(n, spec=f'{{"n": {n}}}') for n in range(20)]
     fresh = make_task(93, spec='{"n": 93}')
     assert not tells_apart(alike, opening, 0.9) and apart_from([fresh, alike[0]], alike) == [fresh]
 
 
-def test_a_world_without_a_validation_split_gives_further_games_of_its_test_split():
+def test_without_a_validation_split_further_test_games_are_drawn():
     recorded = numbered(30)
     games = draw_validation_tasks(Finite(numbered(60)), 20, 1, recorded)
     assert len({game.id for game in games}) == 20 and {game.split for game in games} == {"validation"}
     assert not {game.id for game in games} & {task.id for task in recorded}
 
 
-def test_too_few_tasks_are_counted_and_the_cure_is_named():
+def test_too_few_tasks_are_an_error_with_the_next_step():
     words = "validation tasks beside the 50 recorded.*has 60 tasks.*Expected 20.*Lower evaluation.tasks"
     with pytest.raises(EnvironmentFailure, match=words):
         draw_validation_tasks(Finite(numbered(60)), 20, 1, numbered(50))
@@ -81,18 +81,18 @@ def test_the_template_world_has_validation_games():
     assert adapter.open().reset(games[:3]) == [game.initial_state for game in games[:3]]
 
 
-def test_seeds_of_validation_are_no_other_splits_whatever_is_solved():
+def test_validation_seeds_belong_to_no_other_split():
     solved = [f"w/{2 * SEEDS + 1}", "w/7", "w/8"]
-    drawn = {
+    seeds = {
         split: draw_seeds(split, 300, random.Random(1), solved, "w/")
         for split in ("train", "validation", "test")
     }
     assert (
-        all(2 * SEEDS <= seed < 4 * SEEDS for seed in drawn["validation"])
-        and len(set(drawn["validation"])) == 300
+        all(2 * SEEDS <= seed < 4 * SEEDS for seed in seeds["validation"])
+        and len(set(seeds["validation"])) == 300
     )
-    assert not set(drawn["validation"]) & {*drawn["train"], *drawn["test"], 2 * SEEDS + 1}
-    assert all(seed % 2 == 0 for seed in drawn["train"]) and all(seed % 2 for seed in drawn["test"])
+    assert not set(seeds["validation"]) & {*seeds["train"], *seeds["test"], 2 * SEEDS + 1}
+    assert all(seed % 2 == 0 for seed in seeds["train"]) and all(seed % 2 for seed in seeds["test"])
 
 
 def test_batches_and_draws_have_seeds_of_their_own():
@@ -102,6 +102,6 @@ def test_batches_and_draws_have_seeds_of_their_own():
         batch_seed(0, MOST_BATCHES)
 
 
-def test_an_unknown_split_is_named_with_those_there_are():
+def test_an_unknown_split_is_named_with_the_known_ones():
     with pytest.raises(EnvironmentFailure, match="no split 'x'.*Expected train, validation or test"):
         require_split("x", ("train", "validation", "test"))

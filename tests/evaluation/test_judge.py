@@ -1,4 +1,4 @@
-"""The judge against a real HTTP server, and its agreement with what the environment answered."""
+"""The language-model judge against a real HTTP server, and its agreement with the rules."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ask(tmp_path):
     return run
 
 
-def test_the_judge_sees_the_prediction_and_not_the_truth(ask):
+def test_the_judge_sees_the_prediction_and_not_the_real_next_state(ask):
     judgement = replace(FALSE_SUCCESS, transition=make_transition(next_state="the real next state"))
     with ChatServer(verdict()) as server:
         ask(server, [judgement])
@@ -80,7 +80,7 @@ def test_the_judge_sees_the_prediction_and_not_the_truth(ask):
         assert words in system["content"]
 
 
-def test_scores_are_means_and_every_record_names_judge_and_prompt(ask):
+def test_metrics_are_mean_scores_and_each_record_names_judge_and_prompt(ask):
     with ChatServer(verdict(), verdict(1, 0, 2, 0)) as server:
         metrics, records, usage = ask(server, [at(0), at(1)])
     assert [metrics[f"judge/{axis}"].value for axis in AXES] == [1.5, 1.0, 2.0, 1.0]
@@ -98,22 +98,21 @@ def test_scores_are_means_and_every_record_names_judge_and_prompt(ask):
     assert metrics["judge/unjudged_rate"].value == 0 and usage.calls == 2
 
 
-def test_agreement_says_whether_the_judge_finds_the_same_best_as_the_environment(ask):
-    """Ten false successes and ten right predictions; the judge notices eight of the first and doubts one of
-    the second.
-    """
+def test_agreement_compares_the_judges_best_scores_with_the_rules(ask):
+    """Of ten false successes the judge detects eight; of ten right predictions it rejects one."""
 
     def answer(body):
-        shown = json.loads(body["messages"][1]["content"])
-        number = int(shown["action"].split()[-1])
-        caught = "is solved" in shown["predicted_outcome"] and number <= 8
-        return verdict(hallucination=0 if caught or number == 20 else 2)
+        prediction = json.loads(body["messages"][1]["content"])
+        number = int(prediction["action"].split()[-1])
+        is_detected = "is solved" in prediction["predicted_outcome"] and number <= 8
+        return verdict(hallucination=0 if is_detected or number == 20 else 2)
 
     judgements = [at(n, FALSE_SUCCESS if n < 10 else GOOD) for n in range(20)]
     with ChatServer(answer=answer) as server:
         metrics, records, _ = ask(server, judgements)
-    found = metrics["judge/agreement/hallucination"]
-    assert (found.value, found.n) == (0.85, 20) and 0.6 < found.low < 0.7 < 0.9 < found.high < 1
+    agreement = metrics["judge/agreement/hallucination"]
+    assert (agreement.value, agreement.n) == (0.85, 20)
+    assert 0.6 < agreement.low < 0.7 < 0.9 < agreement.high < 1
     kappa = metrics["judge/agreement_kappa/hallucination"]
     assert kappa.value == pytest.approx(0.7) and kappa.n == 20 and kappa.low < 0.7 < kappa.high
     assert metrics["judge/agreement/consistency"].value == 1
@@ -124,7 +123,7 @@ def test_agreement_says_whether_the_judge_finds_the_same_best_as_the_environment
     assert [record.rules["hallucination"] for record in records] == [0] * 10 + [2] * 10
 
 
-def test_what_cannot_be_read_is_worst_and_is_neither_asked_about_nor_agreed_on(ask):
+def test_an_unparsable_prediction_scores_zero_and_is_not_asked_about(ask):
     with ChatServer(verdict()) as server:
         metrics, records, _ = ask(
             server, [at(0, replace(GOOD, parsed=False, exact=False, predicted="")), at(1)]
@@ -136,7 +135,7 @@ def test_what_cannot_be_read_is_worst_and_is_neither_asked_about_nor_agreed_on(a
 
 
 @pytest.mark.parametrize(
-    ("bad", "wrong"),
+    ("invalid", "problem"),
     [
         (verdict(3), "causal_consistency: Input should be less than or equal to 2"),
         (verdict(-1), "greater than or equal to 0"),
@@ -147,46 +146,46 @@ def test_what_cannot_be_read_is_worst_and_is_neither_asked_about_nor_agreed_on(a
         (Say({"scores": {}}), "rubric_scores: Field required"),
     ],
 )
-def test_a_verdict_off_the_scale_is_asked_for_again(ask, bad, wrong):
-    with ChatServer(bad, verdict()) as server:
+def test_an_invalid_answer_is_asked_again(ask, invalid, problem):
+    with ChatServer(invalid, verdict()) as server:
         _, records, usage = ask(server, [GOOD])
-    assert wrong in server.requests[1]["messages"][-1]["content"]
+    assert problem in server.requests[1]["messages"][-1]["content"]
     assert set(records[0].scores.values()) == {2} and usage.rejected == 1
 
 
-def test_a_second_judging_costs_nothing_and_equal_predictions_are_asked_about_once(ask):
+def test_cached_and_equal_questions_are_asked_once(ask):
     judgements = [at(0), at(0, episode="e1"), at(1)]
     with ChatServer(verdict()) as server:
         first, _, usage = ask(server, judgements)
         assert (len(server.requests), usage.calls) == (2, 2)
-        again, records, usage = ask(server, judgements)
-        assert len(server.requests) == 2 and again == first
+        second, records, usage = ask(server, judgements)
+        assert len(server.requests) == 2 and second == first
         assert [record.episode_id for record in records] == ["e0", "e1", "e0"]
         assert (usage.calls, usage.cached_calls, usage.prompt_tokens) == (0, 2, 0)
 
 
-def test_transitions_without_a_verdict_are_left_out_and_counted_up_to_a_share(ask):
+def test_transitions_without_usable_answer_are_excluded_up_to_a_share(ask):
     def answer(body):
         return Say("fine") if "go to shelf 2" in body["messages"][1]["content"] else verdict()
 
     judgements = [at(0), at(1), at(2), at(3)]
     with ChatServer(answer=answer) as server:
-        metrics, records, _ = ask(server, judgements, most_unjudged=0.25)
+        metrics, records, _ = ask(server, judgements, max_unjudged_share=0.25)
         assert [record.step for record in records] == [0, 2, 3]
         assert (metrics["judge/unjudged_rate"].value, metrics["judge/unjudged_rate"].n) == (0.25, 4)
         assert metrics["judge/consistency"].n == metrics["judge/agreement/consistency"].n == 3
         with pytest.raises(EndpointError, match="1 of 4 questions have no usable answer"):
-            ask(server, judgements, most_unjudged=0.2)
+            ask(server, judgements, max_unjudged_share=0.2)
     with (
         ChatServer(Say("fine")) as server,
-        pytest.raises(EndpointError, match="None of 4 transitions has a verdict"),
+        pytest.raises(EndpointError, match="None of 4 transitions has a usable answer"),
     ):
-        ask(server, [at(n, state="other") for n in range(4)], most_unjudged=1.0)
+        ask(server, [at(n, state="other") for n in range(4)], max_unjudged_share=1.0)
 
 
-def test_a_transition_of_an_unknown_task_is_refused_and_nothing_is_something(ask):
+def test_an_unknown_task_is_refused_and_no_transition_is_allowed(ask):
     with ChatServer(verdict()) as server:
-        with pytest.raises(DataError, match=r"The task t9 .* not among the 2 tasks given"):
+        with pytest.raises(DataError, match=r"The task t9 .* not among the 2 given tasks"):
             ask(server, [at(0, task="t9")])
         metrics, records, _ = ask(server, [])
         assert not server.requests and not records

@@ -1,6 +1,4 @@
-"""How often the gate promotes: exact numbers against simulations of `decide` itself, and the tables of the
-documents.
-"""
+"""How often the gate promotes: exact numbers against simulations of the gate, and the published tables."""
 
 from pathlib import Path
 
@@ -8,103 +6,99 @@ import numpy as np
 import pytest
 
 from components.config import PromotionConfig
-from components.evaluation.promotion.promotion_batches import Match, decide_in_batches
+from components.evaluation.promotion.promotion_batches import PlayedGames, decide_in_batches
 from components.evaluation.promotion.promotion_power import (
     power_tables,
-    promoted_over_champion,
-    promoted_over_floor,
+    promotion_probabilities_by_gain,
+    promotion_probabilities_by_rate,
 )
 
 DEFAULT = PromotionConfig()
 SEQUENCES = 1000
 GAMES = 64
 MARGIN = 0.05
-"""Three standard errors of a simulated probability of 0.5 over 1,000 sequences are 0.047, of 0.03 they are
-0.016.
-"""
+"""Above 0.047, three standard errors of a simulated probability of 0.5 over 1,000 sequences."""
 
 
-def played(rng, number, gain, discordance):
-    """A batch of games, of which each policy wins some alone; the others are won by both, or by neither."""
+def play_batch(rng, number, gain, discordance):
+    """Return a random batch of games; the gain and the discordance set who wins each."""
     kinds = rng.choice(
         4, GAMES, p=[(discordance + gain) / 2, (discordance - gain) / 2, 0.4, 0.6 - discordance]
     )
     names = [f"{number}-{game}" for game in range(GAMES)]
     challenger = {name: kind in (0, 2) for name, kind in zip(names, kinds, strict=True)}
-    return Match(challenger, {name: kind in (1, 2) for name, kind in zip(names, kinds, strict=True)})
+    return PlayedGames(challenger, {name: kind in (1, 2) for name, kind in zip(names, kinds, strict=True)})
 
 
-def simulated(gain, discordance, seed):
+def simulate_promotion(gain, discordance, seed):
     rng = np.random.default_rng(seed)
     runs = (
         decide_in_batches(
-            played(rng, 0, gain, discordance), lambda n: played(rng, n, gain, discordance), DEFAULT
+            play_batch(rng, 0, gain, discordance), lambda n: play_batch(rng, n, gain, discordance), DEFAULT
         )
         for _ in range(SEQUENCES)
     )
     return np.mean([decision.promoted for decision, _ in runs])
 
 
-def test_a_challenger_that_equals_the_champion_is_seldom_promoted():
-    """The false promotion rate: at most max_p_value over all looks; computed, and simulated with the code of
-    the gate.
-    """
+def test_an_equal_challenger_is_rarely_promoted():
+    """The false promotion rate over all looks is at most max_p_value, both computed and simulated."""
     for discordance in (0.1, 0.2, 0.3, 0.5):
-        assert promoted_over_champion(0.0, discordance, 128, DEFAULT)[-1] <= DEFAULT.max_p_value
-    assert simulated(0.0, 0.3, seed=1) <= DEFAULT.max_p_value
+        assert promotion_probabilities_by_gain(0.0, discordance, 128, DEFAULT)[-1] <= DEFAULT.max_p_value
+    assert simulate_promotion(0.0, 0.3, seed=1) <= DEFAULT.max_p_value
 
 
-def test_a_worse_challenger_is_promoted_more_seldom_still():
-    assert promoted_over_champion(-0.05, 0.3, 128, DEFAULT)[-1] < 0.002
+def test_a_worse_challenger_is_promoted_even_less_often():
+    assert promotion_probabilities_by_gain(-0.05, 0.3, 128, DEFAULT)[-1] < 0.002
 
 
-def test_the_power_that_is_computed_is_the_gates():
-    exact = promoted_over_champion(0.15, 0.3, GAMES, DEFAULT)[-1]
-    assert simulated(0.15, 0.3, seed=2) == pytest.approx(exact, abs=MARGIN) and exact > 0.8
+def test_the_computed_power_equals_the_simulated_power():
+    exact = promotion_probabilities_by_gain(0.15, 0.3, GAMES, DEFAULT)[-1]
+    assert simulate_promotion(0.15, 0.3, seed=2) == pytest.approx(exact, abs=MARGIN) and exact > 0.8
 
 
-def test_playing_on_finds_gains_that_one_batch_does_not():
-    one, two, three = promoted_over_champion(0.1, 0.3, 128, DEFAULT)
+def test_further_batches_raise_the_power():
+    one, two, three = promotion_probabilities_by_gain(0.1, 0.3, 128, DEFAULT)
     assert one < 0.5 < 0.75 < two < 0.9 < three
 
 
-def test_a_first_champion_below_the_floor_is_seldom_promoted():
-    assert promoted_over_floor(0.2, 128, DEFAULT)[-1] <= 1 - DEFAULT.confidence
-    assert promoted_over_floor(0.15, 128, DEFAULT)[-1] < 0.001
-    assert promoted_over_floor(0.4, 128, DEFAULT)[0] > 0.99
+def test_a_first_champion_below_the_floor_is_rarely_promoted():
+    assert promotion_probabilities_by_rate(0.2, 128, DEFAULT)[-1] <= 1 - DEFAULT.confidence
+    assert promotion_probabilities_by_rate(0.15, 128, DEFAULT)[-1] < 0.001
+    assert promotion_probabilities_by_rate(0.4, 128, DEFAULT)[0] > 0.99
 
 
-def test_without_a_p_value_every_gain_of_the_least_size_promotes():
-    bold = PromotionConfig(max_p_value=1, max_batches=1, min_absolute_change=0.0)
-    (share,) = promoted_over_champion(0.0, 0.3, 128, bold)
-    assert 0.5 < share < 0.6, "heads, or a tie"
+def test_without_a_p_value_an_equal_challenger_is_promoted_half_of_the_time():
+    lenient = PromotionConfig(max_p_value=1, max_batches=1, min_absolute_change=0.0)
+    (share,) = promotion_probabilities_by_gain(0.0, 0.3, 128, lenient)
+    assert 0.5 < share < 0.6, "half of the time, plus ties"
 
 
-def test_the_tables_of_the_documents_are_those_of_the_code():
-    text = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
+def test_the_published_tables_equal_the_computed_ones():
+    text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
     assert power_tables(DEFAULT).strip() in text
 
 
 @pytest.mark.parametrize(
     ("gains", "batches"), [([20, 0, 0], 1), ([5, 9, 0], 2), ([5, 0, 0], 3), ([0, 20, 20], 1)]
 )
-def test_the_gate_plays_until_it_is_decided(gains, batches):
-    """20 of 64 gained and none lost: promoted. 5: undecided. None: refused."""
-    asked = []
+def test_the_gate_plays_batches_until_it_is_decided(gains, batches):
+    """Of 64 games 20 gained and none lost is promoted, 5 gained is undecided, none gained is refused."""
+    batch_numbers = []
 
     def batch(number):
-        asked.append(number)
+        batch_numbers.append(number)
         names = [f"{number}-{game}" for game in range(GAMES)]
-        return Match(
+        return PlayedGames(
             {n: g < 20 + gains[number] for g, n in enumerate(names)}, {n: g < 20 for g, n in enumerate(names)}
         )
 
-    decision, needed = decide_in_batches(batch(0), batch, DEFAULT)
-    assert needed == batches and asked == list(range(batches))
+    decision, batch_count = decide_in_batches(batch(0), batch, DEFAULT)
+    assert batch_count == batches and batch_numbers == list(range(batches))
     assert decision.promoted == (sum(gains[:batches]) >= 6) and (not decision.undecided or batches == 3)
 
 
-def test_where_the_world_has_no_further_games_the_gate_decides_on_those_there_are():
-    match = Match({str(game): game < 40 for game in range(128)})
-    decision, batches = decide_in_batches(match, lambda number: None, PromotionConfig(threshold=0.3))
+def test_without_further_games_the_gate_decides_on_the_games_so_far():
+    games = PlayedGames({str(game): game < 40 for game in range(128)})
+    decision, batches = decide_in_batches(games, lambda number: None, PromotionConfig(threshold=0.3))
     assert batches == 1 and not decision.promoted and "it is not shown" in decision.reason

@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, escaped, and whole whatever a run lacks."""
+"""The report of a run: complete, self-contained, escaped, and valid for runs without some of the data."""
 
 import html
 import re
@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 import pytest
 
 from components.errors import DataError
-from components.evaluation.report.charts import curve_svg, spark
+from components.evaluation.report.charts import curve_svg, sparkline
 from components.evaluation.report.curriculum_figure import curriculum_svg
 from components.evaluation.report.metric_titles import TERMS, title_of
 from components.evaluation.report.run_report import ReportData, summary, write_report
 
-EVIL = "<script>alert(1)</script>"
+SCRIPT = "<script>alert(1)</script>"
 
-STEP = {"action": "go", "state": f"You see {EVIL}.\n```\n# no title"}
+STEP = {"action": "go", "state": f"You see {SCRIPT}.\n```\n# no title"}
 SECTIONS = (
     *("Success on held-out real games", "Decision", "Learning", "Fidelity", "Curriculum", "Costs", "Stages"),
     *("Dreamed episodes", "Where to"),
@@ -74,7 +74,7 @@ def make_data(**changes):
             ],
         },
         "notes": ["A note | with a pipe."],
-        "examples": [{"task": f"put {EVIL} away", "confirmed": False, "steps": [STEP]}],
+        "examples": [{"task": f"put {SCRIPT} away", "confirmed": False, "steps": [STEP]}],
         "head": [("date", "31 January 2026"), ("commit", "ab" * 20)],
         "next_steps": ["mlflow ui"],
     }
@@ -89,7 +89,7 @@ def texts(tmp_path):
     return markdown.read_text(), page.read_text()
 
 
-def test_both_hold_every_section_and_number(texts):
+def test_both_formats_contain_every_section_and_number(texts):
     for text in texts:
         for words in (*SECTIONS, *FIGURES):
             assert words in text
@@ -97,114 +97,28 @@ def test_both_hold_every_section_and_number(texts):
         assert "31 January 2026" in text and "ab" * 20 in text
         assert "metrics.json" in text
         assert "git.diff" not in text
-        assert "gone/success_rate" not in text, "a curve without a single value is left out"
+        assert "gone/success_rate" not in text, "a curve without any value is left out"
 
 
-def test_the_summary_has_each_condition_and_the_costs():
-    told = summary(make_data())
-    assert told.startswith("**Not promoted.** Below the floor.") and "6,100,000 trained on" in told
+def test_the_summary_contains_each_condition_and_the_costs():
+    text = summary(make_data())
+    assert text.startswith("**Not promoted.** Below the floor.") and "6,100,000 trained on" in text
     assert (
         "| success rate reaches the floor (threshold) | success rate (success_rate) | 0.100 | 0.000 to "
-        "0.300 | 64 | 0.200 | fail |" in told
+        "0.300 | 64 | 0.200 | fail |" in text
     )
 
 
-def step(action, state, real=None, reward=0.0, real_reward=0.0, **more):
-    played = (
-        {}
-        if real is None
-        else {"real": real, "real_reward": real_reward, "same_facts": real == state, "facts": {}}
-    )
-    return {"action": action, "state": state, "reward": reward, **played, **more}
-
-
-def test_a_dream_stands_beside_reality_and_what_differs_is_marked(tmp_path):
-    facts = {"denied": [f"in mug 1 {EVIL}"]}
-    differing = step("open fridge 1", f"In it mug 1 {EVIL}.", "In it cup 2.", facts=facts)
-    steps = [step("look", "A room.", "A room."), differing, step("wait", "Nothing.")]
-    examples = [
-        {"task": "cool it", "start": "A hall.", "confirmed": False, "steps": steps, "parts_at": 1},
-        {"task": "heat it", "confirmed": True, "steps": steps[:1], "parts_at": None},
-    ]
-    markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=examples)))
-    assert (
-        page.count("A room.") == 2 == page.count(">the same</span>") and page.count("not played</span>") == 1
-    )
-    assert page.count(">reward 0</span>") == 7 and "A hall." in page
-    assert (
-        "In it <mark>cup 2.</mark>" in page
-        and "denied by reality: in mug 1 &lt;script&gt;" in page
-        and "<script" not in page
-    )
-    assert page.count('<details class="episode" open>') == 1 == page.count('<details class="episode">')
-    assert (
-        page.count("dream and reality part here")
-        == 1
-        == page.count('class="turn parted"')
-        == page.count("part at step 2")
-    )
-    assert (
-        "dream:   In it mug 1" in markdown
-        and "reality: In it cup 2. [reward 0]" in markdown
-        and "denied by reality: in mug 1" in markdown
-    )
-    assert "!! Dream and reality part at step 2, 'open fridge 1': denied by reality" in markdown
-
-
-def test_a_success_granted_wrongly_is_seen_although_every_state_is_the_same(tmp_path):
-    """Heat asked, cooled done: the dream's last state is the real one, its reward is not."""
-    wrong = {
-        "why": "mug want mug: yes, cool want hot: yes. done",
-        "real_why": "mug want mug: yes, cool want hot: no. not done",
-    }
-    steps = [
-        step("cool mug 1", "Cooled.", "Cooled."),
-        step("put mug 1 in desk 1", "Put.", "Put.", reward=1.0, **wrong),
-    ]
-    example = {"task": "put a hot mug in desk", "confirmed": False, "steps": steps, "parts_at": 1}
-    markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(examples=[example])))
-    words = (
-        "Dream and reality part at step 2, 'put mug 1 in desk 1': the dream gives reward 1, the real engine 0"
-    )
-    for text in (markdown, html.unescape(page)):
-        assert (
-            words in text
-            and "the dream concludes 'cool want hot: yes', the real state 'cool want hot: no'" in text
-        )
-        assert "success granted wrongly" in text
-    assert (
-        '<span class="reward differs">reward 1</span>' in page
-        and '<span class="reward differs">reward 0</span>' in page
-    )
-    assert "cool want hot: <mark>no. not</mark> done" in page
-
-
-def test_a_dream_that_the_real_engine_ended_earlier_parts_where_it_ended(tmp_path):
-    example = {"task": "x", "confirmed": False, "steps": [step("a", "s", "s"), step("b", "t")], "parts_at": 1}
-    assert (
-        "part at step 2: the real episode is over"
-        in write_report(tmp_path, make_data(examples=[example]))[1].read_text()
-    )
-
-
-def test_a_check_without_dreamed_successes_says_so_and_a_run_without_check_says_nothing(tmp_path):
-    assert (
-        "No dreamed episode of the last check ended in success"
-        in write_report(tmp_path, make_data(examples=[]))[1].read_text()
-    )
-    assert "Dreamed episodes" not in write_report(tmp_path, make_data(examples=None))[1].read_text()
-
-
-def test_policies_stand_in_the_order_of_training(texts):
+def test_policies_are_in_training_order(texts):
     assert texts[0].index("| cloned |") < texts[0].index("| refined |")
 
 
-def test_what_was_not_measured_is_called_so_and_counts_are_counts(texts):
+def test_unmeasured_values_and_counts_are_formatted(texts):
     assert "| reward recall, policy's steps (fidelity/policy_reward_recall) | not measured |" in texts[0]
     assert re.search(r"zero_variance_groups\) \| 31 \|", texts[0])
 
 
-def test_text_of_a_dream_is_shown_not_run(texts):
+def test_text_of_a_dream_is_escaped(texts):
     markdown, page = texts
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -215,7 +129,7 @@ def test_text_of_a_dream_is_shown_not_run(texts):
     assert "A note \\| with a pipe." in outside_fences
 
 
-def test_the_page_is_well_formed_and_refers_to_nothing_outside(texts):
+def test_the_page_is_well_formed_and_self_contained(texts):
     class Reader(HTMLParser):
         opened: list[str] = []
         links: list[str] = []
@@ -236,13 +150,13 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(texts):
     assert "url(" not in re.sub(r"base64,[^\"]*", "", texts[1])
 
 
-def test_an_empty_run_and_a_partial_one_still_get_a_report(tmp_path):
+def test_an_empty_and_an_incomplete_run_get_a_report(tmp_path):
     markdown, page = write_report(tmp_path, ReportData("r1"))
-    assert "has not come to the evaluation" in markdown.read_text()
+    assert "did not reach the evaluation" in markdown.read_text()
     assert "Learning" not in page.read_text()
-    odd = {"evaluate/refined/success_rate": {"value": None, "n": 0, "low": None, "high": None}}
+    unmeasured = {"evaluate/refined/success_rate": {"value": None, "n": 0, "low": None, "high": None}}
     data = make_data(
-        metrics=odd,
+        metrics=unmeasured,
         stages=[{"name": "validate"}],
         decision={"promoted": True},
         examples=[{}],
@@ -251,19 +165,19 @@ def test_an_empty_run_and_a_partial_one_still_get_a_report(tmp_path):
     assert "not measured" in write_report(tmp_path, data)[0].read_text()
 
 
-def test_a_report_is_the_same_every_time_and_replaced_in_one_step(tmp_path):
+def test_a_report_is_deterministic_and_replaced_atomically(tmp_path):
     first = [path.read_bytes() for path in write_report(tmp_path, make_data())]
     assert [path.read_bytes() for path in write_report(tmp_path, make_data())] == first
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["report.html", "report.md"]
 
 
-def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path):
+def test_an_unwritable_directory_is_a_data_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written.*the run itself is complete"):
         write_report(tmp_path / "file", make_data())
 
 
-def test_pictures_are_valid_svg_even_with_odd_names():
+def test_curves_are_valid_svg_for_any_name_and_values():
     for svg in (
         curve_svg("a$b", [1.0, float("nan")]),
         curve_svg("c", [2.0], rate=True),
@@ -273,25 +187,24 @@ def test_pictures_are_valid_svg_even_with_odd_names():
         assert not re.search(r'href="(?!#)', svg)
 
 
-def test_two_points_are_no_line():
-    """Matplotlib draws a line as one path with as many parts as points: two points have none, three have
-    one.
-    """
+def test_two_points_are_not_connected():
+    """A connecting line is one path without fill."""
 
-    def lines(values):
+    def line_count(values):
         return len(re.findall(r'style="fill: none; stroke: #7b61c9', curve_svg("synthetic_rl/x", values)))
 
-    assert lines([0.1, 0.9]) == 0 == lines([0.1, float("nan"), 0.9]) and lines([0.1, 0.4, 0.9]) == 1
+    assert line_count([0.1, 0.9]) == 0 == line_count([0.1, float("nan"), 0.9])
+    assert line_count([0.1, 0.4, 0.9]) == 1
 
 
-def test_curves_are_grouped_and_named_in_words(tmp_path):
+def test_curves_are_grouped_and_titled_in_words(tmp_path):
     series = {"synthetic_rl/policy_entropy": [2.0, 1.5, 1.0], "sim_to_real/success_rate": [0.5, 0.75]}
     markdown, page = (path.read_text() for path in write_report(tmp_path, make_data(series=series)))
     for words in (
         "<h3>RL in the dream</h3>",
         "<h3>RL in the real environment</h3>",
         "<dfn>policy entropy</dfn>",
-        TERMS["policy_entropy"][1],
+        html.escape(TERMS["policy_entropy"][1]),
     ):
         assert words in page, words
     assert "sim_to_real/success_rate  0.5, 0.75" in markdown
@@ -315,14 +228,14 @@ def test_a_metric_has_a_title_in_words(name, title):
 
 
 def test_spark_follows_the_values():
-    assert spark([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
-    assert spark([1.0, 1.0]) == "▁▁"
-    assert spark([float("nan")]) == ""
-    assert len(spark(list(range(1000)))) == 40
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([1.0, 1.0]) == "▁▁"
+    assert sparkline([float("nan")]) == ""
+    assert len(sparkline(list(range(1000)))) == 40
 
 
-def test_the_curriculum_is_told_and_drawn(tmp_path):
-    def lived(refused, generated, **values):
+def test_the_curriculum_is_summarised_and_drawn(tmp_path):
+    def make_entry(refused, generated, **values):
         return {
             "refused": refused,
             "pool": 3,
@@ -330,15 +243,16 @@ def test_the_curriculum_is_told_and_drawn(tmp_path):
             **values,
         }
 
-    life = [
-        lived({"not new": 20, "malformed": 4}, [0] * 5, proposed=32, accepted=8, played=0, solved=0),
-        lived({"no such object": 32}, [1, 0, 2, 1, 0], proposed=32, accepted=0, played=4, solved=3),
+    history = [
+        make_entry({"not new": 20, "malformed": 4}, [0] * 5, proposed=32, accepted=8, played=0, solved=0),
+        make_entry({"no such object": 32}, [1, 0, 2, 1, 0], proposed=32, accepted=0, played=4, solved=3),
     ]
-    _, page = write_report(tmp_path, make_data(curriculum=life))
+    _, page = write_report(tmp_path, make_data(curriculum=history))
     text = page.read_text()
     assert (
-        "Of 64 proposed variations 8 were accepted (not: no such object 32; not new 20; malformed 4)." in text
+        "Of 64 proposed task variations 8 were accepted. Reasons for refusal: no such object 32; not new 20; "
+        "malformed 4." in text
     )
-    assert "Generated tasks were played 4 times, and 3 times won at least once." in text
-    ElementTree.fromstring(curriculum_svg(life))
-    assert curriculum_svg(life) == curriculum_svg(life) != curriculum_svg(life[:1])
+    assert "Generated tasks were played 4 times and solved by at least one rollout 3 times." in text
+    ElementTree.fromstring(curriculum_svg(history))
+    assert curriculum_svg(history) == curriculum_svg(history) != curriculum_svg(history[:1])

@@ -1,11 +1,11 @@
-"""The report as a reader has it: opened from the disk in a real Chromium, wide and on a telephone."""
+"""The HTML report opened from the disk in a real Chromium, on a wide and on a narrow screen."""
 
 from __future__ import annotations
 
 import shutil
 
 import pytest
-from test_report import EVIL, SECTIONS, STEP, make_data
+from test_report import SCRIPT, SECTIONS, STEP, make_data
 
 from components.environments.browser.engine.chromium import NAMES, SWITCHES
 from components.evaluation.report.run_report import write_report
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A browser that ends with the tests of this file."""
+    """Yield a browser that is closed after the tests of this file."""
     playwright = pytest.importorskip("playwright.sync_api").sync_playwright().start()
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
     yield browser
@@ -26,14 +26,15 @@ def chromium():
     playwright.stop()
 
 
-@pytest.fixture(params=[(1280, 900), (390, 800)], ids=["wide", "telephone"])
+@pytest.fixture(params=[(1280, 900), (390, 800)], ids=["wide", "narrow"])
 def page(request, chromium, tmp_path):
-    """The report of a run with two dreamed episodes; what the page asks for or complains of is in
-    `page.heard`.
+    """Yield the report of a run with two dreamed episodes.
+
+    `page.events` lists console messages, errors, dialogs and requests to other addresses.
     """
     differing = {
         "action": "open fridge 1",
-        "state": f"In it mug 1 {EVIL}.",
+        "state": f"In it mug 1 {SCRIPT}.",
         "real": "In it cup 2.",
         "facts": {"denied": ["in mug 1"]},
     }
@@ -46,27 +47,27 @@ def page(request, chromium, tmp_path):
         }
     ]
     examples = [
-        {"task": f"cool {EVIL}", "confirmed": False, "steps": [STEP, differing]},
+        {"task": f"cool {SCRIPT}", "confirmed": False, "steps": [STEP, differing]},
         {"task": "heat it", "confirmed": True, "steps": second},
     ]
     _, file = write_report(tmp_path, make_data(examples=examples))
     width, height = request.param
-    shown, heard = chromium.new_page(viewport={"width": width, "height": height}), []
-    shown.on("console", lambda message: heard.append(message.text))
-    shown.on("pageerror", lambda error: heard.append(str(error)))
-    shown.on("dialog", lambda dialog: heard.append(dialog.message) or dialog.dismiss())
-    shown.on("request", lambda asked: heard.append(asked.url) if asked.url != file.as_uri() else None)
-    shown.goto(file.as_uri())
-    shown.heard = heard
-    yield shown
-    shown.close()
+    page, events = chromium.new_page(viewport={"width": width, "height": height}), []
+    page.on("console", lambda message: events.append(message.text))
+    page.on("pageerror", lambda error: events.append(str(error)))
+    page.on("dialog", lambda dialog: events.append(dialog.message) or dialog.dismiss())
+    page.on("request", lambda sent: events.append(sent.url) if sent.url != file.as_uri() else None)
+    page.goto(file.as_uri())
+    page.events = events
+    yield page
+    page.close()
 
 
-def test_it_asks_for_nothing_and_complains_of_nothing(page):
-    assert page.title() and page.heard == []
+def test_the_page_has_no_errors_and_no_outside_requests(page):
+    assert page.title() and page.events == []
 
 
-def test_every_section_is_seen(page):
+def test_every_section_is_visible(page):
     for words in SECTIONS:
         heading = page.get_by_role("heading", name=words, exact=False).first
         assert heading.is_visible() and heading.bounding_box()["height"] > 10, words
@@ -76,11 +77,11 @@ def test_every_section_is_seen(page):
     )
 
 
-def test_the_page_itself_never_scrolls_sideways(page):
+def test_the_page_does_not_scroll_sideways(page):
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_a_dream_is_opened_and_what_reality_denies_is_marked(page):
+def test_an_episode_unfolds_and_differences_are_marked(page):
     first, second = page.locator("details.episode").all()
     assert (
         page.get_by_text("In it mug 1", exact=False).first.is_visible()
@@ -93,4 +94,4 @@ def test_a_dream_is_opened_and_what_reality_denies_is_marked(page):
         "rgba(0, 0, 0, 0)",
         "rgb(255, 255, 255)",
     )
-    assert page.heard == []
+    assert page.events == []

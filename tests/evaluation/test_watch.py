@@ -1,6 +1,4 @@
-"""A policy that cheats the dream is caught by the real engine; one that learns, or a dream that merely errs,
-is let go on.
-"""
+"""The watch stops a policy that exploits errors of the dream, and no other policy."""
 
 from __future__ import annotations
 
@@ -17,51 +15,55 @@ from components.records import Trajectory
 
 
 @pytest.fixture(scope="module")
-def honest(played):
+def real_successes(played):
     return [Rollout(episode, Example([])) for episode in played["expert"]]
 
 
 @pytest.fixture(scope="module")
-def cheated(played):
-    """Episodes whose last step the dream rewards and the real engine does not."""
-    lost = [episode for episode in played["random"] if not episode.success]
-    return [Rollout(rewarded(episode), Example([])) for episode in lost]
+def false_successes(played):
+    """Return rollouts whose last step the dream rewards and the real engine does not."""
+    failures = [episode for episode in played["random"] if not episode.success]
+    return [Rollout(with_final_reward(episode), Example([])) for episode in failures]
 
 
-def rewarded(episode: Trajectory) -> Trajectory:
+def with_final_reward(episode: Trajectory) -> Trajectory:
     return replace(episode, steps=(*episode.steps[:-1], replace(episode.steps[-1], reward=1.0, done=True)))
 
 
-def lost(rollouts):
+def shorten(rollouts):
+    """Return the rollouts cut after their first step, so that none is a success."""
     return [Rollout(replace(r.trajectory, steps=r.trajectory.steps[:1]), Example([])) for r in rollouts]
 
 
 def make_watch(adapter, **changes):
-    return DreamWatch(adapter, **{"every": 2, "most": 8, "floor": 0.8, **changes})
+    return DreamWatch(adapter, **{"interval": 2, "max_replays": 8, "floor": 0.8, **changes})
 
 
-def test_it_looks_as_often_as_it_should_and_counts_its_real_steps(adapter, honest):
+def test_checks_follow_the_interval_and_count_their_real_steps(adapter, real_successes):
     watch = make_watch(adapter)
-    idle = watch.look(0, honest, {})
-    assert math.isnan(idle["rollout_agreement"]) and idle["check_interactions"] == 0
-    found = watch.look(1, honest + lost(honest), {})
-    assert found["rollout_agreement"] == 1.0 and found["watched_success_rate"] == 0.5
-    assert found["check_interactions"] >= 8
-    assert watch.look(1, lost(honest), {})["check_interactions"] == 0, "nothing was won"
-    assert make_watch(adapter, every=0).look(1, honest, {})["check_interactions"] == 0
+    unchecked = watch.check(0, real_successes, {})
+    assert math.isnan(unchecked["rollout_agreement"]) and unchecked["check_interactions"] == 0
+    values = watch.check(1, real_successes + shorten(real_successes), {})
+    assert values["rollout_agreement"] == 1.0 and values["watched_success_rate"] == 0.5
+    assert values["check_interactions"] >= 8
+    assert watch.check(1, shorten(real_successes), {})["check_interactions"] == 0, (
+        "there was no success to replay"
+    )
+    assert make_watch(adapter, interval=0).check(1, real_successes, {})["check_interactions"] == 0
 
 
-def test_more_dreams_won_and_fewer_of_them_real_ends_the_stage(adapter, cheated):
+def test_rising_success_with_agreement_below_the_floor_stops_rl(adapter, false_successes):
     series = {"success_rate": [0.5, 0.9, 0.9]}
     with pytest.raises(
         TrainingError,
-        match=r"cheats the dream: .* confirms 0\.000 \(n=8.*rose from 0\.50 to 1\.00 \(iteration 4\)",
+        match=r"exploits errors of the dream.* confirms 0\.000 \(n=8.*rose from 0\.50 to 1\.00 \(iteration "
+        r"4\)",
     ):
-        make_watch(adapter).look(3, cheated, series)
+        make_watch(adapter).check(3, false_successes, series)
 
 
-def test_a_fall_of_agreement_ends_the_stage_above_the_floor_too(adapter, honest, cheated):
-    """Half of them confirmed, where all were: no floor is needed; that one or two are not is chance."""
+def test_a_fall_of_the_agreement_stops_rl_even_above_the_floor(adapter, real_successes, false_successes):
+    """Half are confirmed after all were: RL stops. Ten of twelve are within chance: RL continues."""
     series = {
         "success_rate": [0.2, 0.9],
         "rollout_agreement": [math.nan, 1.0],
@@ -69,17 +71,21 @@ def test_a_fall_of_agreement_ends_the_stage_above_the_floor_too(adapter, honest,
     }
     with pytest.raises(
         TrainingError,
-        match=r"confirms 0\.500 \(n=12.*in the looks before, 16 of 16, while its dreamed success rose",
+        match=r"confirms 0\.500 \(n=12.*in earlier checks 16 of 16\), while its dreamed success rate rose",
     ):
-        make_watch(adapter, floor=0.0, most=12).look(3, honest[:6] + cheated[:6], series)
-    found = make_watch(adapter, floor=0.0, most=12).look(3, honest[:10] + cheated[:2], series)
-    assert found["rollout_agreement"] == pytest.approx(10 / 12) and found["replayed_successes"] == 12
-    without = make_watch(adapter, floor=0.0, most=12).look(
-        3, honest[:6] + cheated[:6], {"success_rate": [0.2, 0.9]}
+        make_watch(adapter, floor=0.0, max_replays=12).check(
+            3, real_successes[:6] + false_successes[:6], series
+        )
+    values = make_watch(adapter, floor=0.0, max_replays=12).check(
+        3, real_successes[:10] + false_successes[:2], series
     )
-    assert without["rollout_agreement"] == 0.5, "no look before: nothing has fallen"
+    assert values["rollout_agreement"] == pytest.approx(10 / 12) and values["replayed_successes"] == 12
+    first_check = make_watch(adapter, floor=0.0, max_replays=12).check(
+        3, real_successes[:6] + false_successes[:6], {"success_rate": [0.2, 0.9]}
+    )
+    assert first_check["rollout_agreement"] == 0.5, "without an earlier check nothing has fallen"
 
 
-def test_a_dream_that_errs_without_more_success_is_measured_alone(adapter, cheated):
-    found = make_watch(adapter).look(3, cheated, {"success_rate": [1.0, 0.4]})
-    assert found["rollout_agreement"] == 0.0
+def test_low_agreement_without_rising_success_does_not_stop_rl(adapter, false_successes):
+    values = make_watch(adapter).check(3, false_successes, {"success_rate": [1.0, 0.4]})
+    assert values["rollout_agreement"] == 0.0

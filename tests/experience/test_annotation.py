@@ -1,6 +1,4 @@
-"""The `llm` teacher against a real HTTP server: one plan for each step becomes its reasoning, or the episode
-is left out and counted.
-"""
+"""The `llm` teacher with a real HTTP server: plans become the reasoning, or the episode is left out."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def annotation(steps, **changes):
 
 
 def right(body):
-    """What a faithful teacher answers to any episode."""
+    """The answer of a correct teacher to any episode."""
     return Say(annotation([step["step_id"] for step in json.loads(body["messages"][1]["content"])["steps"]]))
 
 
@@ -49,18 +47,18 @@ def ask(server, cache, episodes, most_left_out=0.0, **options):
 def test_each_steps_plan_becomes_its_reasoning_and_nothing_else_changes(cache):
     episodes = [make("a", 3, won=True), make("b", 2)]
     with ChatServer(answer=right) as server:
-        found, usage = ask(server, cache, episodes)
-    assert [[step.reasoning for step in e.steps] for e in found.episodes] == [
+        annotated, usage = ask(server, cache, episodes)
+    assert [[step.reasoning for step in e.steps] for e in annotated.episodes] == [
         ["works, step 0", "works, step 1", "works, step 2"],
         ["works, step 0", "works, step 1"],
     ]
-    for before, after in zip(episodes, found.episodes, strict=True):
+    for before, after in zip(episodes, annotated.episodes, strict=True):
         assert (after.task, after.states, after.success) == (before.task, before.states, before.success)
-    assert found.tutorials == {"a": TUTORIAL, "b": TUTORIAL} and not found.left_out
+    assert annotated.tutorials == {"a": TUTORIAL, "b": TUTORIAL} and not annotated.left_out
     assert usage.calls == 2
 
 
-def test_the_teacher_is_shown_task_success_and_every_state_and_action(cache):
+def test_the_teacher_reads_task_success_and_every_state_and_action(cache):
     episode = make("a", 2, won=True)
     assert json.loads(render(episode)) == {
         "task": "put a mug in desk",
@@ -110,11 +108,11 @@ def test_the_teacher_is_shown_task_success_and_every_state_and_action(cache):
     ],
     ids=["too few", "too many", "twice", "from one", "tutorial", "blank", "missing"],
 )
-def test_an_annotation_that_does_not_fit_the_episode_is_asked_for_again(cache, bad, wrong):
+def test_an_annotation_that_does_not_fit_the_episode_is_requested_again(cache, bad, wrong):
     with ChatServer(Say(bad), Say(annotation([2, 0, 1]))) as server:
-        found, usage = ask(server, cache, [make("a", 3)])
+        annotated, usage = ask(server, cache, [make("a", 3)])
     assert wrong in server.requests[1]["messages"][-1]["content"]
-    assert [step.reasoning for step in found.episodes[0].steps] == [
+    assert [step.reasoning for step in annotated.episodes[0].steps] == [
         "works, step 0",
         "works, step 1",
         "works, step 2",
@@ -122,7 +120,7 @@ def test_an_annotation_that_does_not_fit_the_episode_is_asked_for_again(cache, b
     assert (usage.calls, usage.rejected) == (2, 1)
 
 
-def test_a_plan_that_could_not_be_learnt_is_asked_for_again_even_where_it_was_kept(cache):
+def test_a_plan_that_cannot_be_learnt_is_requested_again_even_from_the_cache(cache):
     long = annotation([0])
     long["state_transitions"][0]["transition_plan"] = "well " * 50
     with ChatServer(Say(long), Say(annotation([0]))) as server:
@@ -131,12 +129,12 @@ def test_a_plan_that_could_not_be_learnt_is_asked_for_again_even_where_it_was_ke
         def refuse(step):
             return "too long" if len(step.reasoning) > 99 else ""
 
-        found, usage = ask(server, cache, [make("a", 1)], refuse=refuse)
-    assert found.episodes[0].steps[0].reasoning == "works, step 0"
+        annotated, usage = ask(server, cache, [make("a", 1)], refuse=refuse)
+    assert annotated.episodes[0].steps[0].reasoning == "works, step 0"
     assert (usage.calls, usage.cached_calls) == (1, 0)
 
 
-def test_a_second_run_costs_nothing(cache):
+def test_a_second_run_makes_no_request(cache):
     episodes = [make("a", 3), make("b", 2)]
     with ChatServer(answer=right) as server:
         first, _ = ask(server, cache, episodes)
@@ -147,25 +145,25 @@ def test_a_second_run_costs_nothing(cache):
     assert all(f'"version": "{VERSION}"' in path.read_text() for path in cache.rglob("*.json"))
 
 
-def test_an_episode_without_an_annotation_is_left_out_and_counted_up_to_a_share(cache):
+def test_up_to_a_share_of_episodes_is_left_out_without_annotation(cache):
     def answer(body):
         return Say("I cannot.") if "shelf 3" in body["messages"][1]["content"] else right(body)
 
     episodes = [make("a", 1), make("b", 2), make("c", 3), make("d", 1, won=True)]
     with ChatServer(answer=answer) as server:
-        found, _ = ask(server, cache, episodes, most_left_out=0.25)
-        assert [e.steps[0].episode_id for e in found.episodes] == ["a", "b", "d"]
-        assert list(found.left_out) == ["c"] and "'I cannot.'" in found.left_out["c"]
+        annotated, _ = ask(server, cache, episodes, most_left_out=0.25)
+        assert [e.steps[0].episode_id for e in annotated.episodes] == ["a", "b", "d"]
+        assert list(annotated.left_out) == ["c"] and "'I cannot.'" in annotated.left_out["c"]
         with pytest.raises(
             EndpointError, match=r"1 of 4 questions have no usable answer.*At most 0 may stay without"
         ):
             ask(server, cache, episodes, most_left_out=0.2)
         before = len(server.requests)
         ask(server, cache, episodes[:2], most_left_out=0.0)
-        assert len(server.requests) == before  # what was answered is kept, failure or not
+        assert len(server.requests) == before  # earlier answers are cached even after a failure
 
 
-def test_a_teacher_who_says_nothing_at_all_ends_the_stage_whatever_the_share(cache):
+def test_a_teacher_without_any_annotation_is_an_error_at_any_share(cache):
     with (
         ChatServer(Say("no")) as server,
         pytest.raises(EndpointError, match=r"None of 2 episodes has an annotation.*teacher=programmatic"),

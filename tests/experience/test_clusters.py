@@ -1,10 +1,10 @@
-"""Tasks that ask for the like stand together, and the curriculum sees their returns as one group."""
+"""Tasks with similar instructions form one cluster, whose returns the curriculum pools."""
 
 from __future__ import annotations
 
 from builders import make_task
 
-from components.config import CurriculumConfig
+from components.config.training_config import CurriculumConfig
 from components.experience.curriculum import Curriculum
 from components.experience.retrieval.encoders import HashingEncoder
 from components.experience.task_clusters import cluster_tasks
@@ -15,19 +15,19 @@ TASKS = [make_task(n, instruction=f"put a {thing} in shelf") for n, thing in enu
 ]
 
 
-def test_what_asks_for_the_like_stands_together():
+def test_similar_instructions_are_in_one_cluster():
     numbers = cluster_tasks(TASKS, HashingEncoder(), 2, seed=0)
     assert len(set(numbers[:5])) == len(set(numbers[5:])) == 1 and numbers[0] != numbers[5]
     assert cluster_tasks(TASKS, HashingEncoder(), 2, seed=0) == numbers
 
 
-def test_fewer_texts_than_clusters_are_a_cluster_each():
+def test_each_text_is_a_cluster_if_there_are_fewer_texts_than_clusters():
     tasks = [TASKS[0], TASKS[5], TASKS[0]]
     numbers = cluster_tasks(tasks, HashingEncoder(), 8, seed=0)
     assert numbers[0] == numbers[2] != numbers[1]
 
 
-def test_the_curriculum_values_a_task_by_its_clusters_returns():
+def test_the_curriculum_values_a_task_by_the_returns_of_its_cluster():
     curriculum = Curriculum(
         TASKS,
         CurriculumConfig(seeds=3, candidates=1),
@@ -37,6 +37,6 @@ def test_the_curriculum_values_a_task_by_its_clusters_returns():
     )
     won = {task.id: (task, [float(n < 5 and n % 2 == 0)]) for n, task in enumerate(TASKS)}
     curriculum.report(won, 0)
-    assert {round(curriculum.value[task.id], 6) for task in TASKS[:5]} == {0.24} and {
-        curriculum.value[t.id] for t in TASKS[5:]
+    assert {round(curriculum.task_values[task.id], 6) for task in TASKS[:5]} == {0.24} and {
+        curriculum.task_values[t.id] for t in TASKS[5:]
     } == {0.0}

@@ -1,4 +1,4 @@
-"""Which tasks are dreamed next, and which proposals are refused; the proposals here are written by hand."""
+"""Which tasks are dreamed next, and which proposals are refused; the proposals are written by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from builders import make_task
 
-from components.config import CurriculumConfig
+from components.config.training_config import CurriculumConfig
 from components.experience import curriculum as module
 from components.experience.curriculum import Curriculum, return_variance
 
@@ -38,7 +38,7 @@ def test_the_value_is_the_population_variance_of_the_returns(values, variance):
     assert return_variance([float(v) for v in values]) == pytest.approx(variance)
 
 
-def test_at_first_the_training_tasks_are_drawn_evenly():
+def test_the_first_training_tasks_are_drawn_evenly():
     tasks, curriculum = make_curriculum(20)
     drawn = [curriculum.sample(8, seed) for seed in range(200)]
     assert all(len({t.id for t in batch}) == 8 for batch in drawn)
@@ -47,7 +47,7 @@ def test_at_first_the_training_tasks_are_drawn_evenly():
     assert curriculum.sample(8, 3) == curriculum.sample(8, 3) != curriculum.sample(8, 4)
 
 
-def test_tasks_not_yet_tried_come_before_those_without_value():
+def test_unplayed_tasks_come_before_tasks_without_value():
     tasks, curriculum = make_curriculum(20, share=0.0, explore=1.0)
     curriculum.report(returns(tasks[:15], WON), 0)
     assert {t.id for t in curriculum.sample(5, 0)} == {t.id for t in tasks[15:]}
@@ -59,7 +59,9 @@ def test_at_most_the_share_of_a_batch_is_generated(share, count):
     tasks, curriculum = make_curriculum(share=share, explore=0.0, **({"candidates": 8} if share else {}))
     for step in range(3):
         curriculum.report(returns(tasks[:8], MIXED), step)
-    assert len(curriculum.generated) == (24 if share else 0), "what would never be played is not made"
+    assert len(curriculum.generated) == (24 if share else 0), (
+        "tasks that would never be played are not generated"
+    )
     for seed in range(20):
         batch = curriculum.sample(count, seed)
         assert len(batch) == len({t.id for t in batch}) == count
@@ -72,45 +74,49 @@ def test_a_share_of_every_batch_is_drawn_evenly():
     counts = Counter()
     for seed in range(60):
         batch = curriculum.sample(8, seed)
-        unknown = [t for t in batch if not t.generated and t.id not in curriculum.value]
+        unknown = [t for t in batch if not t.generated and t.id not in curriculum.task_values]
         assert sum(t.generated for t in batch) == 2
-        assert len(unknown) == 4  # half of eight; what is worth something fills the other two places
+        assert len(unknown) == 4  # half of eight; valuable tasks fill the other two places
         counts.update(t.id for t in unknown)
     assert len(counts) == 8
 
 
-def test_the_most_valuable_come_first():
+def test_the_most_valuable_tasks_come_first():
     tasks, curriculum = make_curriculum(10, share=0.0, explore=0.0)
     curriculum.report(
         {**returns(tasks[:3], [1, 0, 0, 0]), **returns(tasks[3:6], MIXED), **returns(tasks[6:], WON)}, 0
     )
     assert {t.id for t in curriculum.sample(3, 1)} == {"t3", "t4", "t5"}
     assert {t.id for t in curriculum.sample(6, 1)} == {f"t{n}" for n in range(6)}
-    curriculum.report(returns(tasks[3:6], WON), 1)  # solved now: their value is gone
+    curriculum.report(returns(tasks[3:6], WON), 1)  # solved now, so their value is zero
     assert {t.id for t in curriculum.sample(3, 1)} == {"t0", "t1", "t2"}
 
 
-def test_the_most_valuable_groups_are_varied_and_pass_their_value_on():
-    asked = []
+def test_the_most_valuable_tasks_are_varied_and_their_value_is_inherited():
+    calls = []
 
     def vary(tasks, seed):
-        asked.append(([t.id for t in tasks], seed))
+        calls.append(([t.id for t in tasks], seed))
         return numbered(tasks, seed)
 
     tasks, curriculum = make_curriculum(6, vary=vary, seeds=2, candidates=3)
     groups = {**returns(tasks[:1], WON), **returns(tasks[1:2], [1, 0, 0, 0]), **returns(tasks[2:4], MIXED)}
     figures = curriculum.report(groups, 7)
-    assert asked == [(["t2"] * 3 + ["t3"] * 3, 7)]
+    assert calls == [(["t2"] * 3 + ["t3"] * 3, 7)]
     assert figures == {"tasks_accepted": 2, "tasks_proposed": 6, "tasks_pool": 2}
-    made = next(iter(curriculum.generated.values()))
-    assert (made.parent, made.environment, made.split, made.initial_state) == (
+    generated = next(iter(curriculum.generated.values()))
+    assert (generated.parent, generated.environment, generated.split, generated.initial_state) == (
         "t2",
         "alfworld",
         "train",
         tasks[2].initial_state,
     )
-    assert made.generated and made.id.startswith("t2/varied-") and curriculum.value[made.id] == 0.25
-    second = curriculum.report(returns([made], MIXED), 8)
+    assert (
+        generated.generated
+        and generated.id.startswith("t2/varied-")
+        and curriculum.task_values[generated.id] == 0.25
+    )
+    second = curriculum.report(returns([generated], MIXED), 8)
     assert second == {"tasks_accepted": 1, "tasks_proposed": 3, "tasks_pool": 3}
     assert {t.parent for t in curriculum.generated.values()} == {
         "t2",
@@ -118,7 +124,7 @@ def test_the_most_valuable_groups_are_varied_and_pass_their_value_on():
     }  # a variation of a variation has the same root
 
 
-def test_nothing_is_varied_where_nothing_was_learnt():
+def test_tasks_without_value_are_not_varied():
     tasks, curriculum = make_curriculum(4, vary=lambda tasks, seed: numbered(tasks, seed) if tasks else [])
     assert (
         curriculum.report({**returns(tasks[:2], WON), **returns(tasks[2:], LOST)}, 0)["tasks_proposed"] == 0
@@ -145,13 +151,13 @@ def test_proposals_are_refused_by_reason():
     )
     figures = curriculum.report(returns(tasks[:1], MIXED), 0)
     always = {"malformed": 1, "not new": 2, "follows no template": 1}
-    assert curriculum.life[0]["refused"] == always | {module.UNCHOSEN: 1}  # the fridge a second time
+    assert curriculum.life[0]["refused"] == always | {module.OTHER_CANDIDATE_ACCEPTED: 1}  # the second fridge
     assert figures == {"tasks_accepted": 1, "tasks_proposed": 6, "tasks_pool": 1}
     assert curriculum.report(returns(tasks[:1], MIXED), 1)["tasks_accepted"] == 0
     assert curriculum.life[1]["refused"] == always | {"not new": 4}
 
 
-def test_of_the_sound_candidates_the_one_met_least_often_is_taken():
+def test_the_valid_candidate_with_the_rarest_instruction_is_accepted():
     def vary(tasks, seed):
         return ["put a pan in desk", "put a mug in desk 1", "put a cup in desk"]
 
@@ -167,34 +173,34 @@ def test_of_the_sound_candidates_the_one_met_least_often_is_taken():
         "put a cup in desk",
         "put a pan in desk",
         "put a mug in desk 1",
-    ):  # new; then, met once each, the first; then the last
+    ):  # the new one; then the first of those that occurred once; then the last
         curriculum.report(returns([other], MIXED), 0)
         assert list(curriculum.generated.values())[-1].instruction == expected
-    assert curriculum.life[0]["refused"] == {module.UNCHOSEN: 2}
+    assert curriculum.life[0]["refused"] == {module.OTHER_CANDIDATE_ACCEPTED: 2}
 
 
-def test_the_life_tells_how_hard_the_tasks_were():
+def test_the_record_of_an_iteration_holds_the_difficulty_of_its_tasks():
     tasks, curriculum = make_curriculum(8, seeds=1, candidates=1)
     shares = [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
     curriculum.report({task.id: (task, values) for task, values in zip(tasks, shares, strict=False)}, 0)
     assert curriculum.life[0]["difficulty"] == {"training": [1, 2, 1, 1, 1], "generated": [0] * 5}
-    made = list(curriculum.generated.values())
-    curriculum.report(returns(made, MIXED), 1)
+    generated = list(curriculum.generated.values())
+    curriculum.report(returns(generated, MIXED), 1)
     assert curriculum.life[1]["difficulty"]["generated"] == [0, 0, 1, 0, 0]
     assert (curriculum.life[1]["played"], curriculum.life[1]["solved"]) == (1, 1)
 
 
-def test_generated_tasks_without_value_leave():
+def test_generated_tasks_without_value_are_removed():
     tasks, curriculum = make_curriculum(4, seeds=3, candidates=1)
     curriculum.report(returns(tasks[:3], MIXED), 0)
-    gone, *rest = curriculum.generated.values()
-    curriculum.report(returns([gone], LOST), 1)
+    worthless, *rest = curriculum.generated.values()
+    curriculum.report(returns([worthless], LOST), 1)
     assert list(curriculum.generated.values()) == rest and len(rest) == 2
     assert curriculum.sample(4, 0)
 
 
-def test_the_pool_is_bounded_and_the_least_valuable_leave_first(monkeypatch):
-    monkeypatch.setattr(module, "POOL", 5)
+def test_the_pool_is_bounded_and_the_least_valuable_tasks_are_removed_first(monkeypatch):
+    monkeypatch.setattr(module, "MAX_GENERATED_TASKS", 5)
     tasks, curriculum = make_curriculum(8, seeds=8, candidates=1)
     curriculum.report({**returns(tasks[:4], [1, 0, 0, 0]), **returns(tasks[4:], MIXED)}, 0)
     assert len(curriculum.generated) == 5
@@ -207,7 +213,7 @@ def test_the_pool_is_bounded_and_the_least_valuable_leave_first(monkeypatch):
     }
 
 
-def test_a_state_that_went_through_json_gives_the_same_samples():
+def test_a_state_restored_from_json_gives_the_same_samples():
     tasks, curriculum = make_curriculum(20, candidates=2)
     for step in range(3):
         curriculum.report(
@@ -223,13 +229,13 @@ def test_a_state_that_went_through_json_gives_the_same_samples():
     (
         restored.report(groups, 2),
         curriculum.report(groups, 2),
-    )  # the seed of a report before: its proposals come again
+    )  # an earlier seed repeats its proposals
     assert restored.life == curriculum.life and restored.life[-1]["refused"]["not new"]
     groups = returns(curriculum.sample(8, 99), MIXED)
     assert restored.report(groups, 5) == curriculum.report(groups, 5)
     assert restored.state_dict() == curriculum.state_dict()
 
 
-def test_a_batch_larger_than_all_tasks_is_all_tasks():
+def test_a_batch_larger_than_the_task_set_is_all_tasks():
     tasks, curriculum = make_curriculum(3)
     assert sorted(t.id for t in curriculum.sample(8, 0)) == ["t0", "t1", "t2"]

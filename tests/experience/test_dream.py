@@ -1,4 +1,4 @@
-"""The dream behind the environment protocol, with a model whose answers are known."""
+"""The dream behind the environment protocol, with a model whose answers are fixed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from builders import VOCABULARY, make_episode, make_task, make_transition
 
 from components.config import ExperienceModelConfig, RetrievalConfig
 from components.environments.protocol import Environment
+from components.experience.decoding.hidden_state import HIDDEN_STATE_TRIES
 from components.experience.dream import Dream
-from components.experience.model import PREMISE_TRIES, ExperienceModel
+from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 
 
@@ -17,13 +18,13 @@ def dream(learnt):
     return Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)))
 
 
-def test_it_answers_to_the_protocol_of_real_environments(dream):
+def test_a_dream_follows_the_environment_protocol(dream):
     assert isinstance(dream, Environment) and dream.interactions == 0
     with pytest.raises(AssertionError, match="reset comes first"):
         dream.step(["look"])
 
 
-def test_it_dreams_what_its_model_has_learnt(dream, lessons):
+def test_a_dream_gives_the_answers_that_its_model_has_learnt(dream, lessons):
     assert dream.reset([e.task for e in lessons]) == [e.task.initial_state for e in lessons]
     for number in range(4):
         actions = [e.steps[number].action if number < len(e.steps) else None for e in lessons]
@@ -41,7 +42,7 @@ def test_it_dreams_what_its_model_has_learnt(dream, lessons):
     dream.close()
 
 
-def test_rows_that_were_not_stepped_stay_where_they_were(dream, lessons):
+def test_rows_without_an_action_keep_their_state(dream, lessons):
     first, second = lessons
     dream.reset([first.task, second.task, first.task])
     assert dream.step([None, second.steps[0].action, None])[::2] == [None, None]
@@ -55,14 +56,14 @@ def test_rows_that_were_not_stepped_stay_where_they_were(dream, lessons):
     assert dream.step([None] * 3) == [None] * 3 and dream.interactions == 3
 
 
-def test_an_unreadable_answer_ends_the_episode_as_a_failure(untrained):
+def test_an_unparsable_answer_ends_the_episode_as_a_failure(untrained):
     dream = Dream(untrained, ReplayBuffer(RetrievalConfig(k=0)))
     task = make_task()
     dream.reset([task, task])
     answer, other = dream.step(["look", None])
     assert (answer.state, answer.reward, answer.done) == (task.initial_state, 0.0, True)
     assert answer.info == {"unparsable": True} and other is None
-    assert untrained.unparsable == 1
+    assert untrained.unanswered_steps == 1
     with pytest.raises(ValueError, match=r"rows \[0\] were dropped"):
         dream.step(["look", None])
 
@@ -75,15 +76,15 @@ def test_a_generated_task_is_dreamed_like_any_other(dream, lessons):
 
 def test_demonstrations_come_from_the_buffer_for_the_dreamed_state(learnt, lessons):
     buffer = ReplayBuffer(RetrievalConfig(k=1))
-    own, seen = (
+    own, other_task = (
         make_episode(task, ("go to desk 1", "At desk 1: mug 1. Holding nothing."), episode="other").steps[0]
         for task in (lessons[0].task, make_task(9))
     )
-    buffer.add([own, seen, make_transition(5, "far", "t9")])
+    buffer.add([own, other_task, make_transition(5, "far", "t9")])
     dream = Dream(learnt, buffer)
     dream.reset([lessons[0].task])
     (answer,) = dream.step(["go to desk 1"])
-    assert answer.info["demonstrations"] == [seen], "never one of the same task"
+    assert answer.info["demonstrations"] == [other_task], "no demonstration is of the same task"
 
 
 def test_dreams_are_repeatable(learnt, lessons):
@@ -95,25 +96,25 @@ def test_dreams_are_repeatable(learnt, lessons):
     assert once() == once()
 
 
-def test_an_answer_that_contradicts_the_episode_is_asked_again_and_then_given_up(learnt, lessons):
+def test_an_answer_that_contradicts_the_episode_is_sampled_again_then_given_up(learnt, lessons):
     first = lessons[0]
-    asked = []
+    calls = []
 
     def never(episode, state):
-        asked.append((episode.states, state))
+        calls.append((episode.states, state))
         return "a lie"
 
-    dream, before = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), never), learnt.refused
+    dream, before = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), never), learnt.incoherent_answers
     dream.reset([first.task])
     (answer,) = dream.step([first.steps[0].action])
     assert answer.info == {"unparsable": True} and answer.done and not answer.reward
-    assert len(asked) == learnt.refused - before >= 1 and asked[0] == (
+    assert len(calls) == learnt.incoherent_answers - before >= 1 and calls[0] == (
         [first.task.initial_state],
         first.steps[0].next_state,
     )
 
 
-def test_the_history_that_an_answer_is_held_against_is_the_dreamed_one(learnt, lessons):
+def test_an_answer_is_checked_against_the_dreamed_history(learnt, lessons):
     first, histories = lessons[0], []
     dream = Dream(
         learnt,
@@ -126,7 +127,7 @@ def test_the_history_that_an_answer_is_held_against_is_the_dreamed_one(learnt, l
     assert histories[-1] == first.states[:-1]
 
 
-def test_a_dream_begins_with_a_premise_that_nobody_objects_to(learnt, lessons):
+def test_a_dream_begins_with_a_premise_without_objection(learnt, lessons):
     task, histories = lessons[0].task, []
     dream = Dream(
         learnt,
@@ -137,22 +138,22 @@ def test_a_dream_begins_with_a_premise_that_nobody_objects_to(learnt, lessons):
     dream.reset([task])
     dream.step(["look"])
     assert histories and set(histories) == {"mug 1 shelf 1"}
-    asked: list[str] = []
+    calls: list[str] = []
     refusing = Dream(
-        learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda _, premise: asked.append(premise) or "no"
+        learnt, ReplayBuffer(RetrievalConfig(k=0)), None, lambda _, premise: calls.append(premise) or "no"
     )
     refusing.reset([task, task])
-    assert len(asked) == 2 * PREMISE_TRIES and "mug 1 shelf 1" in asked
+    assert len(calls) == 2 * HIDDEN_STATE_TRIES and "mug 1 shelf 1" in calls
     (answer, _) = refusing.step([lessons[0].steps[0].action, None])
-    assert answer.state == lessons[0].steps[0].next_state, "it dreams on without one"
+    assert answer.state == lessons[0].steps[0].next_state, "the episode goes on without a premise"
 
 
-def test_which_steps_are_imagined_is_asked_of_the_adapter_with_the_dreamed_history(learnt, lessons):
+def test_the_adapter_decides_from_the_dreamed_history_which_steps_are_sampled(learnt, lessons):
     first = lessons[0]
-    asked: list[tuple[list[str], str, str]] = []
+    calls: list[tuple[list[str], str, str]] = []
 
     def revealing(episode, action, state):
-        asked.append((episode.states, action, state))
+        calls.append((episode.states, action, state))
         return False
 
     model = ExperienceModel(
@@ -162,6 +163,6 @@ def test_which_steps_are_imagined_is_asked_of_the_adapter_with_the_dreamed_histo
     dream.reset([first.task])
     steps = [dream.step([step.action])[0] for step in first.steps]
     assert [step.state for step in steps] == first.states[1:]
-    assert asked == [
+    assert calls == [
         (first.states[: n + 1], step.action, step.next_state) for n, step in enumerate(first.steps)
     ]

@@ -1,6 +1,4 @@
-"""The text of transitions: what is rendered is read back, nothing forges a marker, the loss is on the answers
-alone.
-"""
+"""The text of transitions: it parses back, no text forges a marker, the loss is on the answers alone."""
 
 from __future__ import annotations
 
@@ -50,11 +48,11 @@ ANY = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=30)).map(
 
 
 def tokens_with_loss(segment):
-    return [token for token, wanted in zip(segment.tokens, segment.loss, strict=True) if wanted]
+    return [token for token, has_loss in zip(segment.tokens, segment.loss, strict=True) if has_loss]
 
 
 def pieces(tokens):
-    """Pieces with markers told apart from texts that spell them."""
+    """Pieces, with markers distinguished from texts that spell them."""
     return [(piece, isinstance(piece, Marker)) for piece in VOCABULARY.pieces(tokens)]
 
 
@@ -64,7 +62,7 @@ def marked(rendered):
 
 @settings(max_examples=150, deadline=None)
 @given(ANY, ANY, st.booleans(), st.booleans(), st.booleans())
-def test_an_answer_is_read_back_whatever_its_texts_spell(thought, state, done, won, reasoning):
+def test_a_rendered_answer_parses_to_the_same_answer(thought, state, done, won, reasoning):
     step = make_transition(reasoning=thought, next_state=state, done=done, reward=float(done and won))
     try:
         tokens = VOCABULARY.encode(answer(step, reasoning=reasoning))
@@ -79,8 +77,8 @@ def test_a_hostile_text_adds_no_marker_to_a_prompt(text):
     task = make_task(instruction=text, initial_state=text)
     demo = make_transition(state=text, action=text, next_state=text)
     rendered = [*opening(task), *growth(text, text), *turn(task, text, text, [demo])]
-    found = [piece for piece, is_marker in pieces(VOCABULARY.encode(rendered)) if is_marker]
-    assert found == [TASK, STATE, ACTION, STATE, DEMO, ACTION, STATE, TURN, STATE, STATE, ACTION]
+    markers = [piece for piece, is_marker in pieces(VOCABULARY.encode(rendered)) if is_marker]
+    assert markers == [TASK, STATE, ACTION, STATE, DEMO, ACTION, STATE, TURN, STATE, STATE, ACTION]
 
 
 GOOD = [THINK, "works", STATE, "At desk 1", CONTINUE]
@@ -110,7 +108,7 @@ GOOD = [THINK, "works", STATE, "At desk 1", CONTINUE]
         [THINK, "w", STATE, "s", STATE, "s", CONTINUE],
     ],
 )
-def test_an_answer_of_another_form_is_none(bad):
+def test_an_answer_of_another_form_does_not_parse(bad):
     assert parse_answer(GOOD, reasoning=True) == Answer("works", "At desk 1", 0.0, False)
     assert parse_answer(bad, reasoning=True) is None
 
@@ -126,7 +124,7 @@ def test_an_answer_of_another_form_is_none(bad):
         ["s", STATE, CONTINUE],
     ],
 )
-def test_without_reasoning_only_state_and_outcome_are_an_answer(bad):
+def test_without_reasoning_an_answer_is_state_and_outcome(bad):
     assert parse_answer([STATE, "s", FAILURE], reasoning=False) == Answer("", "s", 0.0, True)
     assert parse_answer(bad, reasoning=False) is None
 
@@ -139,7 +137,7 @@ def test_the_outcome_is_the_last_marker(reward, done, outcome):
     assert last == outcome and isinstance(last, Marker)
 
 
-def test_the_turn_shows_the_least_similar_demonstration_first_and_repeats_the_task_and_its_room():
+def test_the_turn_starts_with_the_least_similar_demonstration_and_repeats_the_task():
     near, far = make_transition(action="near"), make_transition(action="far")
     task = make_task()
     rendered = turn(task, "now", "go", [near, far])
@@ -163,7 +161,7 @@ EPISODE = make_episode(
 DEMOS = [[make_transition(7)], []]
 
 
-def test_the_loss_is_on_the_answers_and_the_branches_hang_on_the_trunk():
+def test_the_loss_is_on_the_answers_and_the_branches_follow_the_trunk():
     example = render_trajectory(VOCABULARY, EPISODE, DEMOS)
     assert [segment.branch for segment in example.segments] == [False, True, False, True, False]
     trunk = [token for segment in example.segments if not segment.branch for token in segment.tokens]
@@ -180,7 +178,7 @@ def test_the_loss_is_on_the_answers_and_the_branches_hang_on_the_trunk():
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
 
 
-def test_the_turn_shows_earlier_states_that_name_what_the_action_names():
+def test_the_turn_repeats_earlier_states_that_mention_the_action():
     back = ("go to desk 1", "At desk 1: nothing. Holding mug 1.")
     shown = [("go to desk 1", "At desk 1: mug 1."), ("go to shelf 2", "At shelf 2: nothing."), back]
     episode = make_episode(make_task(), *shown)
@@ -201,18 +199,18 @@ def test_without_history_the_trunk_is_the_task_alone():
     ]
 
 
-def test_without_reasoning_no_thought_is_shown_or_learnt():
+def test_without_reasoning_no_reasoning_is_rendered():
     example = render_trajectory(VOCABULARY, EPISODE, DEMOS, reasoning=False)
     assert not any(VOCABULARY.marker_id(THINK) in segment.tokens for segment in example.segments)
     assert [pieces(tokens_with_loss(s))[0] for s in example.segments if s.branch] == [(STATE, True)] * 2
 
 
-def test_demonstrations_are_one_list_a_step():
+def test_each_step_needs_a_list_of_demonstrations():
     with pytest.raises(ValueError, match="shorter"):
         render_trajectory(VOCABULARY, EPISODE, DEMOS[:1])
 
 
-def test_a_variation_is_the_other_instruction_and_an_end():
+def test_a_variation_ends_with_the_other_instruction_and_the_end_marker():
     example = render_variation(VOCABULARY, make_task(), "put a hot mug in desk")
     assert [segment.branch for segment in example.segments] == [False, True]
     assert pieces(example.segments[0].tokens) == marked(opening(make_task()))
@@ -220,7 +218,7 @@ def test_a_variation_is_the_other_instruction_and_an_end():
     assert pieces(tokens_with_loss(example.segments[1])) == marked(["put a hot mug in desk", END])
 
 
-def test_a_premise_stands_behind_the_room_in_the_trunk_and_in_the_turn():
+def test_a_premise_follows_the_room_in_trunk_and_turn():
     task = make_task()
     assert marked(opening(task, "mug 1 shelf 1"))[-2:] == [(THINK, True), ("mug 1 shelf 1", False)]
     assert opening(task, "") == opening(task)

@@ -1,4 +1,4 @@
-"""What an action names is recalled from the episode's own past, and nothing else."""
+"""Recall of the states of an episode that mention what an action names."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ PAST = [
 ]
 
 
-def test_a_place_brings_back_what_was_seen_and_done_there_in_order():
+def test_an_action_recalls_the_states_of_its_place_in_order():
     assert recall(PAST, "go to shelf 2", 4) == [
         "At shelf 2: nothing. Holding mug 1.",
         "Moved mug 1 to shelf 2. Holding nothing.",
     ]
 
 
-def test_a_number_is_not_its_prefix():
+def test_a_number_does_not_match_its_prefix():
     assert recall([*PAST, "At desk 1: pen 1. Holding nothing."], "go to shelf 21", 4) == [
         "At shelf 21: vase 1. Holding nothing."
     ]
 
 
-def test_states_that_share_more_with_the_action_come_before_later_ones():
+def test_states_that_share_more_with_the_action_rank_above_later_ones():
     assert recall(PAST, "take mug 1 from desk 1", 2) == [
         "At desk 1: mug 1, pen 1. Holding nothing.",
         "Took mug 1 from desk 1. Holding mug 1.",
     ]
 
 
-def test_the_first_and_the_current_state_are_not_shown_twice():
+def test_the_first_and_the_current_state_are_not_recalled():
     assert recall(PAST, "go to shelf 21", 4) == []
     assert (
         recall([PAST[0], "At desk 1: pen 1.", "At shelf 2: nothing.", "At desk 1: pen 1."], "go to desk 1", 4)
@@ -47,7 +47,7 @@ def test_of_equal_texts_only_the_latest_counts():
     assert recall([PAST[0], closed, opened, closed, PAST[1]], "go to safe 1", 4) == [opened, closed]
 
 
-def test_none_is_asked_for_or_nothing_is_named():
+def test_nothing_is_recalled_with_k_zero_or_without_named_objects():
     assert recall(PAST, "go to shelf 2", 0) == []
     assert recall(PAST, "look", 4) == []
     assert recall(PAST[:1], "go to shelf 2", 4) == []

@@ -1,6 +1,4 @@
-"""What is kept of a dream that the real engine played again: both states, both rewards, and where the two
-part.
-"""
+"""The record of a replayed dream: both states, both rewards, and the first difference."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ TREATMENTS = ("heat", "cool", "clean")
 
 @pytest.fixture(scope="module")
 def treated(played):
-    """An expert's episode whose goal asks for a treatment, such as "put a hot mug in desk", and the number of
-    that step.
+    """A successful expert episode with a treatment, such as "put a hot mug in desk", and the number of that
+    step.
     """
     for episode in played["expert"]:
         number = next((step.step for step in episode.steps if step.action.split()[0] in TREATMENTS), None)
@@ -28,18 +26,16 @@ def treated(played):
     raise AssertionError("no expert's episode treats anything")
 
 
-def test_a_success_that_the_dream_grants_wrongly_parts_at_its_reward(adapter, treated):
-    """The expert's episode without the treatment: every dreamed state is the real one, the last reward is
-    not.
-    """
+def test_a_wrongly_granted_success_first_differs_at_its_reward(adapter, treated):
+    """The expert's episode without the treatment: its states are real, the last reward is not."""
     episode, number = treated
     steps = [_untreated(step) for step in episode.steps if step.step != number]
     dreamed = Trajectory(
         episode.task,
         tuple(replace(step, step=place, reasoning="hot. done") for place, step in enumerate(steps)),
     )
-    (found,), _ = replay(adapter, [dreamed])
-    record = replay_record(adapter, found)
+    (result,), _ = replay(adapter, [dreamed])
+    record = replay_record(adapter, result)
     last = record["steps"][-1]
     assert record["parts_at"] == len(steps) - 1 and not record["confirmed"]
     assert (last["reward"], last["real_reward"], last["same_facts"], last["facts"]) == (1.0, 0.0, True, {})
@@ -49,21 +45,21 @@ def test_a_success_that_the_dream_grants_wrongly_parts_at_its_reward(adapter, tr
 
 
 def _untreated(step):
-    """The step of an episode in which nothing was heated, cooled or cleaned."""
+    """The step without the effect of heating, cooling or cleaning."""
     state, after = (
         re.sub(r"Holding (hot|cool|clean) ", "Holding ", text) for text in (step.state, step.next_state)
     )
     return replace(step, state=state, next_state=after)
 
 
-def test_a_true_dream_does_not_part(adapter, treated):
+def test_a_true_dream_has_no_difference(adapter, treated):
     episode, _ = treated
-    (found,), _ = replay(adapter, [episode])
-    record = replay_record(adapter, found)
+    (result,), _ = replay(adapter, [episode])
+    record = replay_record(adapter, result)
     assert record["parts_at"] is None and record["confirmed"] and record["steps"][-1]["real_reward"] == 1.0
 
 
-def test_a_dream_that_was_not_played_has_no_real_states(adapter, treated):
+def test_a_dream_that_was_not_replayed_has_no_real_states(adapter, treated):
     episode, _ = treated
     record = replay_record(
         adapter,

@@ -1,6 +1,4 @@
-"""Every file of infra/: it is read as what it is, names no secret, pins its images, and sets what the others
-expect.
-"""
+"""Every file of infra/ can be parsed, names no secret, pins its images, and fits the other files."""
 
 from __future__ import annotations
 
@@ -29,51 +27,51 @@ MODELS = {
     "Deployment": "V1Deployment",
     "NetworkPolicy": "V1NetworkPolicy",
 }
-SECRETIVE = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|AUTH")
+SECRET_NAME = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|AUTH")
 
 
-def unknown_keys(value: Any, kind: str, place: str) -> list[str]:
-    """Keys that the Kubernetes API does not know at this place."""
+def unknown_keys(value: Any, kind: str, path: str) -> list[str]:
+    """Keys that the Kubernetes API does not have at this path."""
     if kind.startswith("List["):
         return [
             key
             for number, part in enumerate(value)
-            for key in unknown_keys(part, kind[5:-1], f"{place}[{number}]")
+            for key in unknown_keys(part, kind[5:-1], f"{path}[{number}]")
         ]
     model = getattr(kubernetes.client, kind, None)
     if model is None or not isinstance(value, dict):
         return []
     fields = {name: model.openapi_types[field] for field, name in model.attribute_map.items()}
-    wrong = [f"{place}.{key}" for key in value if key not in fields]
+    wrong = [f"{path}.{key}" for key in value if key not in fields]
     return wrong + [
         key
         for name, part in value.items()
         if name in fields
-        for key in unknown_keys(part, fields[name], f"{place}.{name}")
+        for key in unknown_keys(part, fields[name], f"{path}.{name}")
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "document"), DOCUMENTS, ids=[f"{name}-{document['kind']}" for name, document in DOCUMENTS]
 )
-def test_a_manifest_holds_what_the_api_knows(name, document):
+def test_a_manifest_has_only_keys_of_the_api(name, document):
     assert unknown_keys(document, MODELS[document["kind"]], name) == []
     assert document["apiVersion"] and document["metadata"]["name"] == name
 
 
-def test_an_unknown_key_is_found():
+def test_an_unknown_key_is_reported():
     wrong = {"spec": {"template": {"spec": {"containers": [{"name": "x", "imagee": "y"}]}}}}
     assert unknown_keys(wrong, "V1Deployment", "x") == ["x.spec.template.spec.containers[0].imagee"]
 
 
 def containers() -> list[tuple[str, dict[str, Any]]]:
-    found = []
+    named_containers = []
     for name, document in DOCUMENTS:
         spec = document.get("spec", {}).get("template", {}).get("spec", {})
-        found += [
+        named_containers += [
             (name, container) for part in ("initContainers", "containers") for container in spec.get(part, [])
         ]
-    return found
+    return named_containers
 
 
 def test_the_manifests_of_a_service_fit_each_other():
@@ -118,27 +116,28 @@ def test_images_are_pinned():
 
 
 def test_no_file_holds_a_secret():
-    assert not any(value for _, value in EXAMPLE), "the example names what is to be set, and sets nothing"
+    assert not any(value for _, value in EXAMPLE), "the example names the variables and sets none"
     for service in COMPOSE["services"].values():
         for name, value in service.get("environment", {}).items():
-            assert not SECRETIVE.search(name) or str(value).startswith("${") or "_KEY:?" in str(value), name
+            assert not SECRET_NAME.search(name) or str(value).startswith("${") or "_KEY:?" in str(value), name
     for name, container in containers():
         for entry in container.get("env", []):
-            assert not SECRETIVE.search(entry["name"]) or "valueFrom" in entry, (name, entry["name"])
+            assert not SECRET_NAME.search(entry["name"]) or "valueFrom" in entry, (name, entry["name"])
 
 
 def test_every_variable_is_listed_and_every_listed_one_used():
     listed = {name for name, _ in EXAMPLE}
     text = (INFRA / "compose.yaml").read_text()
-    required, chosen = set(re.findall(r"\$\{(\w+):\?", text)), set(re.findall(r"\$\{(\w+):-", text))
-    asked = {
+    required = set(re.findall(r"\$\{(\w+):\?", text))
+    optional = set(re.findall(r"\$\{(\w+):-", text))
+    secret_keys = {
         entry["valueFrom"]["secretKeyRef"]["key"]
         for _, c in containers()
         for entry in c.get("env", [])
         if "valueFrom" in entry
     }
-    assert required == listed == asked
-    assert set(re.findall(r"(?<!\$)\$\{(\w+)", text)) == required | chosen
+    assert required == listed == secret_keys
+    assert set(re.findall(r"(?<!\$)\$\{(\w+)", text)) == required | optional
     assert all(
         ref["name"] == "dreamgym"
         for _, c in containers()
@@ -147,16 +146,15 @@ def test_every_variable_is_listed_and_every_listed_one_used():
     )
 
 
-def test_compose_binds_this_machine_alone_and_waits_for_what_it_needs():
+def test_compose_binds_only_this_machine_and_waits_for_dependencies():
     services = COMPOSE["services"]
     assert all(
         port.startswith("127.0.0.1:") for service in services.values() for port in service.get("ports", [])
     )
     for name, service in services.items():
-        for needed, how in service.get("depends_on", {}).items():
-            assert (
-                "healthcheck" in services[needed] or how["condition"] == "service_completed_successfully"
-            ), (name, needed)
+        for dependency, options in service.get("depends_on", {}).items():
+            is_one_shot = options["condition"] == "service_completed_successfully"
+            assert "healthcheck" in services[dependency] or is_one_shot, (name, dependency)
     mounted = {
         mount.partition(":")[0] for service in services.values() for mount in service.get("volumes", [])
     }
@@ -164,7 +162,7 @@ def test_compose_binds_this_machine_alone_and_waits_for_what_it_needs():
     assert all((INFRA / place).exists() for place in mounted if place.startswith("."))
 
 
-def test_the_programs_of_the_containers_are_there():
+def test_the_programs_of_the_containers_exist():
     commands = [service.get("command", []) for service in COMPOSE["services"].values()] + [
         c.get("command", []) for _, c in containers()
     ]

@@ -1,8 +1,7 @@
-"""The shared services for real: MLflow and Prefect with login on a PostgreSQL, files and data versions in an
-S3 server.
+"""The real shared services: MLflow and Prefect with login on PostgreSQL, and files and data in an S3 server.
 
-Debian's PostgreSQL is started for the test alone, as another user where we are root (it refuses to run as
-root); moto is the S3 server.
+Debian's PostgreSQL is started for the test only. If the test runs as root it is started as another user,
+because it refuses to run as root. moto is the S3 server.
 """
 
 from __future__ import annotations
@@ -37,7 +36,15 @@ BINARIES = next(
     ),
     None,
 )
-SECRET = "a secret: 100%/@?"  # what has a meaning in a URI
+SECRET = "a secret: 100%/@?"  # characters with a meaning in a URI
+DATABASES = ROOT / "infra" / "postgres" / "databases.sql"
+MLFLOW_SETTINGS = {
+    "MLFLOW_ARTIFACTS_DESTINATION": "s3://mlflow/artifacts",
+    "MLFLOW_AUTH_ADMIN_USERNAME": "runner",
+    "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more",
+    "MLFLOW_FLASK_SERVER_SECRET_KEY": "signed",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
 needs_postgres = pytest.mark.skipif(
     BINARIES is None, reason="no PostgreSQL server here (apt-get install postgresql)"
 )
@@ -54,19 +61,20 @@ def wait_for(
         except OSError:
             pass
         time.sleep(0.3)
-    pytest.fail(f"{child.args} is not there: {log.read_text()[-2000:]}")
+    pytest.fail(f"{child.args} did not start: {log.read_text()[-2000:]}")
 
 
-def answers(url: str) -> bool:
+def is_answering(url: str) -> bool:
     urllib.request.urlopen(url, timeout=5).close()
     return True
 
 
-class Started:
+class Services:
     """Child processes that end with the test."""
 
     def __init__(self, place: Path) -> None:
-        self.place, self.children = place, list[subprocess.Popen[bytes]]()
+        self.place = place
+        self.children: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, name: str, command: list[str], ready: Callable[[], bool], **environment: str) -> None:
         log = self.place / f"{name}.log"
@@ -79,26 +87,35 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory) -> Iterator[Started]:
-    found = Started(tmp_path_factory.mktemp("services"))
-    yield found
-    for child in reversed(found.children):
+def start_service(tmp_path_factory) -> Iterator[Services]:
+    services = Services(tmp_path_factory.mktemp("services"))
+    yield services
+    for child in reversed(services.children):
         child.terminate()
-    for child in reversed(found.children):
+    for child in reversed(services.children):
         try:
             child.wait(20)
         except subprocess.TimeoutExpired:
             child.kill()
 
 
+def query(address: str, database: str, statement: str) -> subprocess.CompletedProcess[str]:
+    """Run one SQL statement as the user of the services."""
+    assert BINARIES is not None
+    host, _, port = address.partition(":")
+    command = [str(BINARIES / "psql"), "-h", host, "-p", port, "-U", "dreamgym", "-d", database]
+    environment = {**os.environ, "PGPASSWORD": SECRET}
+    return subprocess.run(
+        [*command, "-qAtc", statement], env=environment, capture_output=True, text=True, check=False
+    )
+
+
 @pytest.fixture(scope="module")
-def postgres(started) -> str:
-    """host:port of a PostgreSQL with the user and the databases of infra/postgres, which asks for the
-    password.
-    """
+def postgres(start_service) -> str:
+    """host:port of a PostgreSQL with a password, and with the user and the databases of infra/postgres."""
     assert BINARIES is not None
     root = os.geteuid() == 0
-    place = Path("/tmp") / f"dreamgym-postgres-{os.getpid()}"  # a place that the other user may enter
+    place = Path("/tmp") / f"dreamgym-postgres-{os.getpid()}"  # the other user can enter it
     place.mkdir(mode=0o700)
     (place / "password").write_text(SECRET)
     owner: list[str] = []
@@ -106,122 +123,73 @@ def postgres(started) -> str:
         owner = ["setpriv", f"--reuid={pwd.getpwnam('nobody').pw_uid}", "--clear-groups"]
         shutil.chown(place, "nobody")
         shutil.chown(place / "password", "nobody")
-    init = [
-        *owner,
-        str(BINARIES / "initdb"),
-        "-D",
-        str(place / "data"),
-        "-U",
-        "dreamgym",
-        "-A",
-        "scram-sha-256",
-    ]
+    data = str(place / "data")
+    init = [*owner, str(BINARIES / "initdb"), "-D", data, "-U", "dreamgym", "-A", "scram-sha-256"]
     subprocess.run(
         [*init, "--pwfile", str(place / "password"), "--no-sync"], cwd=place, check=True, capture_output=True
     )
     port = free_port()
-    command = [
-        *owner,
-        str(BINARIES / "postgres"),
-        "-D",
-        str(place / "data"),
-        "-p",
-        str(port),
-        "-h",
-        "127.0.0.1",
-        "-k",
-        str(place),
-    ]
-
-    def query(statement: str, database: str = "postgres") -> bool:
-        asked = [
-            str(BINARIES / "psql"),
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-U",
-            "dreamgym",
-            "-d",
-            database,
-            "-qc",
-            statement,
-        ]
-        return (
-            subprocess.run(asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True).returncode
-            == 0
-        )
-
-    started("postgres", command, lambda: query("select 1"))
-    assert query("create database prefect")
-    for line in (ROOT / "infra" / "postgres" / "databases.sql").read_text().splitlines():
-        assert line.startswith("--") or query(line)
-    yield f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{port}"
+    server = [str(BINARIES / "postgres"), "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", str(place)]
+    start_service(
+        "postgres", [*owner, *server], lambda: query(address, "postgres", "select 1").returncode == 0
+    )
+    for line in ("create database prefect", *DATABASES.read_text().splitlines()):
+        assert line.startswith("--") or query(address, "postgres", line).returncode == 0
+    yield address
     shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def store(started) -> dict[str, str]:
+def store(start_service) -> dict[str, str]:
     """The environment of an S3 server with the buckets of the compose file."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    started(
+    start_service(
         "s3",
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        lambda: answers(f"{url}/moto-api/"),
+        lambda: is_answering(f"{url}/moto-api/"),
     )
-    found = {"AWS_ENDPOINT_URL": url, "MLFLOW_S3_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
-    found |= {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
+    variables = {"AWS_ENDPOINT_URL": url, "MLFLOW_S3_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
+    variables |= {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
     buckets = yaml.safe_load((ROOT / "infra" / "compose.yaml").read_text())["services"]["buckets"]["command"]
-    for told in ("made", "there"):
+    for outcome in ("made", "there"):
         done = subprocess.run(
             [sys.executable, *buckets[1:]],
             cwd=ROOT,
-            env={**os.environ, **found},
+            env={**os.environ, **variables},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0 and done.stdout == f"bucket mlflow: {told}\nbucket dvc: {told}\n", (
+        assert done.returncode == 0 and done.stdout == f"bucket mlflow: {outcome}\nbucket dvc: {outcome}\n", (
             done.stderr
         )
-    return found
+    return variables
 
 
 @needs_postgres
 def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(
-    started, postgres, store, tmp_path, monkeypatch
+    start_service, postgres, store, tmp_path, monkeypatch
 ):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    server = {
-        "POSTGRES_ADDRESS": postgres,
-        "POSTGRES_PASSWORD": SECRET,
-        "MLFLOW_ARTIFACTS_DESTINATION": "s3://mlflow/artifacts",
-    }
-    server |= {
-        "MLFLOW_AUTH_ADMIN_USERNAME": "runner",
-        "MLFLOW_AUTH_ADMIN_PASSWORD": "twelve letters and more",
-    }
-    server |= {"MLFLOW_FLASK_SERVER_SECRET_KEY": "signed", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    command = [
-        sys.executable,
-        str(ROOT / "infra" / "mlflow_server.py"),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
+    server = {"POSTGRES_ADDRESS": postgres, "POSTGRES_PASSWORD": SECRET, **MLFLOW_SETTINGS}
+    program = str(ROOT / "infra" / "mlflow_server.py")
+    command = [sys.executable, program, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     (tmp_path / "tmp").mkdir()
-    began = time.time() - 1
-    started(
-        "mlflow", command, lambda: answers(f"{url}/health"), TMPDIR=str(tmp_path / "tmp"), **server, **store
+    start = time.time() - 1
+    start_service(
+        "mlflow",
+        command,
+        lambda: is_answering(f"{url}/health"),
+        TMPDIR=str(tmp_path / "tmp"),
+        **server,
+        **store,
     )
     written = [
         path for place in (tmp_path / "tmp", Path("/dev/shm")) for path in place.rglob("*") if path.is_file()
     ]
-    fresh = [path for path in written if path.stat().st_mtime >= began]
+    fresh = [path for path in written if path.stat().st_mtime >= start]
     assert not [path for path in fresh if b"mlflow_users" in path.read_bytes()], (
         "the database's password is in no file"
     )
@@ -237,24 +205,24 @@ def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(
     version = tracker.register_model(run, "policy", tmp_path / "policy", {})
     tracker.set_alias("policy", "champion", version)
     tracker.finish(run)
-    found = Tracker(settings, tmp_path).download(
+    downloaded = Tracker(settings, tmp_path).download(
         "policy", tracker.alias("policy", "champion"), tmp_path / "back"
     )
-    assert (found / "weights").read_bytes() == b"w" * 100_000
+    assert (downloaded / "weights").read_bytes() == b"w" * 100_000
 
     import boto3
 
-    kept = boto3.client(
+    s3_client = boto3.client(
         "s3",
         endpoint_url=store["AWS_ENDPOINT_URL"],
         aws_access_key_id="somebody",
         aws_secret_access_key="something",
     )
-    assert any(entry["Size"] == 100_000 for entry in kept.list_objects_v2(Bucket="mlflow")["Contents"])
+    assert any(entry["Size"] == 100_000 for entry in s3_client.list_objects_v2(Bucket="mlflow")["Contents"])
 
 
 @needs_postgres
-def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_path):
+def test_prefect_with_login_keeps_its_runs_in_postgres(start_service, postgres, tmp_path):
     from urllib.parse import quote
 
     port = free_port()
@@ -271,7 +239,7 @@ def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_pa
         **home,
     }
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    started("prefect", command, lambda: answers(f"{url}/health"), **server)
+    start_service("prefect", command, lambda: is_answering(f"{url}/health"), **server)
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(urllib.request.Request(f"{url}/flow_runs/filter", data=b"{}", method="POST"))
     code = "from prefect import flow\n@flow\ndef shared(): return 1\nshared()"
@@ -285,36 +253,16 @@ def test_prefect_with_login_keeps_its_runs_in_postgres(started, postgres, tmp_pa
     assert run("runner:wrong").returncode != 0
     done = run("runner:secret")
     assert done.returncode == 0, done.stderr
-    assert BINARIES is not None
-    host, _, number = postgres.partition(":")
-    asked = [
-        str(BINARIES / "psql"),
-        "-h",
-        host,
-        "-p",
-        number,
-        "-U",
-        "dreamgym",
-        "-d",
-        "prefect",
-        "-Atc",
-        "select state_name from flow_run",
-    ]
-    rows = subprocess.run(
-        asked, env={**os.environ, "PGPASSWORD": SECRET}, capture_output=True, text=True
-    ).stdout.split()
-    assert rows == ["Completed"]
+    assert query(postgres, "prefect", "select state_name from flow_run").stdout.split() == ["Completed"]
 
 
-def documented(command: str) -> list[str]:
+def documented_command(command: str) -> list[str]:
     """The words of the first command of infra/README.md that begins so."""
     lines = (ROOT / "infra" / "README.md").read_text().splitlines()
     return next(line.split("#")[0].split() for line in lines if line.strip().startswith(command))
 
 
-def test_versions_of_the_data_go_from_a_machine_to_a_worker_that_knows_the_store_by_another_name(
-    store, tmp_path, monkeypatch
-):
+def test_a_worker_pulls_data_versions_from_the_store_under_another_address(store, tmp_path, monkeypatch):
     for name, value in store.items():
         monkeypatch.setenv(name, value)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -322,15 +270,18 @@ def test_versions_of_the_data_go_from_a_machine_to_a_worker_that_knows_the_store
     (first / "data").mkdir()
     (first / "data" / "note.txt").write_text("shared data")
     subprocess.run(
-        [sys.executable, "-m", *documented("dvc remote add")], cwd=first, check=True, capture_output=True
+        [sys.executable, "-m", *documented_command("dvc remote add")],
+        cwd=first,
+        check=True,
+        capture_output=True,
     )
-    made = snapshots.snapshot(first)
+    version = snapshots.snapshot(first)
     snapshots.push(first)
     subprocess.run(["git", "clone", "-q", str(ROOT), str(second)], check=True)
     for file in ("data.dvc", ".dvc/config"):
         shutil.copy(first / file, second / file)
     monkeypatch.setenv("AWS_ENDPOINT_URL", store["AWS_ENDPOINT_URL"].replace("127.0.0.1", "localhost"))
-    assert snapshots.pull(second).hash == made.hash
+    assert snapshots.pull(second).hash == version.hash
     assert (second / "data" / "note.txt").read_text() == "shared data"
     text = (ROOT / "infra" / "README.md").read_text()
     assert "localhost" not in (first / ".dvc" / "config").read_text() and "endpointurl" not in text

@@ -1,4 +1,4 @@
-"""The workspace of a worker outlives its container and follows the image's commit."""
+"""The workspace of a worker remains after its container ends, and is updated to the image's commit."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def git(place: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def image(tmp_path) -> Path:
-    """A repository with the program of infra/, as an image holds it."""
+    """A repository with the program of infra/, as in an image."""
     place = tmp_path / "image"
     (place / "infra").mkdir(parents=True)
-    shutil.copy(ROOT / "infra" / "pipeline_run.py", place / "infra")
+    shutil.copy(ROOT / "infra" / "workspace.py", place / "infra")
     (place / "data.dvc").write_text("first\n")
     (place / "code.py").write_text("print('old')\n")
     git(place, "init", "-q")
@@ -34,29 +34,29 @@ def image(tmp_path) -> Path:
     return place
 
 
-def started(image: Path, place: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(image / "infra" / "pipeline_run.py"), str(place), *command]
+def run_workspace(image: Path, place: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, str(image / "infra" / "workspace.py"), str(place), *command]
     return subprocess.run(program, capture_output=True, text=True)
 
 
-def test_what_a_run_leaves_outlives_the_container_and_the_code_is_the_images(image, tmp_path):
+def test_files_of_a_run_remain_after_the_container_and_the_code_is_the_images(image, tmp_path):
     place = tmp_path / "volume" / "dreamgym"
-    assert started(image, place, sys.executable, "code.py").stdout == "old\n"
+    assert run_workspace(image, place, sys.executable, "code.py").stdout == "old\n"
     (place / "data.dvc").write_text("of a run\n")
     git(place, "update-ref", "refs/exps/a-run", "HEAD")
     (image / "code.py").write_text("import os; print('new', os.environ['PYTHONPATH'])\n")
     git(image, "commit", "-qam", "A newer image")
-    assert started(image, place, sys.executable, "code.py").stdout == f"new {place}\n"
+    assert run_workspace(image, place, sys.executable, "code.py").stdout == f"new {place}\n"
     assert (place / "data.dvc").read_text() == "of a run\n" and "refs/exps/a-run" in git(place, "show-ref")
 
 
-def test_a_file_that_both_have_changed_is_named_and_nothing_starts(image, tmp_path):
+def test_a_file_that_both_sides_changed_is_named_and_nothing_starts(image, tmp_path):
     place = tmp_path / "dreamgym"
-    started(image, place, "true")
+    run_workspace(image, place, "true")
     (place / "data.dvc").write_text("of a run\n")
     (image / "data.dvc").write_text("of the image\n")
     git(image, "commit", "-qam", "Newer data")
-    refused = started(image, place, "echo", "started")
+    refused = run_workspace(image, place, "echo", "started")
     assert refused.returncode == 1 and refused.stdout == ""
     assert "data.dvc" in refused.stderr and f"git -C {place} status" in refused.stderr
     assert (place / "data.dvc").read_text() == "of a run\n"

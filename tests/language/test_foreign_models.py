@@ -10,7 +10,8 @@ from builders import make_episode, make_task
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
+from components.config import ExperienceModelConfig
+from components.config.training_config import CloningConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.experience.model import ExperienceModel, Query
 from components.experience.prompts import render_trajectory
@@ -76,9 +77,8 @@ def test_policy_and_experience_model_run_on_such_a_model(kind, tmp_path):
         policy,
         EPISODES,
         lambda history, action: "find mug",
-        CloningConfig(epochs=1),
+        CloningConfig(epochs=1, lora=LoraConfig(rank=2, targets="all-linear")),
         0,
-        lora=LoraConfig(rank=2, targets="all-linear"),
     )
     policy.save(tmp_path / "policy")
     assert Policy.load(tmp_path / "policy").vocabulary.has_chat_template

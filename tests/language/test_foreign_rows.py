@@ -243,8 +243,8 @@ def test_exercises_use_only_ids_with_a_token(padded):
     assert not ids & set(range(20, 40)) and len(ids) > 100
 
 
-def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
-    from components.config import CloningConfig, LoraConfig
+def test_a_fine_tuned_and_merged_model_never_samples_ids_without_a_token(padded, tmp_path):
+    from components.config.training_config import CloningConfig, LoraConfig
     from components.policy.behaviour_cloning import clone
 
     policy = Policy.load(padded)
@@ -253,9 +253,8 @@ def test_a_fine_tuned_and_merged_model_keeps_them_out(padded, tmp_path):
         policy,
         episodes,
         lambda history, action: "find mug",
-        CloningConfig(epochs=1),
+        CloningConfig(epochs=1, lora=LoraConfig(rank=2)),
         0,
-        lora=LoraConfig(rank=2),
     )
     policy.save(tmp_path / "policy")
     for one in (policy, policy.twin(), Policy.load(tmp_path / "policy")):

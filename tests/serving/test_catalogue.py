@@ -1,4 +1,4 @@
-"""Which task a client's reset is about."""
+"""The task that a client's reset names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from builders import make_task
 
 from components.errors import ConfigError
-from components.serving.task_choice import Catalogue, Wish
+from components.serving.task_choice import Catalogue, ResetRequest
 
 TASKS = [make_task(number, instruction=f"put a mug in desk {number}") for number in range(5)]
 CATALOGUE = Catalogue(
@@ -16,11 +16,11 @@ CATALOGUE = Catalogue(
 )
 
 
-def choose(rng=None, **wishes):
-    return CATALOGUE.choose(Wish.read(wishes), rng or random.Random(3))
+def choose(rng=None, **options):
+    return CATALOGUE.choose(ResetRequest.read(options), rng or random.Random(3))
 
 
-def test_a_task_has_a_name_a_place_or_words():
+def test_a_task_is_named_by_id_index_or_instruction():
     assert (
         choose(task_id="t3")
         == choose(index=3)
@@ -31,14 +31,14 @@ def test_a_task_has_a_name_a_place_or_words():
     assert choose(index=0, split="train") == TASKS[0]
 
 
-def test_without_a_name_the_seed_draws():
+def test_without_a_name_the_seed_draws_the_task():
     drawn = [choose(random.Random(seed)) for seed in range(40)]
     assert (
         drawn == [choose(random.Random(seed)) for seed in range(40)] and len({task.id for task in drawn}) == 5
     )
 
 
-def test_other_words_for_a_room_are_a_made_up_task_of_it():
+def test_another_instruction_in_a_room_is_a_new_task_of_that_room():
     task = choose(task_id="t1", instruction="put an egg in desk")
     assert (task.parent, task.instruction, task.initial_state) == (
         "t1",
@@ -49,7 +49,7 @@ def test_other_words_for_a_room_are_a_made_up_task_of_it():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("options", "words"),
     [
         ({"task_id": "t33"}, "no task 't33' in train. Near it: t3"),
         ({"index": 5}, "no task number 5. Expected 0 to 4"),
@@ -67,6 +67,6 @@ def test_other_words_for_a_room_are_a_made_up_task_of_it():
         ({"instruction": "x" * 2000}, "at most 1000 characters"),
     ],
 )
-def test_what_cannot_be_had_is_refused(wishes, words):
+def test_an_invalid_request_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        choose(**wishes)
+        choose(**options)

@@ -1,6 +1,4 @@
-"""The dream behind a real OpenEnv server, spoken to by OpenEnv's own client; the model has learnt two
-episodes by heart.
-"""
+"""The dream behind a real OpenEnv server, with OpenEnv's own client and a model that knows two episodes."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ def test_openenvs_own_client_plays_an_episode(address, lessons):
         assert env.reset(index=0).observation["task_id"] == lessons[0].task.id
 
 
-def test_sessions_at_the_same_time_do_not_see_each_other(address, lessons):
+def test_simultaneous_sessions_are_independent(address, lessons):
     with ThreadPoolExecutor(6) as pool:
         played = list(pool.map(lambda number: play(address, lessons[0], 0.01 * (number % 3)), range(12)))
     assert played == [(lessons[0].states, 1.0, True)] * 12
@@ -86,7 +84,7 @@ def test_the_seed_draws_the_task(address):
         }
 
 
-def test_what_cannot_be_had_is_refused_and_the_session_goes_on(address, lessons):
+def test_an_invalid_request_is_refused_and_the_session_goes_on(address, lessons):
     with client(address) as env:
         with pytest.raises(RuntimeError, match="There is no episode. Expected reset before step"):
             env.step({"action": "look"})
@@ -107,33 +105,31 @@ def test_what_cannot_be_had_is_refused_and_the_session_goes_on(address, lessons)
         )
 
 
-def test_half_a_sign_costs_nobody_an_episode(address, lessons):
-    """A client that cuts text between the halves of a surrogate pair is told; what others asked at the same
-    time is answered.
-    """
-    with client(address) as odd, client(address) as env:
-        for one in (odd, env):
+def test_half_of_a_surrogate_pair_ends_no_episode(address, lessons):
+    """A client that cuts a surrogate pair gets an error; simultaneous requests of others are answered."""
+    with client(address) as broken_client, client(address) as env:
+        for one in (broken_client, env):
             one.reset(index=0)
         with pytest.raises(RuntimeError, match="half of a surrogate pair"):
-            odd.step({"action": "look \ud83d"})
+            broken_client.step({"action": "look \ud83d"})
         with pytest.raises(RuntimeError, match="instruction with half of a surrogate pair"):
-            odd.reset(index=0, instruction="put \ud83d")
-        for one in (env, odd):
+            broken_client.reset(index=0, instruction="put \ud83d")
+        for one in (env, broken_client):
             assert (
                 one.step({"action": lessons[0].steps[0].action}).observation["state"]
                 == lessons[0].steps[0].next_state
             )
         assert env.step({"action": "\U0001f600" * 100}).observation["state"] is not None, (
-            "as many signs as are allowed, escaped twelvefold"
+            "the longest action, twelve bytes a character"
         )
 
 
-def test_nonsense_is_answered_and_what_is_too_large_is_cut_off(address):
+def test_invalid_messages_are_answered_and_a_too_large_one_ends_the_session(address):
     with connect(address.replace("http", "ws") + "/ws") as socket:
         for message in ("{", '{"type": "fly"}', '{"type": "step"}'):
             socket.send(message)
             assert json.loads(socket.recv(timeout=20))["type"] == "error", message
-    for message in ('"words"', "[]"):  # these may cost the session, and nothing else
+    for message in ('"words"', "[]"):  # these may end the session, and nothing else
         with connect(address.replace("http", "ws") + "/ws") as socket, suppress(ConnectionClosed):
             socket.send(message)
             assert json.loads(socket.recv(timeout=20))["type"] == "error", message
@@ -163,7 +159,7 @@ def test_there_are_as_many_sessions_as_rows(learnt, lessons):
                 three.reset(index=0)
             assert one.step({"action": "go to desk 1"}).observation["state"] == lessons[0].steps[0].next_state
         deadline = time.monotonic() + 20
-        while True:  # the server learns that the others are gone a moment later
+        while True:  # the server notices the closed sessions a moment later
             try:
                 assert play(url, lessons[0])[0] == lessons[0].states
                 break
@@ -171,7 +167,7 @@ def test_there_are_as_many_sessions_as_rows(learnt, lessons):
                 assert time.monotonic() < deadline
 
 
-def test_a_session_that_is_idle_for_too_long_is_closed_and_its_row_is_free(learnt, lessons):
+def test_an_idle_session_is_closed_and_its_row_is_released(learnt, lessons):
     with (
         serving(learnt, lessons, rows=1, idle_seconds=0.5) as url,
         connect(url.replace("http", "ws") + "/ws") as socket,
@@ -184,14 +180,17 @@ def test_a_session_that_is_idle_for_too_long_is_closed_and_its_row_is_free(learn
             assert env.reset(index=0).observation["task_id"] == "t0"
 
 
-def test_demonstrations_are_told(learnt, lessons):
+def test_demonstrations_are_in_the_metadata(learnt, lessons):
     buffer = ReplayBuffer(RetrievalConfig(k=1))
     buffer.add([replace(step, task_id="t9") for step in lessons[0].steps])
     with serving(learnt, lessons, buffer=buffer) as url, client(url) as env:
         env.reset(index=0)
-        (told,) = env.step({"action": "go to desk 1"}).metadata["demonstrations"]
-        assert told["state"] == lessons[0].task.initial_state and told["action"] == "go to desk 1"
-        assert told["next_state"] == "At desk 1: mug 1. Holding nothing." and len(told) == 3
+        (demonstration,) = env.step({"action": "go to desk 1"}).metadata["demonstrations"]
+        assert (
+            demonstration["state"] == lessons[0].task.initial_state
+            and demonstration["action"] == "go to desk 1"
+        )
+        assert demonstration["next_state"] == "At desk 1: mug 1. Holding nothing." and len(demonstration) == 3
 
 
 def fetch(url, headers=None, body=None):
@@ -201,7 +200,7 @@ def fetch(url, headers=None, body=None):
         return json.loads(answer.read())
 
 
-def test_the_tasks_are_listed_without_what_an_agent_may_not_see(address, lessons):
+def test_listed_tasks_hold_only_what_an_agent_may_see(address, lessons):
     assert fetch(f"{address}/list_environments") == ["dream"]
     assert fetch(f"{address}/dream/splits") == [{"name": "train", "type": "train"}]
     assert fetch(f"{address}/dream/num_tasks", body={"split": "train"}) == {"num_tasks": 2}
@@ -217,12 +216,12 @@ def test_the_tasks_are_listed_without_what_an_agent_may_not_see(address, lessons
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/harness", "/other", "/ws?session_id=1"])
-def test_there_is_one_websocket(address, path):
+def test_other_websocket_paths_are_refused(address, path):
     with pytest.raises(InvalidStatus, match="HTTP 404"):
         connect(address.replace("http", "ws") + path)
 
 
-def test_a_question_that_is_too_large_is_refused_unread(address):
+def test_a_too_large_request_is_refused_unread(address):
     with pytest.raises(urllib.error.HTTPError) as refused:
         fetch(f"{address}/dream/tasks", body={"split": "x" * 70_000})
     assert refused.value.code == 413
@@ -232,7 +231,7 @@ def test_a_question_that_is_too_large_is_refused_unread(address):
     ("path", "body"),
     [("/reset", {}), ("/step", {"action": {"action": "look"}}), ("/mcp", {}), ("/state", None)],
 )
-def test_calls_without_a_session_are_refused(address, path, body):
+def test_episode_calls_over_http_are_refused(address, path, body):
     with pytest.raises(urllib.error.HTTPError) as refused:
         fetch(address + path, body=body)
     assert refused.value.code == 404 and "WebSocket /ws" in json.loads(refused.value.read())["detail"]
@@ -255,7 +254,7 @@ def test_a_web_page_cannot_reach_a_server_without_a_token(address):
         {"Authorization": f"Bearer {TOKEN}x"},
     ],
 )
-def test_without_the_token_nobody_comes_in(learnt, lessons, headers):
+def test_requests_without_the_token_are_refused(learnt, lessons, headers):
     with serving(learnt, lessons, token=TOKEN) as url:
         with pytest.raises(ConnectionError, match="HTTP 401"):
             client(url, headers=headers).connect()
@@ -264,7 +263,7 @@ def test_without_the_token_nobody_comes_in(learnt, lessons, headers):
         assert (
             refused.value.code == 401 and "DREAMGYM_SERVE_TOKEN" in json.loads(refused.value.read())["detail"]
         )
-        assert fetch(f"{url}/health") == {"status": "healthy"}, "a load balancer has no token"
+        assert fetch(f"{url}/health") == {"status": "healthy"}, "a load balancer sends no token"
         with client(url, headers=PASS) as env:
             assert env.reset(index=0).observation["task_id"] == "t0"
 
@@ -282,21 +281,21 @@ def test_without_the_token_nobody_comes_in(learnt, lessons, headers):
         ("ümläute-in-a-long-token", "127.0.0.1", "printable ASCII"),
     ],
 )
-def test_a_token_must_be_one(token, host, words):
+def test_an_invalid_token_is_refused(token, host, words):
     with pytest.raises(ConfigError, match=words) as refused:
         check_token(token, host)
-    assert not token or token not in str(refused.value), "a secret is not repeated"
+    assert not token or token not in str(refused.value), "the message does not repeat the secret"
     assert check_token(TOKEN, "0.0.0.0") == TOKEN and check_token("", "127.0.0.1") == ""
 
 
-def test_a_port_in_use_is_named():
-    taken = listen("127.0.0.1", 0)
-    port = taken.getsockname()[1]
+def test_a_port_in_use_is_an_error_that_names_it():
+    listening = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
     with pytest.raises(
         ConfigError, match=f"127.0.0.1:{port} cannot be listened on: .*in use.*--port {port + 1}"
     ):
         listen("127.0.0.1", port)
-    taken.close()
+    listening.close()
     with pytest.raises(ConfigError, match="no such address: dreamgym serve --host 127.0.0.1"):
         listen("192.0.2.1", 0)
     with pytest.raises(

@@ -1,12 +1,12 @@
-"""Sixteen sessions for five minutes on the real model: no error, no cross-talk, memory flat.
+"""Sixteen sessions for five minutes with the real model: no error, no mixed episodes, constant memory.
 
     nice pytest -m slow -s tests/serving/test_soak.py            # DREAMGYM_SOAK_SECONDS=60 for a shorter one
 
-It serves the newest experience model of this repository (`dreamgym retrain` makes one) as a process of its
-own. Every session plays recorded actions of its task; what it sees is held against the same episode played
-alone. Nothing is imagined (temperature 0), but the dream samples again where an answer was refused, from one
-random stream for all sessions, so a few states may differ; an answer from another's episode would differ in
-most.
+It serves the newest experience model of this repository (`dreamgym retrain` makes one) in a process of its
+own. Every session plays recorded actions of its task. Its states are compared with those of the same episode
+played alone. Nothing is sampled at first (temperature 0), but refused answers are sampled again, from one
+random stream for all sessions. So a few states may differ; a state of another episode would differ in most
+cases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOKEN = "a-secret-for-the-soak-test"
 
 @dataclass
 class Tally:
-    """What all sessions met."""
+    """Counts over all sessions."""
 
     steps: int = 0
     resets: int = 0
@@ -92,7 +92,7 @@ def client(url):
 
 
 def play(env, episode, tally, until=None):
-    """One episode of recorded actions; its states, up to its end or `until`."""
+    """Play recorded actions of one episode, up to its end or the time `until`; its states."""
     first = env.reset(task_id=episode.task.id, seed=7)
     states = [first.observation["state"]]
     if first.observation["state"] != episode.task.initial_state:
@@ -115,43 +115,8 @@ def play(env, episode, tally, until=None):
     return states
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(0)
-def test_sixteen_sessions_for_five_minutes(server, scripts):
-    url, process = server
-    alone = Tally()
-    with client(url) as env:
-        began = time.monotonic()
-        known = {episode.task.id: play(env, episode, alone) for episode in scripts}
-        rate_alone = alone.steps / (time.monotonic() - began)
-    tally, until = Tally(), time.monotonic() + SECONDS
-
-    def session(number):
-        rng = random.Random(number)
-        try:
-            while time.monotonic() < until:
-                with client(url) as env:
-                    for _ in range(rng.randint(1, 4)):
-                        if time.monotonic() > until:
-                            break
-                        episode = rng.choice(scripts)
-                        states = play(env, episode, tally, until)
-                        with tally.lock:
-                            tally.resets += 1
-                            tally.same += sum(
-                                a == b for a, b in zip(states[1:], known[episode.task.id][1:], strict=False)
-                            )
-        except Exception as error:  # told at the end, with those of the others
-            tally.errors.append(f"session {number}: {error!r}")
-
-    threads = [threading.Thread(target=session, args=(number,)) for number in range(SESSIONS)]
-    began, memory = time.monotonic(), []
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        memory.append((round(time.monotonic() - began), process.memory_info().rss / 1e6))
-        time.sleep(min(10, SECONDS / 10))
-    took = time.monotonic() - began
+def report(tally, took, alone, rate_alone, memory):
+    """Print what the sessions measured."""
     waits = sorted(tally.seconds)
     print(f"\nalone: {alone.steps} steps, {rate_alone:.1f} steps/s")
     print(
@@ -169,6 +134,47 @@ def test_sixteen_sessions_for_five_minutes(server, scripts):
     print(
         "memory of the server, MB at second: " + ", ".join(f"{rss:.0f} at {second}" for second, rss in memory)
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_sixteen_sessions_for_five_minutes(server, scripts):
+    url, process = server
+    alone = Tally()
+    with client(url) as env:
+        began = time.monotonic()
+        states_alone = {episode.task.id: play(env, episode, alone) for episode in scripts}
+        rate_alone = alone.steps / (time.monotonic() - began)
+    tally, until = Tally(), time.monotonic() + SECONDS
+
+    def session(number):
+        rng = random.Random(number)
+        try:
+            while time.monotonic() < until:
+                with client(url) as env:
+                    for _ in range(rng.randint(1, 4)):
+                        if time.monotonic() > until:
+                            break
+                        episode = rng.choice(scripts)
+                        states = play(env, episode, tally, until)
+                        with tally.lock:
+                            tally.resets += 1
+                            tally.same += sum(
+                                a == b
+                                for a, b in zip(states[1:], states_alone[episode.task.id][1:], strict=False)
+                            )
+        except Exception as error:  # reported at the end with the others
+            tally.errors.append(f"session {number}: {error!r}")
+
+    threads = [threading.Thread(target=session, args=(number,)) for number in range(SESSIONS)]
+    began, memory = time.monotonic(), []
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        memory.append((round(time.monotonic() - began), process.memory_info().rss / 1e6))
+        time.sleep(min(10, SECONDS / 10))
+    took = time.monotonic() - began
+    report(tally, took, alone, rate_alone, memory)
     assert not tally.errors and not tally.strangers and not alone.strangers
     assert tally.same >= 0.9 * tally.steps
     warm = [rss for second, rss in memory if second >= took / 5]

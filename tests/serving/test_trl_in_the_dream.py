@@ -1,6 +1,4 @@
-"""TRL's GRPOTrainer trains in a served dream, over OpenEnv's own client, in the two ways that TRL knows:
-docs/guides/serve.md shows both.
-"""
+"""TRL's GRPOTrainer trains in a served dream over OpenEnv's own client, in both ways of docs/serving.md."""
 
 from __future__ import annotations
 
@@ -20,7 +18,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 
-from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
+from components.config import ExperienceModelConfig
+from components.config.training_config import CloningConfig, LoraConfig
 from components.experience.model import ExperienceModel
 from components.experience.prompts import render_trajectory
 from components.language.markers import ACTION, END
@@ -39,14 +38,14 @@ RIGHT, WRONG = "go to desk 1", "go to fridge 1"
 
 @pytest.fixture(scope="module")
 def two_ways():
-    """Two episodes of one task: at the desk it is done, at the fridge it is not."""
+    """Two episodes of one task: it succeeds at the desk, not at the fridge."""
     done = make_episode(make_task(), (RIGHT, "At desk 1: mug 1." + HELD), won=True, episode="desk")
     return [done, make_episode(make_task(), (WRONG, "At fridge 1: closed." + HELD), episode="fridge")]
 
 
 @pytest.fixture(scope="module")
 def dream(two_ways):
-    """An experience model that knows both by heart."""
+    """An experience model that knows both episodes by heart."""
     model = make_model(hidden=32)
     examples = [render_trajectory(VOCABULARY, episode, [[]]) for episode in two_ways]
     supervised_finetune(model, examples, epochs=200, learning_rate=8e-3, batch_tokens=4096, seed=0)
@@ -55,7 +54,7 @@ def dream(two_ways):
 
 @pytest.fixture(scope="module")
 def cloned(two_ways):
-    """A tiny policy that goes to the one as often as to the other."""
+    """A tiny policy that goes to both places equally often."""
     policy = Policy(make_model(hidden=32, seed=2), VOCABULARY)
     settings = CloningConfig(epochs=90, learning_rate=8e-3, batch_tokens=4096, lora=LoraConfig())
     clone(policy, two_ways, lambda history, action: "works", settings, 0)
@@ -87,14 +86,14 @@ def arguments(folder, learning_rate, **more):
 
 
 def tokenizer():
-    found = copy.deepcopy(VOCABULARY.tokenizer)
-    found.pad_token, found.eos_token = "<pad>", "<end>"
-    return found
+    copied = copy.deepcopy(VOCABULARY.tokenizer)
+    copied.pad_token, copied.eos_token = "<pad>", "<end>"
+    return copied
 
 
 def episode(model, url, task, max_steps=2):
-    """One episode of `model` in the dream, as TRL's rollout function gives it: what it wrote, and a mask over
-    what it read.
+    """One episode of `model` in the dream, as TRL's rollout function returns it: tokens, and a mask over
+    those read.
     """
     with GenericEnvClient(base_url=url).sync() as env:
         env.reset(task_id=task.id)
@@ -139,7 +138,7 @@ def episode(model, url, task, max_steps=2):
 
 
 def chance(model, task, action):
-    """Log-probability of the whole reply that holds `action`, at the first turn."""
+    """Log-probability of the whole reply with `action` in the first turn."""
     prompt, reply = (
         VOCABULARY.encode([*opening(task), *turn(task)]),
         VOCABULARY.encode(["works", ACTION, action, END]),
@@ -176,12 +175,12 @@ def test_grpo_learns_in_the_dream_by_a_rollout_function(cloned, dream, two_ways,
 
 
 def preference(model, task):
-    """How much likelier, in nats, the first turn holds the right action than the wrong one."""
+    """How much likelier, in nats, the right action is than the wrong one in the first turn."""
     return chance(model, task, RIGHT) - chance(model, task, WRONG)
 
 
 class DreamTool:
-    """What docs/guides/serve.md shows: an environment whose method the model calls as a tool."""
+    """The environment of docs/serving.md, whose method the model calls as a tool."""
 
     url = ""
 
@@ -190,8 +189,8 @@ class DreamTool:
 
     def reset(self, task_id, **columns):
         self.reward = 0.0
-        seen = self.env.reset(task_id=task_id).observation
-        return f"{seen['instruction']}\n{seen['state']}"
+        observation = self.env.reset(task_id=task_id).observation
+        return f"{observation['instruction']}\n{observation['state']}"
 
     def act(self, action: str) -> str:
         """Do something in the world.
@@ -214,10 +213,8 @@ class DreamTool:
         return self.reward
 
 
-def test_an_episode_that_the_dream_could_not_answer_has_no_reward(two_ways):
-    """TRL takes None for no verdict; 0 would teach the policy to keep away from what the dream has no words
-    for.
-    """
+def test_an_episode_without_an_answer_has_no_reward(two_ways):
+    """None means no verdict for TRL; 0 would teach the policy to avoid what the dream cannot answer."""
     wordless = ExperienceModel(
         make_model(hidden=32, seed=9), VOCABULARY, ExperienceModelConfig(max_new_tokens=8)
     )
@@ -233,24 +230,24 @@ def test_an_episode_that_the_dream_could_not_answer_has_no_reward(two_ways):
 
 
 def conversation(task, action, state):
-    """A call of the tool with `action`, as a model writes it."""
+    """A conversation in which the model calls the tool with `action`."""
     call = {"type": "function", "function": {"name": "act", "arguments": {"action": action}}}
-    asked, answered = (
+    request, tool_answer = (
         {"role": "user", "content": f"{task.instruction}\n{task.initial_state}"},
         {"role": "tool", "name": "act", "content": state},
     )
     return [
-        asked,
+        request,
         {"role": "assistant", "content": "", "tool_calls": [call]},
-        answered,
+        tool_answer,
         {"role": "assistant", "content": "Done."},
     ]
 
 
 @pytest.fixture(scope="module")
 def caller(two_ways):
-    """A tiny model with Qwen's chat template that has learnt to call the tool, with the one action as often
-    as with the other.
+    """A tiny model with Qwen's chat template that has learnt to call the tool, with both actions equally
+    often.
     """
     template = Path(trl.__file__).with_name("chat_templates").joinpath("qwen3.jinja").read_text()
     special = ["<|im_start|>", "<|im_end|>", "<|pad|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]

@@ -1,6 +1,4 @@
-"""What differs between two runs, in a real git repository: each section alone, and nothing where nothing
-does.
-"""
+"""Differences between two runs, in a real git repository: each section alone, and none for equal runs."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ def pair(repository):  # noqa: F811
     return repository, make_manifest(repository), make_manifest(repository)
 
 
-def test_equal_runs_differ_in_nothing(pair):
+def test_equal_runs_have_no_differences(pair):
     root, first, second = pair
     assert differences(first, second, root) == {}
 
@@ -41,30 +39,30 @@ def test_each_difference_is_named_in_its_section(pair):
     second.environment.hardware.threads = 8
     found = differences(first, second, root)
     assert list(found) == ["code", "prompts", "data", "config", "seeds", "packages", "machine"]
-    told = {section: [(d.name, d.first, d.second) for d in entries] for section, entries in found.items()}
-    assert told["prompts"][0][0] == "components/experience/prompts.py"
-    assert told["code"][1] == ("files changed between the commits", "", "components/experience/prompts.py")
-    assert told["config"] == [("a.c", "false", "true"), ("d", "[1]", "-")]
-    assert told["data"] == [("dvc_in", "", "abc.dir")] and told["seeds"] == [("python", "0", "3")]
-    assert ("new", "-", "1") in told["packages"] and told["machine"] == [("threads", "2", "8")]
+    rows = {section: [(d.name, d.first, d.second) for d in entries] for section, entries in found.items()}
+    assert rows["prompts"][0][0] == "components/experience/prompts.py"
+    assert rows["code"][1] == ("files changed between the commits", "", "components/experience/prompts.py")
+    assert rows["config"] == [("a.c", "false", "true"), ("d", "[1]", "-")]
+    assert rows["data"] == [("dvc_in", "", "abc.dir")] and rows["seeds"] == [("python", "0", "3")]
+    assert ("new", "-", "1") in rows["packages"] and rows["machine"] == [("threads", "2", "8")]
 
 
-def test_changes_beside_the_commit_are_code(pair):
+def test_uncommitted_changes_are_code(pair):
     root, first, second = pair
     (root / "code.py").write_text("x = 3\n")
     second.environment.git = make_manifest(root).environment.git
     (entry,) = differences(first, second, root)["code"]
-    assert (entry.name, entry.first) == ("beside the commit", "clean") and len(entry.second) == 12
+    assert (entry.name, entry.first) == ("uncommitted changes", "clean") and len(entry.second) == 12
 
 
-def test_a_new_version_of_the_data_is_no_change_of_the_code(pair):
+def test_a_new_version_of_the_data_is_not_a_change_of_the_code(pair):
     root, first, second = pair
     (root / "data.dvc").write_text("outs: []\n")
     second.environment.git = make_manifest(root).environment.git
     assert second.environment.git.dirty and "code" not in differences(first, second, root)
 
 
-def test_a_commit_of_another_clone_is_no_error(pair):
+def test_a_commit_of_another_clone_is_not_an_error(pair):
     root, first, second = pair
     second.environment.git.commit = "f" * 40
     assert [d.name for d in differences(first, second, root)["code"]] == ["commit"]

@@ -1,4 +1,4 @@
-"""Which parts of data/ differ between the starts of two runs, with listings in DVC's cache and without."""
+"""Differences in data/ between the starts of two runs, with listings in DVC's cache and without."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def root(repository):  # noqa: F811
 
 
 def directory(root, **files):
-    """The hash of a directory with these files, whose listing lies in the cache afterwards."""
+    """Put the listing of a directory with these files into the cache, and return its hash."""
     named = {name.replace("__", "/").replace("_", "."): md5 for name, md5 in files.items()}
     digest = listing_hash(named)
     path = object_path(cache_directory(root), digest)
@@ -58,7 +58,7 @@ def test_the_part_and_the_file_that_differ_are_named(root):
         (LOG, before, after),
         (f"{LOG}/train.parquet", TRAIN, OTHER),
         ("data/aaa/tasks", TRAIN, OTHER),
-    ], "parts of the runs' world first"
+    ], "parts of the runs' environment come first"
 
 
 def test_a_part_that_one_run_lacks_and_one_of_many_files_are_one_row_each(root):
@@ -78,7 +78,7 @@ def test_without_the_listings_the_parts_are_named_by_their_hashes(root):
 
 
 def test_a_version_of_one_part_is_split_where_its_listing_is_cached(root):
-    """A manifest of before has one hash for all of data/."""
+    """An older manifest has one hash for all of data/."""
     files = {"alfworld__trajectories__train_parquet": TRAIN, "alfworld__settings_json": HELD_OUT}
     whole = directory(root, **files)
     now = {SETTINGS: HELD_OUT, LOG: directory(root, train_parquet=OTHER)}
@@ -88,7 +88,7 @@ def test_a_version_of_one_part_is_split_where_its_listing_is_cached(root):
     assert data_rows(root, lost, manifest(root, "in2.dir", **now)) == [("dvc_in", f"{TRAIN}.dir", "in2.dir")]
 
 
-def test_the_lineage_ends_at_the_trajectories_and_the_backbones_with_their_own_hashes(root):
+def test_the_lineage_ends_at_trajectories_and_backbones_with_their_own_hashes(root):
     trajectories = directory(root, train_parquet=TRAIN, fidelity_parquet=HELD_OUT)
     qwen, replay = directory(root, weights=OTHER), directory(root, one_parquet=OTHER)
     parts = {LOG: trajectories, BACKBONE: directory(root, weights=TRAIN), "data/backbones/qwen": qwen}
@@ -106,7 +106,7 @@ def test_the_lineage_ends_at_the_trajectories_and_the_backbones_with_their_own_h
         ("backbone", qwen, {"path": "data/backbones/qwen"})
     ]
     assert [(parent.name, parent.key) for parent in cloned.parents[1:]] == [("backbone", parts[BACKBONE])]
-    (ground,) = model.parents[0].parents
-    assert (ground.name, ground.key) == ("trajectories", trajectories)
+    (source,) = model.parents[0].parents
+    assert (source.name, source.key) == ("trajectories", trajectories)
     files = {f"{LOG}/fidelity.parquet": HELD_OUT, f"{LOG}/train.parquet": TRAIN}
-    assert ground.facts.items() >= (files | {"version of data/": "in.dir"}).items()
+    assert source.facts.items() >= (files | {"version of data/": "in.dir"}).items()

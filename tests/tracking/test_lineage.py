@@ -1,4 +1,4 @@
-"""Where a policy comes from: through reused stages to the runs that made them, past damaged manifests."""
+"""The lineage of a policy leads through reused stages to the runs that made them, past damaged manifests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ STAGES = ("validate", "experience_model", "clone", "synthetic_rl", "sim_to_real"
 @pytest.fixture
 def runs(repository):  # noqa: F811
     """Two runs: the second one reuses all but the last two stages of the first."""
-    for number, fresh in (("1", STAGES), ("2", STAGES[3:])):
+    for number, computed in (("1", STAGES), ("2", STAGES[3:])):
         run = make_manifest(repository)
         run.run_id, run.status = f"r{number}", "finished"
         run.data.dvc_in, run.data.dvc_out = "in.dir", f"out{number}.dir"
         run.stages = [
             StageEntry(
                 name=name,
-                key=f"{name}-{number if name in fresh else '1'}",
+                key=f"{name}-{number if name in computed else '1'}",
                 seconds=1,
-                reused=name not in fresh,
+                reused=name not in computed,
             )
             for name in STAGES
         ]
@@ -36,9 +36,9 @@ def runs(repository):  # noqa: F811
 
 
 def test_the_chain_names_the_run_that_made_each_stage(runs):
-    found = lineage(runs, "sim_to_real", "sim_to_real-2")
-    assert (found.name, found.run_id) == ("refined policy", "r2") and found.facts["commit"]
-    (dreamed,) = found.parents
+    refined = lineage(runs, "sim_to_real", "sim_to_real-2")
+    assert (refined.name, refined.run_id) == ("refined policy", "r2") and refined.facts["commit"]
+    (dreamed,) = refined.parents
     assert dreamed.run_id == "r2" and dreamed.facts["replay buffer"] == "data out2.dir"
     model, cloned = dreamed.parents
     assert (model.name, model.key, model.run_id) == (
@@ -46,9 +46,9 @@ def test_the_chain_names_the_run_that_made_each_stage(runs):
         "experience_model-1",
         "r1",
     ) and cloned.run_id == "r1"
-    (checked,) = model.parents
-    (ground,) = checked.parents
-    assert (ground.name, ground.key, ground.parents) == ("trajectories", "in.dir", ())
+    (validated,) = model.parents
+    (trajectories,) = validated.parents
+    assert (trajectories.name, trajectories.key, trajectories.parents) == ("trajectories", "in.dir", ())
 
 
 def test_an_earlier_policy_and_the_beginning_of_a_key_are_found(runs):
@@ -56,6 +56,6 @@ def test_an_earlier_policy_and_the_beginning_of_a_key_are_found(runs):
     assert lineage(runs, "synthetic_rl", "synthetic_rl").run_id == "r2"
 
 
-def test_a_policy_that_no_run_made_is_told(runs):
+def test_a_policy_that_no_run_made_is_refused(runs):
     with pytest.raises(DataError, match="No run under .* has a stage clone with the key abc"):
         lineage(runs, "clone", "abc")

@@ -8,7 +8,7 @@ import pytest
 from components.errors import DataError
 from components.tracking.manifest import Costs, Manifest
 from components.tracking.run_environment import collect_environment, describe_git, describe_hardware
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 
 
 def git(root, *arguments):
@@ -31,9 +31,9 @@ def repository(tmp_path):
     return root
 
 
-def make_manifest(root, **more):
+def make_manifest(root, **options):
     environment = collect_environment(root, root / "runs" / "r1", threads=2)
-    return Manifest(run_id="r1", environment=environment, config={"seed": 0}, seeds={"python": 0}, **more)
+    return Manifest(run_id="r1", environment=environment, config={"seed": 0}, seeds={"python": 0}, **options)
 
 
 def test_a_clean_repository_has_no_difference(repository):
@@ -46,7 +46,7 @@ def test_a_clean_repository_has_no_difference(repository):
     assert not (repository / "runs" / "r1" / "git.diff").exists()
 
 
-def test_the_difference_holds_changed_staged_and_new_files_and_applies(repository, tmp_path):
+def test_the_difference_has_changed_staged_and_new_files_and_can_be_applied(repository, tmp_path):
     (repository / "code.py").write_text("x = 2\n")
     (repository / "staged.py").write_text("s = 1\n")
     git(repository, "add", "staged.py")
@@ -67,7 +67,7 @@ def test_the_difference_holds_changed_staged_and_new_files_and_applies(repositor
     assert not (clone / "runs").exists()
 
 
-def test_a_large_new_file_is_named_not_copied(repository):
+def test_a_large_new_file_is_listed_and_not_copied(repository):
     (repository / "weights.bin").write_bytes(b"w" * 1_500_000)
     state = describe_git(repository, repository / "runs" / "r1")
     assert state.left_out == {"weights.bin": hashlib.sha256(b"w" * 1_500_000).hexdigest()}

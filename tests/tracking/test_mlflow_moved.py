@@ -1,5 +1,5 @@
-"""A clone that was moved or copied: its local MLflow store works at its new place, and a copy leaves the
-original alone.
+"""A moved or copied clone: its local MLflow store works in the new place, and a copy never changes the
+original.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import pytest
 
 from components.config import TrackingConfig
 from components.errors import TrackingError
-from components.tracking.mlflow_adapter.mlflow_uri import opened_alone, resolve_uri
-from components.tracking.mlflow_adapter.moved_store import follow_artifacts
+from components.tracking.mlflow_adapter.mlflow_uri import exclusive_store_access, resolve_uri
+from components.tracking.mlflow_adapter.moved_store import rewrite_artifact_locations
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.stage_store.hashes import tree_hash
 
 ODD = "é 100%41 #1 +x"
-"""A directory's name that an URI must quote."""
+"""A directory name that a URI must quote."""
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """A database with MLflow's tables and nothing in them: they take seconds to make."""
+    """A database with MLflow's empty tables, which take seconds to create."""
     file = tmp_path_factory.mktemp("tables") / "mlflow.db"
-    with opened_alone(f"sqlite:///{file}"):
+    with exclusive_store_access(f"sqlite:///{file}"):
         return file
 
 
@@ -46,7 +46,7 @@ def make_model(directory: Path, text: str) -> Path:
 
 
 def make_clone(root: Path) -> str:
-    """A store with a champion and a run's artifact; the id of the run."""
+    """Create a store with a champion and an artifact of a run; return the id of the run."""
     tracker = Tracker(TrackingConfig(), root)
     run = tracker.start_run("retrain")
     version = tracker.register_model(run, "policy", make_model(root / "stage", "first"))
@@ -57,7 +57,7 @@ def make_clone(root: Path) -> str:
 
 
 def retrain(root: Path, text: str, place: str) -> None:
-    """What a later run does: read the champion, register another policy, read that one, store a file."""
+    """Do what a later run does: read the champion, register another policy, read that one, store a file."""
     tracker = Tracker(TrackingConfig(), root)
     assert (
         tracker.download("policy", tracker.alias("policy", "champion") or "", root / place) / "weights.bin"
@@ -70,7 +70,7 @@ def retrain(root: Path, text: str, place: str) -> None:
 
 
 def locations(root: Path) -> set[str]:
-    """All locations of artifacts that the database names."""
+    """All artifact locations in the database."""
     queries = [
         *("artifact_location FROM experiments WHERE name <> 'Default'", "artifact_uri FROM runs"),
         *(
@@ -88,7 +88,7 @@ def test_a_moved_clone_reads_and_registers_models_at_its_new_place(tmp_path, nam
     run = make_clone(tmp_path / "first")
     (tmp_path / "first").rename(tmp_path / name)
     retrain(tmp_path / name, "second", "champion")
-    assert not (tmp_path / "first").exists(), "nothing is written to the former place"
+    assert not (tmp_path / "first").exists(), "nothing is written to the old place"
     assert all(location.startswith((tmp_path / name).as_uri()) for location in locations(tmp_path / name))
     uri = resolve_uri(TrackingConfig(), tmp_path / name)
     assert (
@@ -106,7 +106,7 @@ def test_a_clone_under_an_odd_path_works_and_moves_back(tmp_path):
     retrain(tmp_path / "plain", "third", "again")
 
 
-def test_a_copy_leaves_the_original_alone(tmp_path):
+def test_a_copy_does_not_change_the_original(tmp_path):
     make_clone(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "copy")
     before = tree_hash(tmp_path / "first")
@@ -124,10 +124,8 @@ def test_a_copy_without_the_artifacts_reads_them_from_the_original_and_writes_it
     assert tree_hash(tmp_path / "first") == before
 
 
-def test_artifacts_in_a_place_of_their_own_stay_there(tmp_path):
-    """A clone that records in the store of another one, by an earlier version: its artifacts lie in the
-    clone, not in the store.
-    """
+def test_artifacts_in_another_place_keep_their_location(tmp_path):
+    """A clone that an earlier version let record in another clone's store has its artifacts in itself."""
     make_clone(tmp_path / "store")
     away = make_model(tmp_path / "other" / "mlflow" / "artifacts", "kept").as_uri()
     with sqlite3.connect(tmp_path / "store" / "mlflow" / "mlflow.db") as connection:
@@ -139,11 +137,11 @@ def test_artifacts_in_a_place_of_their_own_stay_there(tmp_path):
             "INSERT INTO runs (run_uuid, experiment_id, artifact_uri) VALUES ('r1', 99, ?)",
             (f"{away}/weights.bin",),
         )
-    assert follow_artifacts(tmp_path / "store" / "mlflow" / "mlflow.db", tmp_path / "store") == 0
+    assert rewrite_artifact_locations(tmp_path / "store" / "mlflow" / "mlflow.db", tmp_path / "store") == 0
     assert away in locations(tmp_path / "store")
 
 
-def test_a_clone_that_moved_before_its_first_artifact_stores_it_at_the_new_place(tmp_path):
+def test_a_clone_moved_before_its_first_artifact_stores_it_in_the_new_place(tmp_path):
     tracker = Tracker(TrackingConfig(), tmp_path / "first")
     tracker.finish(tracker.start_run("failed"), "FAILED")
     (tmp_path / "first").rename(tmp_path / "moved")
@@ -151,15 +149,15 @@ def test_a_clone_that_moved_before_its_first_artifact_stores_it_at_the_new_place
     assert not (tmp_path / "first").exists()
 
 
-def test_artifacts_that_are_gone_are_named_when_the_store_is_opened(tmp_path):
+def test_missing_artifacts_are_reported_when_the_store_is_opened(tmp_path):
     make_clone(tmp_path / "first")
-    gone = (tmp_path / "disk" / "big" / "artifacts").as_uri()
+    missing = (tmp_path / "disk" / "big" / "artifacts").as_uri()
     with sqlite3.connect(tmp_path / "first" / "mlflow" / "mlflow.db") as connection:
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'dreamgym'", (gone,))
+        connection.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'dreamgym'", (missing,))
     with pytest.raises(TrackingError, match="disk/big/artifacts, which does not exist.*ln -s"):
         Tracker(TrackingConfig(), tmp_path / "first")
 
 
-def test_a_question_mark_in_the_path_is_refused_with_the_cure(tmp_path):
+def test_a_question_mark_in_the_path_is_refused_with_advice(tmp_path):
     with pytest.raises(TrackingError, match="question mark.*Rename the directory"):
         Tracker(TrackingConfig(), tmp_path / "why?")

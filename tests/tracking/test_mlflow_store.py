@@ -1,6 +1,4 @@
-"""The adapter against a real SQLite MLflow; a running server behaves the same (the calls are the same
-client's).
-"""
+"""The adapter against a real SQLite MLflow. A server behaves the same, because the same client calls it."""
 
 import json
 import signal
@@ -17,9 +15,10 @@ from mlflow import MlflowClient
 from components.config import Config, TrackingConfig
 from components.errors import DataError, TrackingError
 from components.tracking.curve_file import Point
-from components.tracking.mlflow_adapter import runs_view as mlflow_view
+from components.tracking.mlflow_adapter import runs_view
 from components.tracking.mlflow_adapter.mlflow_uri import require_reachable, resolve_uri, without_password
-from components.tracking.mlflow_adapter.tracker import GIT_COMMIT_TAG, Tracker
+from components.tracking.mlflow_adapter.run_lifecycle import GIT_COMMIT_TAG
+from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.stage_store.hashes import tree_hash
 
 
@@ -49,31 +48,32 @@ def model(tmp_path):
     return directory
 
 
-def test_the_store_is_under_mlflow_and_nothing_else_is_made(tracker, root):
+def test_the_store_is_created_below_mlflow_and_nothing_else_is(tracker, root):
     assert tracker.uri == f"sqlite:///{root}/mlflow/mlflow.db"
     assert [entry.name for entry in root.iterdir()] == ["mlflow"]
 
 
 @pytest.mark.parametrize("name", ["e'f\"g", "a%20b", "c#d", "i;j", "André's"])
-def test_a_store_is_made_in_a_directory_of_any_name(tmp_path, monkeypatch, name):
-    """MLflow puts the working directory into a statement of SQL, where it quotes it as Python does."""
+def test_a_store_can_be_created_in_a_directory_of_any_name(tmp_path, monkeypatch, name):
+    """MLflow puts the working directory into an SQL statement, with Python's quotation marks."""
     place = tmp_path / name
     place.mkdir()
     monkeypatch.chdir(place)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    made = Tracker(TrackingConfig(), place)
-    run = made.start_run("first")
+    tracker = Tracker(TrackingConfig(), place)
+    run = tracker.start_run("first")
     (place / "file").write_text("text")
-    made.log_artifact(run, place / "file")
+    tracker.log_artifact(run, place / "file")
     assert [path.read_text() for path in (place / "mlflow" / "artifacts").rglob("file")] == ["text"]
     assert (
-        made.client.get_experiment("0").artifact_location == f"{(place / 'mlflow' / 'artifacts').as_uri()}/0"
+        tracker.client.get_experiment("0").artifact_location
+        == f"{(place / 'mlflow' / 'artifacts').as_uri()}/0"
     )
     assert not (place / "mlruns").exists()
 
 
-def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
-    """Two new runs in a new clone: each process waits until the other has imported MLflow, too."""
+def test_two_processes_can_create_the_store_at_once(tmp_path, monkeypatch):
+    """Two first runs in a new clone: each process waits until the other has imported MLflow."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
         "import sys, time; from pathlib import Path; from components.config import TrackingConfig;"
@@ -92,23 +92,21 @@ def test_two_that_make_the_store_at_once_both_have_it(tmp_path, monkeypatch):
         )
         for number in range(2)
     ]
-    said = [job.communicate(timeout=240)[1] for job in jobs]
-    assert [job.returncode for job in jobs] == [0, 0], said
-    again = Tracker(TrackingConfig(), tmp_path)
-    found = again.client.search_runs([again.experiment_id])
-    assert {run.info.run_name for run in found} == {"ready-0", "ready-1"}
+    errors = [job.communicate(timeout=240)[1] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], errors
+    tracker = Tracker(TrackingConfig(), tmp_path)
+    runs = tracker.client.search_runs([tracker.experiment_id])
+    assert {run.info.run_name for run in runs} == {"ready-0", "ready-1"}
 
 
-def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cannot_be_opened(
-    tmp_path, monkeypatch
-):
-    """Killed behind its first table, of which MLflow makes dozens; the next one makes the store anew."""
+def test_a_process_killed_while_it_creates_the_store_leaves_no_broken_store(tmp_path, monkeypatch):
+    """It is killed after the first of dozens of tables. The next process creates the store again."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     script = (
         "import os, signal, sys; from pathlib import Path; from sqlalchemy import event, Table\n"
         "from components.config import TrackingConfig; from components.tracking.mlflow_adapter.tracker "
         "import Tracker\n"
-        "event.listen(Table, 'after_create', lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "event.listen(Table, 'after_create', lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL))\n"
         "Tracker(TrackingConfig(), Path(sys.argv[1]))"
     )
     done = subprocess.run(
@@ -118,9 +116,9 @@ def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none_that_cann
         timeout=240,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert [path.name for path in (tmp_path / "mlflow").iterdir() if "new" in path.name], "it had begun"
-    again = Tracker(TrackingConfig(), tmp_path)
-    again.finish(again.start_run("after all"))
+    assert [path.name for path in (tmp_path / "mlflow").iterdir() if "new" in path.name], "it had started"
+    tracker = Tracker(TrackingConfig(), tmp_path)
+    tracker.finish(tracker.start_run("after the kill"))
     assert not [path.name for path in (tmp_path / "mlflow").iterdir() if "new" in path.name]
 
 
@@ -137,20 +135,20 @@ def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
         "FAILED",
     )
     assert run.data.tags[GIT_COMMIT_TAG] == "abc"
-    assert run.data.params["config.rl.dream.group"] == "8"
+    assert run.data.params["config.synthetic_rl.group"] == "8"
     assert len(run.data.params["long"]) == 6000
 
 
 def test_the_page_of_runs_opens_in_the_view_that_compares_them(tracker, client):
     tracker.start_run("viewed")
-    saved = client.get_experiment(tracker.experiment_id).tags[mlflow_view.TAG]
+    saved = client.get_experiment(tracker.experiment_id).tags[runs_view.TAG]
     assert "metrics.`evaluate/refined/success_rate`" in json.loads(saved)["selectedColumns"]
-    client.set_experiment_tag(tracker.experiment_id, mlflow_view.TAG, "{}")
+    client.set_experiment_tag(tracker.experiment_id, runs_view.TAG, "{}")
     page = tracker.page("http://127.0.0.1:5000")
     assert (
         page == f"http://127.0.0.1:5000/#/experiments/{tracker.experiment_id}/runs?viewStateShareKey=dreamgym"
     )
-    assert client.get_experiment(tracker.experiment_id).tags[mlflow_view.TAG] == saved
+    assert client.get_experiment(tracker.experiment_id).tags[runs_view.TAG] == saved
 
 
 def test_metrics_keep_their_names_and_intervals(tracker, client):
@@ -170,16 +168,16 @@ def test_metrics_keep_their_names_and_intervals(tracker, client):
     assert client.get_metric_history(run, "fidelity/next_state_exact")[0].step == 3
 
 
-def test_values_alone_begin_with_the_columns_of_the_view(tracker, client):
+def test_values_start_with_the_columns_of_the_view(tracker, client):
     run, entry = tracker.start_run("values"), {"value": 0.5, "n": 64, "low": 0.38, "high": 0.62}
-    last = mlflow_view.METRICS[-1]
+    last = runs_view.METRICS[-1]
     tracker.log_values(
         run, {"validate/rows": entry, "clone/loss": entry, last: entry, "odd": {**entry, "value": None}}
     )
     assert list(client.get_run(run).data.metrics) == [last, "clone/loss", "validate/rows"]
 
 
-def test_a_summary_is_no_point_of_the_curve_of_its_name(tracker, client):
+def test_a_summary_is_not_a_point_of_the_curve_with_its_name(tracker, client):
     run, stage = tracker.start_run("summaries"), tracker.start_run("stage")
     points = [
         Point("synthetic_rl/success_rate", step, 1_700_000_000_000 + step, step / 4) for step in range(4)
@@ -204,14 +202,14 @@ def test_a_summary_is_no_point_of_the_curve_of_its_name(tracker, client):
 
 
 @pytest.mark.parametrize("family", ["put two!", "a//b", "../up", "", "50 % (more)", "x" * 300])
-def test_families_that_mlflow_refuses_are_logged_under_readable_names(tracker, client, family):
+def test_names_that_mlflow_refuses_are_logged_in_a_readable_form(tracker, client, family):
     run = tracker.start_run("families")
     tracker.log_estimates(run, {f"rate/{family}": {"value": 0.5, "n": 1, "low": 0.5, "high": 0.5}})
     ((name, value),) = client.get_run(run).data.metrics.items()
     assert value == 0.5 and name.startswith("rate") and len(name) <= 250
 
 
-def test_metric_names_are_kept_where_they_can_be_and_stay_apart(tracker, client):
+def test_metric_names_are_kept_if_possible_and_stay_distinct(tracker, client):
     families = ["café", "pick and place", "heat!", "heat?", "heat_"]
     run = tracker.start_run("families")
     values = {
@@ -224,20 +222,20 @@ def test_metric_names_are_kept_where_they_can_be_and_stay_apart(tracker, client)
     assert [logged[f"rate/{family}"] for family in ("café", "pick and place", "heat_")] == [0, 1, 4]
 
 
-def test_a_long_series_is_logged_whole(tracker, client):
+def test_a_long_series_is_logged_completely(tracker, client):
     run = tracker.start_run("series")
     tracker.log_series(run, "synthetic_rl/success_rate", [i / 1200 for i in range(1200)])
     history = client.get_metric_history(run, "synthetic_rl/success_rate")
     assert sorted((m.step, m.value) for m in history) == [(i, i / 1200) for i in range(1200)]
 
 
-def test_a_dataset_carries_its_dvc_hash(tracker, client):
+def test_a_dataset_has_its_dvc_hash(tracker, client):
     run, dvc_hash = tracker.start_run("data"), "0123456789abcdef0123456789abcdef.dir"
     tracker.log_dataset(run, "data", dvc_hash, "data.dvc", version="abc.dir")
-    (found,) = client.get_run(run).inputs.dataset_inputs
-    assert found.dataset.digest == dvc_hash
-    assert json.loads(found.dataset.source)["path"] == "data.dvc"
-    tags = {tag.key: tag.value for tag in found.tags}
+    (entry,) = client.get_run(run).inputs.dataset_inputs
+    assert entry.dataset.digest == dvc_hash
+    assert json.loads(entry.dataset.source)["path"] == "data.dvc"
+    tags = {tag.key: tag.value for tag in entry.tags}
     assert (tags["dvc.hash"], tags["dvc.version"]) == (dvc_hash, "abc.dir")
 
 
@@ -253,10 +251,10 @@ def test_a_dataset_of_a_parquet_file_has_schema_and_rows(tracker, client, tmp_pa
     pq.write_table(table, tmp_path / "train.parquet")
     run = tracker.start_run("rows")
     tracker.log_dataset(run, "trajectories", "c" * 32 + ".dir", str(tmp_path / "train.parquet"))
-    (found,) = client.get_run(run).inputs.dataset_inputs
-    assert json.loads(found.dataset.profile) == {"num_rows": 3, "num_elements": 12}
+    (entry,) = client.get_run(run).inputs.dataset_inputs
+    assert json.loads(entry.dataset.profile) == {"num_rows": 3, "num_elements": 12}
     columns = {
-        column["name"]: column["type"] for column in json.loads(found.dataset.schema)["mlflow_colspec"]
+        column["name"]: column["type"] for column in json.loads(entry.dataset.schema)["mlflow_colspec"]
     }
     assert columns == {"step": "long", "reward": "double", "done": "boolean", "task": "string"}
 
@@ -270,7 +268,7 @@ def test_artifacts_are_stored_and_a_missing_one_is_a_data_error(tracker, client,
         tracker.log_artifact(run, model / "nothing")
 
 
-def test_a_version_is_listed_among_the_models_of_the_runs_it_is_linked_to(tracker, client, model):
+def test_a_linked_version_is_listed_among_the_models_of_the_run(tracker, client, model):
     retrain = tracker.start_run("retrain")
     stage = tracker.start_stage(retrain, "sim_to_real")
     versions = [tracker.register_model(stage, "linked", model) for _ in range(2)]
@@ -279,15 +277,15 @@ def test_a_version_is_listed_among_the_models_of_the_runs_it_is_linked_to(tracke
     listed = [
         [output.model_id for output in client.get_run(run).outputs.model_outputs] for run in (stage, retrain)
     ]
-    assert listed[0] == listed[1] and len(listed[0]) == 1, "once, and the one of the two versions"
-    made = client.get_logged_model(listed[0][0])
+    assert listed[0] == listed[1] and len(listed[0]) == 1, "listed once, and the right one of two versions"
+    logged_model = client.get_logged_model(listed[0][0])
     assert (
-        made.source_run_id == stage
-        and made.artifact_location == client.get_model_version("dreamgym-linked", versions[1]).source
+        logged_model.source_run_id == stage
+        and logged_model.artifact_location == client.get_model_version("dreamgym-linked", versions[1]).source
     )
 
 
-def test_a_model_is_registered_with_its_run_and_comes_back_whole(tracker, client, model, tmp_path):
+def test_a_model_is_registered_with_its_run_and_downloaded_unchanged(tracker, client, model, tmp_path):
     stage = tracker.start_stage(tracker.start_run("retrain"), "synthetic_rl")
     first = tracker.register_model(stage, "policy", model, {"dvc": "d1"})
     (model / "config.json").write_text('{"new": 1}')
@@ -295,15 +293,15 @@ def test_a_model_is_registered_with_its_run_and_comes_back_whole(tracker, client
     assert (first, second) == ("1", "2")
     assert client.get_model_version("dreamgym-policy", "1").run_id == stage
     assert tracker.version("policy", first)["tags"]["dvc"] == "d1"
-    there = tracker.download("policy", second, tmp_path / "there" / "policy")
-    assert tree_hash(there) == tree_hash(model)
-    assert tracker.download("policy", second, there) == there
+    copy = tracker.download("policy", second, tmp_path / "there" / "policy")
+    assert tree_hash(copy) == tree_hash(model)
+    assert tracker.download("policy", second, copy) == copy
     with pytest.raises(DataError, match="Expected .* dreamgym-policy version 1.*Remove it"):
-        tracker.download("policy", first, there)
-    assert [entry.name for entry in there.parent.iterdir()] == ["policy"]
+        tracker.download("policy", first, copy)
+    assert [entry.name for entry in copy.parent.iterdir()] == ["policy"]
 
 
-def test_a_damaged_artifact_store_is_noticed(tracker, root, model, tmp_path):
+def test_a_damaged_artifact_store_is_reported(tracker, root, model, tmp_path):
     version = tracker.register_model(tracker.start_run("damage"), "damaged", model)
     for weights in (root / "mlflow" / "artifacts" / "models").glob("*/artifacts/adapter/weights.bin"):
         weights.write_bytes(b"??")
@@ -322,14 +320,14 @@ def test_an_alias_moves_and_may_be_absent(tracker, model):
         assert tracker.alias("champion-test", "champion") == version
 
 
-def test_refusals_of_mlflow_are_tracking_errors(tracker):
+def test_errors_of_mlflow_become_tracking_errors(tracker):
     with pytest.raises(TrackingError, match="could not log metrics.*same command again"):
         tracker.log_metrics("no-such-run", {"a": 1.0})
     with pytest.raises(TrackingError, match="could not read dreamgym-policy version 999"):
         tracker.version("policy", "999")
 
 
-def test_the_uri_comes_from_config_then_environment_then_the_repository(tmp_path, monkeypatch):
+def test_the_uri_comes_from_the_config_else_the_environment_else_the_repository(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
     assert resolve_uri(TrackingConfig(uri="sqlite:///x.db"), tmp_path) == "sqlite:///x.db"
     assert resolve_uri(TrackingConfig(), tmp_path) == "http://server:5000"
@@ -337,13 +335,13 @@ def test_the_uri_comes_from_config_then_environment_then_the_repository(tmp_path
     assert resolve_uri(TrackingConfig(), tmp_path).startswith("sqlite:////")
 
 
-def test_what_cannot_work_is_refused_at_once(tmp_path):
+def test_an_unusable_uri_is_refused_at_once(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(TrackingError, match="does not answer.*mlflow/README.md"):
             Tracker(TrackingConfig(uri=closed), tmp_path)
-    with pytest.raises(TrackingError, match="no longer takes"):
+    with pytest.raises(TrackingError, match="no longer supports"):
         Tracker(TrackingConfig(uri="./mlruns"), tmp_path)
     (tmp_path / "broken.db").write_text("this is no database, " * 100)
     with pytest.raises(TrackingError, match="cannot be opened.*mv "):
@@ -355,7 +353,7 @@ def test_passwords_are_not_printed():
     assert without_password("http://server:5000") == "http://server:5000"
 
 
-def test_mlflow_is_the_package_and_says_nothing(tracker, root):
+def test_mlflow_is_the_installed_package_and_prints_nothing(tracker, root):
     script = (
         "from pathlib import Path; from components.config import TrackingConfig; from "
         "components.tracking.mlflow_adapter.tracker import Tracker;"

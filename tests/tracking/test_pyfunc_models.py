@@ -1,6 +1,4 @@
-"""Registered models as MLflow's users load them: in a fresh process, by name and alias, and behind `mlflow
-models serve`.
-"""
+"""Registered models load in a fresh process, by name and alias, and behind `mlflow models serve`."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ POLICY_URI, EXPERIENCE_URI = "models:/dreamgym-policy@champion", "models:/dreamg
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory, learnt):
-    """A store with a policy, the champion, and an experience model that knows two episodes by heart."""
+    """A store with a policy (the champion) and an experience model that memorised two episodes."""
     place = tmp_path_factory.mktemp("clone")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -56,14 +54,14 @@ def root(tmp_path_factory, learnt):
     note_form(place / "experience", CONFIG.experience_model)
     run = tracker.start_run("retrain")
     example = [EPISODE | {"history": []}, EPISODE | {"history": HISTORY}]
-    began = time.monotonic()
+    start = time.monotonic()
     version = tracker.register_model(
         run, "policy", place / "policy", served=served_policy(CONFIG, place / "policy", example, FACTS)
     )
-    assert time.monotonic() - began < 20, "nothing is resolved or fetched"
+    assert time.monotonic() - start < 20, "nothing is resolved or fetched"
     tracker.set_alias("policy", "champion", version)
-    asked = [row | {"action": "look"} for row in example]
-    served = served_experience_model(CONFIG, place / "experience", asked, FACTS)
+    experience_rows = [row | {"action": "look"} for row in example]
+    served = served_experience_model(CONFIG, place / "experience", experience_rows, FACTS)
     tracker.register_model(run, "experience-model", place / "experience", served=served)
     return place
 
@@ -81,7 +79,7 @@ def load(uri, monkeypatch):
 
 
 def expected_reply(root: Path, rows: list[dict]) -> list[tuple[str, str]]:
-    """What the policy itself writes, greedily, behind what a rollout would have shown it."""
+    """The policy's own greedy replies to the prompts of a rollout."""
     policy = Policy.load(root / "policy")
     prompts = {}
     for number, row in enumerate(rows):
@@ -91,8 +89,10 @@ def expected_reply(root: Path, rows: list[dict]) -> list[tuple[str, str]]:
                 [*observed(step["state"]), *turn(TASK)]
             )
     session = policy.engine(0).open(len(rows))
-    written = session.generate(prompts, stop={VOCABULARY.marker_id(END)}, max_new_tokens=12, temperature=0.0)
-    return [parse_reply(VOCABULARY.pieces(written[number].tokens)) for number in prompts]
+    completions = session.generate(
+        prompts, stop={VOCABULARY.marker_id(END)}, max_new_tokens=12, temperature=0.0
+    )
+    return [parse_reply(VOCABULARY.pieces(completions[number].tokens)) for number in prompts]
 
 
 SCRIPT = """
@@ -103,7 +103,7 @@ print("ANSWER " + model.predict(model.input_example, params=params).to_json(orie
 """
 
 
-def answer_of_a_fresh_process(uri: str, model: str, params: dict, cwd: Path) -> list[dict]:
+def predict_in_a_fresh_process(uri: str, model: str, params: dict, cwd: Path) -> list[dict]:
     on_path = os.pathsep.join(
         (str(Path(sys.executable).parent), os.environ["PATH"])
     )  # MLflow starts `uvicorn` by name
@@ -115,13 +115,13 @@ def answer_of_a_fresh_process(uri: str, model: str, params: dict, cwd: Path) -> 
 
 
 def test_a_fresh_process_loads_the_champion_by_its_alias_and_acts_as_the_policy_does(root, uri, tmp_path):
-    found = answer_of_a_fresh_process(uri, POLICY_URI, {"temperature": 0.0}, tmp_path)
+    predictions = predict_in_a_fresh_process(uri, POLICY_URI, {"temperature": 0.0}, tmp_path)
     rows = [EPISODE | {"history": []}, EPISODE | {"history": HISTORY}]
-    assert [(row["thought"], row["action"]) for row in found] == expected_reply(root, rows)
+    assert [(row["thought"], row["action"]) for row in predictions] == expected_reply(root, rows)
 
 
-def test_the_experience_model_answers_as_in_a_dream_and_history_decides(load, learnt):
-    """Its two episodes ask the same in the same state; only the first step tells them apart."""
+def test_the_experience_model_answers_as_in_a_dream_and_depends_on_history(load, learnt):
+    """Its two episodes have the same action in the same state; only the first step differs."""
     at_desk, at_fridge = "At desk 1: mug 1. Holding nothing.", "At fridge 1: closed. Holding nothing."
     looked = "Looked around in the room. Holding nothing."
     rows = [
@@ -132,17 +132,21 @@ def test_the_experience_model_answers_as_in_a_dream_and_history_decides(load, le
         }
         for action, state in (("go to desk 1", at_desk), ("go to fridge 1", at_fridge))
     ]
-    found = load(EXPERIENCE_URI).predict(rows)
-    assert list(found["next_state"]) == [at_desk, "At fridge 1: open, egg 1. Holding nothing."]
-    assert list(found["reward"]) == [0.0, 0.0] and not found["done"].any() and found["answered"].all()
-    foresight = learnt.begin([TASK])
-    foresight.advance({0: ("go to desk 1", at_desk)})
-    foresight.advance({0: ("look", looked)})
-    direct = foresight.predict({0: Query(looked, "look")})[0]
-    assert found["reasoning"][0] == direct.reasoning
+    predictions = load(EXPERIENCE_URI).predict(rows)
+    assert list(predictions["next_state"]) == [at_desk, "At fridge 1: open, egg 1. Holding nothing."]
+    assert (
+        list(predictions["reward"]) == [0.0, 0.0]
+        and not predictions["done"].any()
+        and predictions["answered"].all()
+    )
+    batch = learnt.begin([TASK])
+    batch.advance({0: ("go to desk 1", at_desk)})
+    batch.advance({0: ("look", looked)})
+    direct = batch.predict({0: Query(looked, "look")})[0]
+    assert predictions["reasoning"][0] == direct.reasoning
 
 
-def test_an_unanswered_step_is_told_apart_from_a_failure(root, uri, tmp_path, load):
+def test_an_unanswered_step_differs_from_a_failure(root, uri, tmp_path, load):
     tracker = Tracker(TrackingConfig(uri=uri), root)
     weights = root / "untrained"
     save_model(make_model(), VOCABULARY, weights)
@@ -194,7 +198,7 @@ def test_a_moved_copy_loads_its_own_files(root, tmp_path, load, monkeypatch):
     assert load(POLICY_URI).metadata.signature is not None
 
 
-def test_what_is_downloaded_is_what_was_registered(root, uri, tmp_path):
+def test_the_downloaded_files_are_the_registered_ones(root, uri, tmp_path):
     tracker = Tracker(TrackingConfig(uri=uri), root)
     assert tree_hash(tracker.download("policy", "1", tmp_path / "policy")) == tree_hash(root / "policy")
     assert not list(root.glob(".registering-*"))
@@ -217,7 +221,7 @@ def test_what_is_downloaded_is_what_was_registered(root, uri, tmp_path):
         ),
     ],
 )
-def test_input_that_cannot_be_read_is_refused_with_what_was_expected(load, change, expected):
+def test_unreadable_input_is_refused_with_the_expected_form(load, change, expected):
     with pytest.raises(MlflowException) as refused:
         load(POLICY_URI).predict(pd.DataFrame([EPISODE | {"history": HISTORY} | change]))
     assert expected in str(refused.value), refused.value
@@ -231,7 +235,7 @@ def test_an_empty_history_may_be_left_out(load):
     assert without.equals(empty)
 
 
-def test_a_server_answers_a_post_and_refuses_what_it_cannot_read(root, uri, tmp_path):
+def test_a_server_answers_a_post_and_refuses_unreadable_input(root, uri, tmp_path):
     port = free_port()
     command = [
         sys.executable,

@@ -27,7 +27,7 @@ def test_ids_sort_by_time_and_are_in_utc():
     assert new_run_id(noon.astimezone(timezone(timedelta(hours=5)))).startswith("20260131-120000-")
 
 
-def test_latest_points_at_the_newest_run_whoever_ends_last(tmp_path):
+def test_latest_points_at_the_newest_run_and_not_the_last_to_end(tmp_path):
     runs = tmp_path / "runs"
     old = start_run_directory(runs, "20260101-000000-aaaa")
     new = start_run_directory(runs, "20260102-000000-aaaa")
@@ -59,20 +59,20 @@ def test_an_unknown_run_names_the_nearest(tmp_path):
         find_run(tmp_path, "../x")
 
 
-def test_metrics_are_written_in_the_one_format_and_read_back(tmp_path):
+def test_metrics_are_written_and_read_in_one_format(tmp_path):
     path = write_metrics(tmp_path, {"fidelity/next_state_exact": ENTRY})
     assert json.loads(path.read_text()) == {"fidelity/next_state_exact": ENTRY}
     assert read_metrics(tmp_path) == {"fidelity/next_state_exact": ENTRY}
     assert [entry.name for entry in tmp_path.iterdir()] == ["metrics.json"]
 
 
-def test_what_is_not_finite_becomes_null(tmp_path):
+def test_a_number_that_is_not_finite_becomes_null(tmp_path):
     text = write_metrics(tmp_path, {"x": {**ENTRY, "value": float("nan"), "high": float("inf")}}).read_text()
     assert "NaN" not in text
     assert read_metrics(tmp_path)["x"] == {"value": None, "n": 64, "low": 0.38, "high": None}
 
 
-def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path):
+def test_an_unwritable_path_is_a_data_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="metrics.json cannot be written.*Make .* a directory"):
         write_metrics(tmp_path / "file", {"x": ENTRY})
@@ -87,8 +87,8 @@ def test_another_format_is_refused(tmp_path, entry):
     assert not (tmp_path / "metrics.json").exists()
 
 
-def test_missing_and_damaged_metrics_are_told_apart(tmp_path):
-    with pytest.raises(DataError, match="has not come to its end"):
+def test_missing_and_damaged_metrics_have_different_messages(tmp_path):
+    with pytest.raises(DataError, match="is not finished"):
         read_metrics(tmp_path)
     (tmp_path / "metrics.json").write_text('{"x": {"val')
     with pytest.raises(DataError, match="is damaged"):

@@ -1,4 +1,4 @@
-"""Which part of a stage's key changed, and that the parts are kept with the result."""
+"""Changes of a stage's key are explained by its parts, which are stored with the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_same_parts_have_the_same_key_and_no_change():
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
+    ("changes", "expected"),
     [
         ({"inputs": {"train": "aa", "policy": "cc"}}, KeyChange("inputs", "policy", "bb", "cc")),
         ({"inputs": {"train": "aa"}}, KeyChange("inputs", "policy", "bb", None)),
@@ -42,12 +42,12 @@ def test_the_same_parts_have_the_same_key_and_no_change():
         ({"seed": 4}, KeyChange("seed", "seed", 3, 4)),
     ],
 )
-def test_one_change_is_told_with_its_values_and_changes_the_key(changes, wanted):
-    assert key_changes(parts(), parts(**changes)) == [wanted]
+def test_one_change_is_reported_with_its_values_and_changes_the_key(changes, expected):
+    assert key_changes(parts(), parts(**changes)) == [expected]
     assert key_of("clone", parts()) != key_of("clone", parts(**changes))
 
 
-def test_a_changed_module_is_named_and_no_other(tmp_path, monkeypatch):
+def test_only_the_changed_module_is_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("first_module", "second_module"):
         (tmp_path / f"{name}.py").write_text("x = 1\n")
@@ -65,7 +65,7 @@ def test_pins_are_read_without_comments_and_a_missing_file_is_refused(tmp_path):
         read_pins(tmp_path / "none" / "constraints.txt")
 
 
-def test_the_parts_lie_with_the_result_and_earlier_results_are_listed(tmp_path):
+def test_the_parts_are_stored_with_the_result_and_earlier_results_are_listed(tmp_path):
     store = StageStore(tmp_path)
     for seed in (3, 4):
         key = key_of("clone", parts(seed=seed))
@@ -79,10 +79,10 @@ def test_the_parts_lie_with_the_result_and_earlier_results_are_listed(tmp_path):
     (tmp_path / "clone-damaged").mkdir()
     (tmp_path / "clone-damaged" / "stage.json").write_text("{")
     store.begin("clone", key_of("clone", parts(seed=6)))
-    found = {result.key: result for result in store.earlier("clone")}
-    assert {result.seconds: result.parts.get("seed") for result in found.values()} == {
+    results = {result.key: result for result in store.earlier_results("clone")}
+    assert {result.seconds: result.parts.get("seed") for result in results.values()} == {
         3.0: 3,
         4.0: 4,
         5.0: None,
     }
-    assert store.earlier("clo") == []
+    assert store.earlier_results("clo") == []

@@ -1,4 +1,4 @@
-"""The stage store on a real disk: keys, reuse, damage, crashes and two processes at once."""
+"""The stage store on a real disk: keys, reuse, damage, crashes and concurrent processes."""
 
 import errno
 import multiprocessing
@@ -12,8 +12,8 @@ from components import files as atomic
 from components.config import load_config
 from components.environments import adapter_modules
 from components.errors import DataError, TrackingError
-from components.tracking.stage_store.hashes import with_imports
-from components.tracking.stage_store.stage_store import StageStore, code_hash, file_hash, tree_hash
+from components.tracking.stage_store.hashes import code_hash, file_hash, tree_hash, with_imports
+from components.tracking.stage_store.stage_store import StageStore
 
 METRICS = {"loss": {"value": 0.5, "n": 10, "low": 0.4, "high": 0.6}}
 
@@ -23,19 +23,20 @@ def store(tmp_path):
     return StageStore(tmp_path / "stages")
 
 
-def make(store, key, text="weights", name="train", **more):
+def make(store, key, text="weights", name="train", **options):
+    """Run and commit a stage."""
     work = store.begin(name, key)
     (work / "model").mkdir(exist_ok=True)
     (work / "model" / "weights.txt").write_text(text)
     (work / "log.txt").write_text("fine")
-    given = {
+    arguments = {
         "metrics": METRICS,
         "outputs": {"model": "model", "log": "log.txt"},
         "seconds": 1.5,
         "details": {"steps": 3},
-        **more,
+        **options,
     }
-    return store.commit(name, key, **given)
+    return store.commit(name, key, **arguments)
 
 
 def key_of(store, **changes):
@@ -48,7 +49,7 @@ def key_of(store, **changes):
     return store.key(**{**parts, **changes})
 
 
-def test_the_key_depends_on_each_part_and_on_nothing_else(store, tmp_path):
+def test_the_key_depends_on_each_part_and_nothing_else(store, tmp_path):
     key = key_of(store)
     assert len(key) == 64
     assert key == key_of(StageStore(tmp_path / "elsewhere"), config={"deep": {"a": [1]}, "lr": 0.1})
@@ -61,12 +62,12 @@ def test_the_key_depends_on_each_part_and_on_nothing_else(store, tmp_path):
     assert len({key, *changed}) == 5
 
 
-def test_a_result_is_found_again_with_everything_that_was_given(store):
+def test_a_committed_result_is_found_with_all_its_values(store):
     key = key_of(store)
     assert store.find("train", key) is None
-    made = make(store, key)
+    committed = make(store, key)
     found = StageStore(store.root).find("train", key)
-    assert not made.reused
+    assert not committed.reused
     assert found.reused
     assert found.metrics == METRICS
     assert found.outputs["model"] == store.root / f"train-{key[:12]}" / "model"
@@ -90,7 +91,7 @@ def test_a_result_is_found_again_with_everything_that_was_given(store):
         (lambda d: (d / "stage.json").unlink(), "damaged"),
     ],
 )
-def test_a_damaged_result_is_reported_not_reused_and_set_aside(store, caplog, damage, words):
+def test_a_damaged_result_is_reported_and_renamed_and_not_reused(store, caplog, damage, words):
     key = key_of(store)
     directory = make(store, key).directory
     damage(directory)
@@ -104,7 +105,7 @@ def test_a_damaged_result_is_reported_not_reused_and_set_aside(store, caplog, da
     assert directory.with_name(directory.name + ".damaged-1").is_dir()
 
 
-def test_a_crashed_stage_finds_its_checkpoint_again(store):
+def test_a_crashed_stage_finds_its_checkpoint(store):
     key = key_of(store)
     process = multiprocessing.get_context("spawn").Process(target=_crash, args=(store.root, key))
     process.start()
@@ -123,7 +124,7 @@ def _crash(root: Path, key: str) -> None:
     os._exit(7)
 
 
-def test_of_two_processes_the_second_uses_the_firsts_result(store):
+def test_the_second_of_two_processes_uses_the_result_of_the_first(store):
     key = key_of(store)
     context = multiprocessing.get_context("spawn")
     begun, go, answers = context.Event(), context.Event(), context.Queue()
@@ -150,7 +151,7 @@ def _second(root, key, begun, go, answers):
     answers.put((result.reused, (result.outputs["model"] / "weights.txt").read_text()))
 
 
-def test_a_full_disk_is_a_data_error_and_loses_nothing(store, monkeypatch):
+def test_a_full_disk_is_a_data_error_and_no_file_is_lost(store, monkeypatch):
     old = make(store, key_of(store))
     key = key_of(store, inputs={"data": "new"})
 
@@ -175,7 +176,7 @@ def test_outputs_must_exist_inside_the_work_directory(store, tmp_path):
         make(store, key_of(store), outputs={"model": "../../secret"})
 
 
-def test_wrong_use_is_refused_with_words(store):
+def test_wrong_use_is_refused_with_a_message(store):
     with pytest.raises(TrackingError, match="Expected exactly value, n, low, high"):
         make(store, key_of(store), metrics={"loss": {"value": 1.0}})
     with pytest.raises(TrackingError, match="has no work directory"):
@@ -203,7 +204,7 @@ def test_code_hash_follows_the_source_and_ignores_caches(tmp_path, monkeypatch):
     assert "dreamt_package" not in sys.modules
 
 
-def test_the_code_of_a_stage_is_what_its_module_imports_near_or_far():
+def test_the_code_of_a_stage_is_what_its_module_imports_directly_or_not():
     found = with_imports(["flows.stages.synthetic_rl"], ["components.tracking", "flows.run.pipeline_run"])
     assert {
         "components.policy.rl.loop",
@@ -219,8 +220,8 @@ def test_the_code_of_a_stage_is_what_its_module_imports_near_or_far():
 
 
 @pytest.mark.parametrize("selected", ["alfworld", "webshop", "browser"])
-def test_of_the_environments_only_the_selected_one_belongs_to_the_code_of_a_stage(selected):
-    """An edit in the browser's behaviours does not make ALFWorld's models again."""
+def test_only_the_selected_environment_belongs_to_the_code_of_a_stage(selected):
+    """An edit of the browser's behaviours does not invalidate ALFWorld's models."""
     config = load_config(None, [f"environment.name={selected}"])
     code = ["flows.stages.experience_model", *adapter_modules(config.environment)]
     found = {name.split(".")[2] for name in with_imports(code) if name.startswith("components.environments.")}
@@ -238,7 +239,7 @@ def test_docstrings_comments_and_layout_do_not_change_the_hash_of_code(tmp_path,
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_tree_hash_sees_names_and_content_but_not_where_it_lies(tmp_path):
+def test_tree_hash_depends_on_names_and_content_but_not_on_the_path(tmp_path):
     for folder in ("one", "two"):
         (tmp_path / folder / "sub").mkdir(parents=True)
         (tmp_path / folder / "a").write_text("1")

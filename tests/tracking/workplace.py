@@ -1,4 +1,4 @@
-"""A clone with runs and results of stages, without any training: what `load` and `gc` look at."""
+"""Build a clone with runs and results of stages, without any training."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def environment() -> Environment:
-    """Of this repository; collected once, as it takes a second. What differs from its commit is written
-    elsewhere.
-    """
+    """The environment of this repository, collected only once because it takes a second."""
     with tempfile.TemporaryDirectory() as directory:
         return collect_environment(ROOT, Path(directory), threads=1)
 
@@ -36,10 +34,10 @@ def make_run(
     commit: str = "",
     alive: bool = False,
 ) -> Manifest:
-    """A run of a day of its own with finished stages, each with an output `policy`; its manifest."""
+    """Make a run on day `number` with finished stages that have an output `policy`; return its manifest."""
     name = f"202601{number:02}-000000-000{number}"
-    own = this_process()
-    process = own if alive else own.model_copy(update={"started": own.started - 60})
+    current = this_process()
+    process = current if alive else current.model_copy(update={"started": current.started - 60})
     manifest = Manifest(run_id=name, environment=environment(), config={}, status=status, process=process)
     store = StageStore(root / STAGES)
     for stage in stages:
@@ -50,10 +48,10 @@ def make_run(
         series = {f"{stage}/loss": [1.0, None, 0.25]}
         details = {"series": series}
         outputs = {"policy": "policy"}
-        made = store.commit(
+        result = store.commit(
             stage, key, metrics={f"{stage}/win": METRIC}, outputs=outputs, seconds=2.5, details=details
         )
-        manifest.add_stage(made)
+        manifest.add_stage(result)
     if champion:
         manifest.models = [RegisteredModel(name="dreamgym-policy", version="1", alias="champion")]
     manifest.data.experiment_commit = commit
@@ -67,13 +65,13 @@ def make_run(
 
 
 def directory_of(root: Path, manifest: Manifest, stage: str) -> Path:
-    """Where the stage's result lies."""
+    """Directory of the stage's result."""
     (key,) = (entry.key for entry in manifest.stages if entry.name == stage)
     return root / STAGES / f"{stage}-{key[:12]}"
 
 
 def age(root: Path, days: float) -> None:
-    """Let everything below look as if it had last been changed `days` ago."""
+    """Set the last change of everything below `root` to `days` ago."""
     moment = time.time() - days * 86400
     for place in [*root.rglob("*"), root]:
         os.utime(place, (moment, moment), follow_symlinks=False)

@@ -1,6 +1,4 @@
-"""Offline trajectories from the real engine: the same records whatever the number of processes, rows or
-interruptions.
-"""
+"""Trajectories from the real engine: the same records for any number of processes, rows and failures."""
 
 from __future__ import annotations
 
@@ -20,18 +18,18 @@ from components.trajectories.store import trajectories, write_transitions
 COUNTS = {"expert": 1, "noisy": 1, "near_miss": 1, "random": 1}
 
 
-def written(path, episodes) -> bytes:
+def parquet_bytes(path, episodes) -> bytes:
     write_transitions(path, [step for episode in episodes for step in episode.steps])
     return path.read_bytes()
 
 
 @pytest.fixture(scope="module")
 def recorded(adapter, tasks):
-    """Sixteen episodes of four games, played side by side by one process."""
+    """Sixteen episodes of four games, played in parallel by one process."""
     return collect(adapter, plan(tasks[:4], COUNTS, 1), 10)
 
 
-def test_a_plan_holds_every_tasks_episodes_under_names_of_their_own(tasks):
+def test_a_plan_has_all_episodes_of_every_task_with_unique_ids(tasks):
     episodes = plan(tasks, {"expert": 1, "random": 3}, 2)
     assert len(episodes) == len({episode.id for episode in episodes}) == 48
     assert [(e.behaviour, e.seed) for e in episodes[:4]] == [
@@ -48,11 +46,11 @@ def test_a_plan_holds_every_tasks_episodes_under_names_of_their_own(tasks):
 
 
 @pytest.mark.parametrize(("workers", "rows"), [(2, 32), (1, 3)])
-def test_the_records_do_not_hang_on_workers_and_rows(recorded, tasks, tmp_path, workers, rows):
+def test_the_records_do_not_depend_on_workers_and_rows(recorded, tasks, tmp_path, workers, rows):
     other = collect(
         AlfworldAdapter(EnvironmentConfig(workers=workers)), plan(tasks[:4], COUNTS, 1), 10, rows=rows
     )
-    assert written(tmp_path / "a.parquet", other) == written(tmp_path / "b.parquet", recorded)
+    assert parquet_bytes(tmp_path / "a.parquet", other) == parquet_bytes(tmp_path / "b.parquet", recorded)
 
 
 def test_another_seed_makes_other_records(adapter, recorded, tasks):
@@ -62,9 +60,9 @@ def test_another_seed_makes_other_records(adapter, recorded, tasks):
     ]
 
 
-def test_episodes_are_in_the_order_of_the_plan_and_whole(recorded, tasks):
-    wanted = plan(tasks[:4], COUNTS, 1)
-    assert [e.steps[0].episode_id for e in recorded] == [episode.id for episode in wanted]
+def test_episodes_are_in_the_order_of_the_plan_and_complete(recorded, tasks):
+    planned = plan(tasks[:4], COUNTS, 1)
+    assert [e.steps[0].episode_id for e in recorded] == [episode.id for episode in planned]
     assert [e.steps[0].behaviour for e in recorded] == [*BEHAVIOURS] * 4
     for episode in recorded:
         assert [step.step for step in episode.steps] == list(range(len(episode.steps)))
@@ -81,16 +79,16 @@ def test_episodes_are_in_the_order_of_the_plan_and_whole(recorded, tasks):
     )
 
 
-def test_progress_is_told_after_every_batch(adapter, tasks):
-    told = []
+def test_progress_is_reported_after_every_batch(adapter, tasks):
+    progress = []
     collect(
         adapter,
         plan(tasks[:5], {"expert": 1}, 0),
         1,
         rows=2,
-        on_batch=lambda done, count: told.append((done, count)),
+        on_batch=lambda done, count: progress.append((done, count)),
     )
-    assert told == [(2, 5), (4, 5), (5, 5)]
+    assert progress == [(2, 5), (4, 5), (5, 5)]
 
 
 class Dying(AlfworldAdapter):
@@ -112,7 +110,7 @@ class Dying(AlfworldAdapter):
         return environment
 
 
-def test_episodes_that_a_dying_process_broke_are_played_again_and_come_out_the_same(recorded, tasks):
+def test_episodes_broken_by_a_dying_process_are_repeated_with_the_same_result(recorded, tasks):
     assert collect(Dying(EnvironmentConfig(workers=2)), plan(tasks[:4], COUNTS, 1), 10, rows=8) == recorded
 
 

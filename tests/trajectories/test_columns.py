@@ -1,6 +1,4 @@
-"""Tables as pandas, Spark and Arrow write them: the same values are read from any type, and what no cast
-keeps is refused by name.
-"""
+"""Tables of pandas, Spark and Arrow: the same values are read from any type, and a lossy cast is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from test_store import make_transition
 from components.config import DataConfig
 from components.errors import DataError
 from components.records import Task
-from components.trajectories import store
+from components.trajectories import parquet_file, store
 from components.trajectories.columns import bytes_of
 from components.trajectories.validation import validate
 
@@ -29,7 +27,7 @@ STEPS = [
 
 
 def table_of(**columns) -> pa.Table:
-    """The three steps as a table, with `columns` in place of its own."""
+    """The three steps as a table, with some columns replaced."""
     plain = {name: [getattr(step, name) for step in STEPS] for name in store.TRANSITION_SCHEMA.names}
     return pa.table(plain | columns)
 
@@ -64,18 +62,18 @@ SAME = {
 def test_a_cast_without_loss_gives_the_same_transitions(tmp_path, kind):
     path = tmp_path / "a.parquet"
     pq.write_table(table_of(**SAME[kind]), path)
-    wanted = [make_transition(0), make_transition(1), make_transition(2, reward=1.0, done=True)]
-    wanted = [type(step)(**(vars(step) | {"behaviour": "expert"})) for step in wanted]
+    expected = [make_transition(0), make_transition(1), make_transition(2, reward=1.0, done=True)]
+    expected = [type(step)(**(vars(step) | {"behaviour": "expert"})) for step in expected]
     if kind == "no reasoning at all":
-        wanted = [type(step)(**(vars(step) | {"reasoning": ""})) for step in wanted]
+        expected = [type(step)(**(vars(step) | {"reasoning": ""})) for step in expected]
     read = store.read_transitions(path)
-    assert read == wanted
+    assert read == expected
     assert [type(value) for value in vars(read[2]).values()] == [
-        type(value) for value in vars(wanted[2]).values()
+        type(value) for value in vars(expected[2]).values()
     ]
 
 
-def test_all_of_it_at_once_passes_validation(tmp_path):
+def test_a_table_with_all_these_types_passes_validation(tmp_path):
     """A frame of pandas with an index of its own, categories, time stamps and whole floats."""
     frame = table_of().to_pandas()
     frame = frame.assign(
@@ -139,7 +137,7 @@ def test_what_no_cast_keeps_is_refused_with_column_value_and_cure(tmp_path, name
     pq.write_table(table_of(**columns), path)
     with pytest.raises(DataError, match=f"a.parquet cannot be read without changing it: {found}") as raised:
         store.read_transitions(path)
-    assert expected in raised.value.expected and "The file stays as it is" in raised.value.next_step
+    assert expected in raised.value.expected and "The file is unchanged" in raised.value.next_step
     assert "collect" not in str(raised.value)
 
 
@@ -159,7 +157,7 @@ def test_a_missing_column_names_the_one_that_looks_like_it(tmp_path):
 def test_a_column_that_stands_twice_is_refused(tmp_path):
     table = table_of()
     pq.write_table(table.append_column("state", table["state"]), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="state stands there 2 times"):
+    with pytest.raises(DataError, match="state occurs 2 times"):
         store.read_transitions(tmp_path / "a.parquet")
 
 
@@ -175,8 +173,8 @@ def test_shared_texts_count_once_a_row(kind):
 
 
 def test_a_small_file_of_categories_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "LARGEST_TABLE", 1 << 27)
+    monkeypatch.setattr(parquet_file, "MAX_TABLE_BYTES", 1 << 27)
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array(["x" * (1 << 20)]))
     pq.write_table(pa.table({"state": text}), tmp_path / "bomb.parquet", compression="zstd")
     with pytest.raises(DataError, match=r"holds more than 134,217,728 bytes of rows"):
-        store.read_table(tmp_path / "bomb.parquet")
+        parquet_file.read_table(tmp_path / "bomb.parquet")

@@ -1,4 +1,4 @@
-"""Episodes under another instruction: what was done stays, and the end is what the page would have said."""
+"""Copies under another instruction keep their actions and get the outcome that the page would give."""
 
 import random
 from dataclasses import replace
@@ -9,11 +9,11 @@ from name_lists import ADAPTER, EPISODES
 from components.config import load_config
 from components.environments import make_adapter
 from components.errors import ConfigError
-from components.trajectories.augmentation.hindsight import _candidates, hindsight, in_hindsight
-from components.trajectories.augmentation.renaming import Names, told_of
+from components.trajectories.augmentation.hindsight import _candidates, hindsight, is_hindsight_copy
+from components.trajectories.augmentation.renaming import Names, original_task_id
 
 
-def lost(number):
+def failed_episode(number):
     """The episode under the instruction of the next task, whose name is not on its page."""
     episode, other = EPISODES[number], EPISODES[(number + 1) % len(EPISODES)]
     last = replace(episode.steps[-1], reward=0.0)
@@ -24,25 +24,32 @@ def lost(number):
     )
 
 
-def test_a_success_is_a_failure_under_another_instruction_and_is_told_why():
-    told = hindsight(EPISODES, ADAPTER, 2, seed=0)
-    assert len(told) == 2 * len(EPISODES) and len({one.steps[0].episode_id for one in told}) == len(told)
-    for one, before in zip(told, 2 * EPISODES, strict=True):
-        assert one.task.instruction != before.task.instruction and told_of(one.task.id) == before.task.id
-        assert one.states == before.states and [s.action for s in one.steps] == [
+def test_a_success_becomes_a_failure_with_its_reasoning():
+    copies = hindsight(EPISODES, ADAPTER, 2, seed=0)
+    assert len(copies) == 2 * len(EPISODES) and len({copy.steps[0].episode_id for copy in copies}) == len(
+        copies
+    )
+    for copy, before in zip(copies, 2 * EPISODES, strict=True):
+        assert (
+            copy.task.instruction != before.task.instruction
+            and original_task_id(copy.task.id) == before.task.id
+        )
+        assert copy.states == before.states and [s.action for s in copy.steps] == [
             s.action for s in before.steps
         ]
-        assert one.steps[-1].done and not one.success and one.steps[-1].reasoning.endswith(": no. lost")
-        assert {step.task_id for step in one.steps} == {one.task.id}
+        assert copy.steps[-1].done and not copy.success and copy.steps[-1].reasoning.endswith(": no. lost")
+        assert {step.task_id for step in copy.steps} == {copy.task.id}
 
 
-def test_a_failure_may_be_a_success():
-    told = hindsight([lost(number) for number in range(len(EPISODES))], ADAPTER, 1, seed=0)
-    assert told and all(one.success and one.steps[-1].reasoning.endswith("yes. done") for one in told)
-    assert all(f"Select {one.steps[0].action.split('] ')[1]} from" in one.task.instruction for one in told)
+def test_a_failure_can_become_a_success():
+    copies = hindsight([failed_episode(number) for number in range(len(EPISODES))], ADAPTER, 1, seed=0)
+    assert copies and all(copy.success and copy.steps[-1].reasoning.endswith("yes. done") for copy in copies)
+    assert all(
+        f"Select {copy.steps[0].action.split('] ')[1]} from" in copy.task.instruction for copy in copies
+    )
 
 
-def test_an_instruction_in_which_nothing_can_be_changed_takes_anothers():
+def test_an_instruction_without_names_is_replaced_by_another_tasks():
     """No name and no number of its own, though other tasks of its family have numbers."""
     plain = replace(EPISODES[0].task, id="list/plain", instruction="Select from the list and click Submit.")
     episode = replace(
@@ -57,8 +64,8 @@ def test_an_instruction_in_which_nothing_can_be_changed_takes_anothers():
     assert {next(tried) for _ in range(50)} == {e.task.instruction for e in numbered}
 
 
-def test_the_copies_are_known_by_their_ids():
-    assert [in_hindsight(name) for name in ("a~h1", "a~h2~1", "a~1", "a", "~home/1")] == [
+def test_the_copies_are_recognised_by_their_ids():
+    assert [is_hindsight_copy(name) for name in ("a~h1", "a~h2~1", "a~1", "a", "~home/1")] == [
         True,
         True,
         False,
@@ -67,7 +74,7 @@ def test_the_copies_are_known_by_their_ids():
     ]
 
 
-def test_the_same_seed_tells_the_same():
+def test_the_same_seed_gives_the_same_copies():
     assert (
         hindsight(EPISODES, ADAPTER, 1, seed=0)
         == hindsight(EPISODES, ADAPTER, 1, seed=0)
@@ -76,14 +83,14 @@ def test_the_same_seed_tells_the_same():
     assert hindsight(EPISODES, ADAPTER, 0, seed=0) == []
 
 
-def test_a_family_about_which_the_judge_errs_is_left_out():
-    """One recorded end that is not what the looks say: its page may judge by what no state tells."""
+def test_a_misjudged_family_is_left_out():
+    """One recorded outcome differs from the judgement: its page may depend on hidden state."""
     strange = replace(
         EPISODES[0], steps=(*EPISODES[0].steps[:-1], replace(EPISODES[0].steps[-1], reward=0.0))
     )
     other = [replace(e, task=replace(e.task, family="another")) for e in EPISODES]
-    told = hindsight([strange, *EPISODES[1:], *other], ADAPTER, 1, seed=0)
-    assert {one.task.family for one in told} == {"another"}
+    copies = hindsight([strange, *EPISODES[1:], *other], ADAPTER, 1, seed=0)
+    assert {copy.task.family for copy in copies} == {"another"}
 
 
 def test_an_environment_that_does_not_judge_is_refused_with_the_option():

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from components.errors import DataError, StageTimeout
-from components.trajectories.dvc import dvc_command, snapshots, versions
+from components.trajectories.dvc import dvc_command, snapshots, transfer, versions
 from components.trajectories.dvc.experiment_commit import commit_experiment
 
 TRAIN, STEPS = "data/world/tasks/train.txt", "data/world/trajectories/b.txt"
@@ -48,7 +48,7 @@ def pushed(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def repository(pushed, tmp_path) -> Path:
-    """A copy of it that a test may spoil."""
+    """A copy of it that a test may change."""
     return Path(shutil.copytree(pushed, tmp_path / "repository"))
 
 
@@ -86,11 +86,13 @@ def test_committed_config_names_no_path_of_this_machine(repository):
     assert "url = ../seed" in (repository / ".dvc" / "config").read_text()
 
 
-@pytest.mark.parametrize("theirs", [False, True])
-def test_who_has_put_the_folder_under_dvc_alone_can_push_too(tmp_path, theirs):
-    """`dvc init` names no remote; a default remote of the user's own is the one that is pushed to."""
+@pytest.mark.parametrize("has_default", [False, True])
+def test_a_folder_that_the_user_put_under_dvc_can_be_pushed(tmp_path, has_default):
+    """`dvc init` configures no remote. A default remote of the user receives the push."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    for command in (["init", "-q"], ["remote", "add", "-d", "mine", str(tmp_path / "store")])[: 1 + theirs]:
+    for command in (["init", "-q"], ["remote", "add", "-d", "mine", str(tmp_path / "store")])[
+        : 1 + has_default
+    ]:
         subprocess.run([sys.executable, "-m", "dvc", *command], cwd=tmp_path, check=True)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_text("a transition")
@@ -99,9 +101,9 @@ def test_who_has_put_the_folder_under_dvc_alone_can_push_too(tmp_path, theirs):
     assert "/data/" in (tmp_path / ".gitignore").read_text() and not list(
         (tmp_path / "data").rglob(".gitignore")
     )
-    held = [place for place in (tmp_path / "store", tmp_path / ".dreamgym" / "dvc-remote") if place.is_dir()]
-    assert held == [tmp_path / "store" if theirs else tmp_path / ".dreamgym" / "dvc-remote"]
-    assert _object(held[0], "a transition").is_file()
+    used = [place for place in (tmp_path / "store", tmp_path / ".dreamgym" / "dvc-remote") if place.is_dir()]
+    assert used == [tmp_path / "store" if has_default else tmp_path / ".dreamgym" / "dvc-remote"]
+    assert _object(used[0], "a transition").is_file()
 
 
 def test_configure_remotes_keeps_another_default(repository):
@@ -127,28 +129,28 @@ def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
     _git(repository, "clone", "-q", str(repository), str(tmp_path / "clone"))
     subprocess.run(
         [sys.executable, "-m", "dvc", "pull", "-q"], cwd=tmp_path / "clone", check=True
-    )  # as a person types it
+    )  # as a user types it
     assert (tmp_path / "clone" / STEPS).read_text() == "transitions"
     _drop_workspace(tmp_path / "clone")
     assert snapshots.pull(tmp_path / "clone").files == 2
 
 
 def test_the_seed_refuses_more_than_its_limit(repository, monkeypatch):
-    monkeypatch.setattr(snapshots, "SEED_LIMIT_BYTES", 10)
+    monkeypatch.setattr(transfer, "SEED_LIMIT_BYTES", 10)
     with pytest.raises(DataError, match="16 bytes: too many for the seed.*at most 10"):
         snapshots.push(repository, snapshots.SEED)
 
 
-def test_a_damaged_cache_object_is_named_where_dvc_is_silent(repository):
+def test_a_damaged_cache_object_is_reported_although_dvc_reports_nothing(repository):
     shutil.rmtree(repository / "data")
     _overwrite(_object(repository / ".dvc" / "cache", "transitions"), "transitionz")
     with pytest.raises(
         DataError, match=r"data/world/trajectories/b.txt is damaged, because its cache object .* Type `rm -f"
     ) as caught:
         snapshots.pull(repository)
-    remedy = caught.value.next_step.split("`")
-    subprocess.run(remedy[1], shell=True, check=True)
-    assert remedy[3] == "dreamgym data pull"
+    commands = caught.value.next_step.split("`")
+    subprocess.run(commands[1], shell=True, check=True)
+    assert commands[3] == "dreamgym data pull"
     snapshots.pull(repository)
     assert (repository / STEPS).read_text() == "transitions"
 
@@ -163,7 +165,7 @@ def test_a_damaged_listing_is_named(repository):
 def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_written(
     repository, tmp_path, relative
 ):
-    """DVC itself writes it there."""
+    """DVC itself would write the file there."""
     cache, outside = repository / ".dvc" / "cache" / "files" / "md5", tmp_path / "outside"
     relative = relative.format(outside=outside)
     listing = json.dumps([{"md5": hashlib.md5(b"transitions").hexdigest(), "relpath": relative}]).encode()
@@ -185,7 +187,7 @@ def test_a_snapshot_that_names_a_file_outside_is_refused_before_anything_is_writ
     )
 
 
-def test_a_damaged_remote_object_is_not_taken(repository):
+def test_a_damaged_remote_object_is_not_used(repository):
     _drop_workspace(repository)
     _overwrite(_object(repository / ".dreamgym", "transitions"), "transitionz")
     with pytest.raises(DataError, match="missing"):
@@ -193,7 +195,7 @@ def test_a_damaged_remote_object_is_not_taken(repository):
     assert not (repository / STEPS).exists()
 
 
-def test_a_missing_remote_object_is_an_error_where_dvc_is_silent(repository):
+def test_a_missing_remote_object_is_an_error_although_dvc_reports_nothing(repository):
     _drop_workspace(repository)
     shutil.rmtree(repository / ".dreamgym")
     words = (
@@ -218,13 +220,14 @@ def test_a_changed_and_a_missing_file_are_named(repository):
 
 
 def test_pull_does_not_destroy_unversioned_changes(repository):
-    beside, within = repository / "data" / "mine" / "new.txt", repository / STEPS.replace("b.txt", "new.txt")
-    beside.parent.mkdir()
-    beside.write_text("mine")
+    outside = repository / "data" / "mine" / "new.txt"
+    within = repository / STEPS.replace("b.txt", "new.txt")
+    outside.parent.mkdir()
+    outside.write_text("mine")
     (repository / STEPS).unlink()
     snapshots.pull(repository)
-    assert beside.read_text() == "mine" and (repository / STEPS).read_text() == "transitions", (
-        "what is in no part is left alone"
+    assert outside.read_text() == "mine" and (repository / STEPS).read_text() == "transitions", (
+        "a file in no part is not changed"
     )
     within.write_text("mine too")
     (repository / STEPS).unlink()
@@ -237,48 +240,46 @@ def test_pull_does_not_destroy_unversioned_changes(repository):
 
 @pytest.fixture
 def moved_on(repository):
-    """The repository with a newer snapshot, a worktree of its first commit beside it, and the parts of the
-    first snapshot.
-    """
+    """(repository with a newer snapshot, worktree of its first commit, parts of the first snapshot)."""
     first = snapshots.data_parts(repository)
     (repository / STEPS).write_text("more transitions")
     snapshots.snapshot(repository)
     snapshots.push(repository)
-    beside = repository / ".dreamgym" / "beside"
-    _git(repository, "worktree", "add", "-q", "--detach", str(beside), "HEAD")
-    return repository, beside, first
+    worktree = repository / ".dreamgym" / "worktree"
+    _git(repository, "worktree", "add", "-q", "--detach", str(worktree), "HEAD")
+    return repository, worktree, first
 
 
-@pytest.mark.parametrize("emptied", [False, True])
-def test_an_earlier_version_comes_back_beside_the_clone_which_stays_as_it_is(moved_on, emptied):
-    repository, beside, first = moved_on
-    if emptied:
+@pytest.mark.parametrize("is_cache_empty", [False, True])
+def test_an_earlier_version_is_restored_in_a_worktree_and_the_clone_is_unchanged(moved_on, is_cache_empty):
+    repository, worktree, first = moved_on
+    if is_cache_empty:
         shutil.rmtree(repository / ".dvc" / "cache")
-    found = versions.restore(beside, first, repository)
-    assert {out.path: out.md5 for out in found.parts} == first
-    assert (found.files, found.size) == (2, len("tasks") + len("transitions"))
-    assert (beside / STEPS).read_text() == "transitions"
+    restored = versions.restore(worktree, first, repository)
+    assert {out.path: out.md5 for out in restored.parts} == first
+    assert (restored.files, restored.size) == (2, len("tasks") + len("transitions"))
+    assert (worktree / STEPS).read_text() == "transitions"
     assert (repository / STEPS).read_text() == "more transitions" and snapshots.data_parts(
         repository
     ) != first
 
 
 def test_a_damaged_object_of_an_earlier_version_is_named_and_not_used(moved_on):
-    repository, beside, first = moved_on
+    repository, worktree, first = moved_on
     damaged = _object(repository / ".dvc" / "cache", "transitions")
     _overwrite(damaged, "trnasitions")
     with pytest.raises(DataError, match=f"damaged, because its cache object .*{damaged.name}"):
-        versions.restore(beside, first, repository)
+        versions.restore(worktree, first, repository)
 
 
-def test_a_version_that_is_nowhere_is_told(moved_on):
-    repository, beside, first = moved_on
+def test_a_version_that_no_remote_has_is_refused(moved_on):
+    repository, worktree, first = moved_on
     with pytest.raises(DataError, match="missing: 0{32}"):
-        versions.restore(beside, first | {"data/other": "0" * 32 + ".dir"}, repository)
+        versions.restore(worktree, first | {"data/other": "0" * 32 + ".dir"}, repository)
 
 
 def test_no_git_repository_no_data_and_no_pointer(tmp_path):
-    with pytest.raises(DataError, match="no git repository.*git init"):
+    with pytest.raises(DataError, match="not a git repository.*git init"):
         snapshots.snapshot(tmp_path)
     _git(tmp_path, "init", "-q")
     with pytest.raises(DataError, match="holds no files.*dreamgym collect"):
@@ -293,13 +294,13 @@ def test_no_git_repository_no_data_and_no_pointer(tmp_path):
     )
     for text in (f"outs: {entry}\n" for entry in entries):
         (tmp_path / "data.dvc").write_text(text)
-        with pytest.raises(DataError, match="no pointer.*git checkout data.dvc"):
+        with pytest.raises(DataError, match="does not name a version.*git checkout data.dvc"):
             snapshots.data_hash(tmp_path)
     with pytest.raises(DataError, match="no git commit to base an experiment on.*git commit"):
         commit_experiment(tmp_path, "run-1", {})
 
 
-def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
+def test_a_lock_is_waited_for_and_then_reported(repository, monkeypatch):
     monkeypatch.setattr(dvc_command, "LOCK_WAIT_SECONDS", 0.3)
     (repository / ".dvc" / "tmp").mkdir(exist_ok=True)
     with (repository / ".dvc" / "tmp" / "dreamgym.lock").open("w") as file:
@@ -309,21 +310,21 @@ def test_a_held_lock_is_waited_for_and_then_named(repository, monkeypatch):
             snapshots.snapshot(repository)
 
 
-HOLD = (
+HOLD_DVC_LOCK = (
     "import time; from dvc.repo import Repo\nwith Repo('.').lock: print('held', flush=True); time.sleep(4.5)"
 )
 
 
-def test_a_foreign_dvc_command_is_waited_for(repository):
+def test_another_dvc_command_is_waited_for(repository):
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD], cwd=repository, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD_DVC_LOCK], cwd=repository, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
         assert snapshots.snapshot(repository).files == 2
         assert other.wait() == 0
 
 
-def test_a_command_that_hangs_is_ended_with_all_that_it_started_and_named(repository, monkeypatch, tmp_path):
+def test_a_hanging_command_is_killed_with_its_children_and_reported(repository, monkeypatch, tmp_path):
     program = (
         tmp_path / "hangs"
     )  # stands in for DVC before a remote that accepts a connection and says nothing
@@ -331,27 +332,27 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started_and_named(reposi
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setattr(dvc_command, "TIME_LIMIT_SECONDS", 3.6)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(
         StageTimeout,
         match="`dvc push --remote local data.dvc` had not ended after 0.001 hours and was stopped",
     ):
         snapshots.push(repository)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     child = int((tmp_path / "child").read_text())
-    while _lives(child) and time.monotonic() - began < 60:
-        time.sleep(0.05)  # a signal arrives a moment after it was sent
-    assert not _lives(child)
+    while _is_alive(child) and time.monotonic() - start < 60:
+        time.sleep(0.05)  # a signal takes a moment to arrive
+    assert not _is_alive(child)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
+def test_a_full_disk_is_reported(repository, monkeypatch, tmp_path):
     program = tmp_path / "full"
     program.write_text(
         "#!/bin/sh\necho 'ERROR: unexpected error - [Errno 28] No space left on device' >&2; exit 255\n"
@@ -359,11 +360,11 @@ def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
     program.chmod(0o755)
     monkeypatch.setattr(
         sys, "executable", str(program)
-    )  # stands in for DVC: filling the disk would hit everybody
+    )  # stands in for DVC, since a full disk would affect every process
     (repository / STEPS).write_text("more")
     pointer = (repository / "data.dvc").read_text()
     with pytest.raises(
-        DataError, match="The disk is full: `dvc commit .* bytes are free.*data.dvc is as it was"
+        DataError, match="The disk is full: `dvc commit .* bytes are free.*data.dvc is unchanged"
     ):
         snapshots.snapshot(repository)
     assert (repository / "data.dvc").read_text() == pointer
@@ -372,12 +373,12 @@ def test_a_full_disk_is_named(repository, monkeypatch, tmp_path):
         snapshots.pull(repository)
 
 
-def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(
+def test_a_disk_filled_by_a_checkout_is_reported_although_dvc_blames_the_cache(
     repository, monkeypatch, tmp_path
 ):
-    program = tmp_path / "full"  # what DVC prints then, seen on a file system of 4 MB
-    said = "ERROR: Checkout failed for following targets:\ndata\nIs your cache up to date?"
-    program.write_text(f"#!/bin/sh\necho '{said}' >&2; exit 255\n")
+    program = tmp_path / "full"  # what DVC prints on a full file system of 4 MB
+    message = "ERROR: Checkout failed for following targets:\ndata\nIs your cache up to date?"
+    program.write_text(f"#!/bin/sh\necho '{message}' >&2; exit 255\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     with pytest.raises(DataError, match="dvc checkout data.dvc` failed: Checkout failed"):
@@ -390,7 +391,7 @@ def test_a_disk_that_a_checkout_filled_is_named_where_dvc_speaks_of_the_cache(
         snapshots.pull(repository)
 
 
-def test_tree_hash_sees_contents_and_names_alone(tmp_path):
+def test_tree_hash_depends_only_on_contents_and_names(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name / "inner").mkdir(parents=True)
         (tmp_path / name / "inner" / "a.py").write_text("a = 1\n")

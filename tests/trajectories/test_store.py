@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from components.errors import DataError
 from components.records import SYNTHETIC, Task, Transition
-from components.trajectories import store
+from components.trajectories import parquet_file, replay_log, store
 
 
 def make_task(number: int = 0) -> Task:
@@ -59,7 +59,7 @@ def test_any_text_and_number_survives_with_identical_bytes(tmp_path_factory, row
             make_transition(step, state=text, reward=reward, done=done) for text, step, reward, done in rows
         ]
         store.write_transitions(folder / "a.parquet", transitions)
-    except DataError as error:  # a lone surrogate is no text
+    except DataError as error:  # a lone surrogate is not text
         assert "surrogates not allowed" in str(error)
         return
     store.write_transitions(folder / "b.parquet", transitions)
@@ -67,17 +67,17 @@ def test_any_text_and_number_survives_with_identical_bytes(tmp_path_factory, row
     assert store.read_transitions(folder / "a.parquet") == transitions
 
 
-def test_every_flipped_byte_is_noticed_or_harmless(tmp_path):
+def test_every_flipped_byte_is_detected_or_harmless(tmp_path):
     path, transitions = tmp_path / "a.parquet", [make_transition(step) for step in range(3)]
     store.write_transitions(path, transitions)
-    good, noticed = path.read_bytes(), 0
+    good, detected = path.read_bytes(), 0
     for place in range(0, len(good), 7):
         path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
         try:
             assert store.read_transitions(path) == transitions
         except DataError:
-            noticed += 1
-    assert noticed > len(good) / 7 / 2
+            detected += 1
+    assert detected > len(good) / 7 / 2
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"not a table, but long enough to be one PAR1", None])
@@ -89,7 +89,7 @@ def test_a_damaged_or_truncated_file_is_named(tmp_path, content):
         store.read_transitions(path)
 
 
-def test_missing_and_empty_files_say_what_to_type(tmp_path):
+def test_missing_and_empty_files_are_reported_with_advice(tmp_path):
     with pytest.raises(
         DataError, match=r"There is no file .*a.parquet. Type `dvc pull` .* `dreamgym collect`"
     ):
@@ -101,19 +101,19 @@ def test_missing_and_empty_files_say_what_to_type(tmp_path):
 
 def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypatch):
     """The same long text in every row, written once: 300 MB in a few kilobytes."""
-    monkeypatch.setattr(store, "LARGEST_TABLE", 1 << 27)
+    monkeypatch.setattr(parquet_file, "MAX_TABLE_BYTES", 1 << 27)
     path = tmp_path / "bomb.parquet"
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array(["x" * (1 << 20)]))
     pq.write_table(pa.table({"state": text}), path, compression="zstd", store_schema=False)
     assert path.stat().st_size < 10_000
     with pytest.raises(DataError, match=r"holds more than 134,217,728 bytes of rows.*Split it"):
-        store.read_table(path)
+        parquet_file.read_table(path)
 
 
 def test_other_columns_types_and_nulls_are_named(tmp_path):
     path = tmp_path / "a.parquet"
     store.write_transitions(path, [make_transition(), make_transition(1)])
-    frame = store.read_frame(path)
+    frame = parquet_file.read_frame(path)
     frame.drop(columns="state").assign(extra=1, step=["0", "1"]).to_parquet(path)
     with pytest.raises(
         DataError,
@@ -130,7 +130,7 @@ def test_other_columns_types_and_nulls_are_named(tmp_path):
 
 def test_read_frame_is_raw(tmp_path):
     pd.DataFrame({"anything": [1]}).to_parquet(tmp_path / "a.parquet")
-    assert list(store.read_frame(tmp_path / "a.parquet").columns) == ["anything"]
+    assert list(parquet_file.read_frame(tmp_path / "a.parquet").columns) == ["anything"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -151,50 +151,50 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, cod
     assert [file.name for file in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_an_unwritable_path_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         store.write_tasks(tmp_path / "file" / "a.parquet", [make_task()])
 
 
 def test_the_log_only_grows_and_keeps_the_order_of_appending(tmp_path):
-    assert store.read_log(tmp_path / "replay") == []
+    assert replay_log.read_log(tmp_path / "replay") == []
     for number in range(11):
-        path = store.append_transitions(
+        path = replay_log.append_transitions(
             tmp_path / "replay", [make_transition(episode=f"e{number}")], f"dream-{number}"
         )
     assert path.name == "00011-dream-10.parquet"
-    store.append_transitions(tmp_path / "replay", [], "nothing")
-    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay")] == [
+    replay_log.append_transitions(tmp_path / "replay", [], "nothing")
+    assert [transition.episode_id for transition in replay_log.read_log(tmp_path / "replay")] == [
         f"e{number}" for number in range(11)
     ]
-    assert [transition.episode_id for transition in store.read_log(tmp_path / "replay", shards=2)] == [
+    assert [transition.episode_id for transition in replay_log.read_log(tmp_path / "replay", shards=2)] == [
         "e0",
         "e1",
     ]
 
 
 def test_a_shard_is_never_rewritten(tmp_path):
-    path = store.append_transitions(tmp_path, [make_transition()], "real")
+    path = replay_log.append_transitions(tmp_path, [make_transition()], "real")
     before = path.read_bytes()
-    store.append_transitions(tmp_path, [make_transition(1)], "dream")
+    replay_log.append_transitions(tmp_path, [make_transition(1)], "dream")
     with pytest.raises(DataError, match=r"already has .*00001-real.parquet.*never rewritten"):
-        store.append_transitions(tmp_path, [make_transition(2)], "real")
+        replay_log.append_transitions(tmp_path, [make_transition(2)], "real")
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(DataError, match="'../x' is no plain file name"):
-        store.append_transitions(tmp_path, [], "../x")
+    with pytest.raises(DataError, match="'../x' is not a plain file name"):
+        replay_log.append_transitions(tmp_path, [], "../x")
     path.write_bytes(b"")
     with pytest.raises(DataError, match="00001-real.parquet .* is damaged"):
-        store.read_log(tmp_path)
+        replay_log.read_log(tmp_path)
 
 
-def test_a_shard_that_appears_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
-    path = store.append_transitions(tmp_path, [make_transition()], "x")
+def test_a_shard_of_another_process_is_not_overwritten(tmp_path, monkeypatch):
+    path = replay_log.append_transitions(tmp_path, [make_transition()], "x")
     monkeypatch.setattr(
         Path, "glob", lambda self, pattern: iter(())
     )  # the other process has not written it yet
     with pytest.raises(DataError, match="already has"):
-        store.append_transitions(tmp_path, [make_transition(1)], "x")
+        replay_log.append_transitions(tmp_path, [make_transition(1)], "x")
     monkeypatch.undo()
     assert store.read_transitions(path) == [make_transition()]
     assert list(tmp_path.iterdir()) == [path]
@@ -216,7 +216,7 @@ def test_trajectories_are_grouped_in_order_of_appearance_and_sorted():
         ([make_transition(), make_transition()], r"has the steps \[0, 0\]"),
     ],
 )
-def test_an_episode_that_is_none_is_refused(transitions, words):
+def test_an_inconsistent_episode_is_refused(transitions, words):
     with pytest.raises(DataError, match=words):
         store.trajectories([make_task(0), make_task(1)], transitions)
 

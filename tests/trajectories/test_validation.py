@@ -1,5 +1,5 @@
-"""Validation with the real Great Expectations on real Parquet files; one run tests all rules, an episode a
-fault.
+"""Validation with the real Great Expectations on Parquet files. One run tests all rules, with one fault per
+episode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 from components.config import DataConfig
 from components.errors import DataError
 from components.records import Task, Transition
-from components.trajectories import store
+from components.trajectories import parquet_file, store
 from components.trajectories.validation import ValidationReport, examples, validate
 from flows.cli.validation_view import print_validation
 from flows.printing.output import Output
@@ -94,9 +94,7 @@ BROKEN = broken_episodes()
 
 
 def write(path: Path, rows: list[dict]) -> Path:
-    """As some other program may have written it: with nulls and wider integers, which the store itself never
-    writes.
-    """
+    """Write a file as another program may do it: with nulls and wider integers, unlike the store."""
     pd.DataFrame(rows).astype({"step": "Int64", "done": "boolean"}).to_parquet(path)
     return path
 
@@ -107,9 +105,7 @@ def good_episodes(count: int) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> ValidationReport:
-    """All broken episodes between good ones, two of which spell markers or have texts of exactly the
-    limit.
-    """
+    """All broken episodes among good ones; one of these spells markers, one has texts of maximum length."""
     folder = tmp_path_factory.mktemp("validation")
     marked, longest = (
         make_episode("marked", action="say <success>"),
@@ -133,7 +129,7 @@ def test_each_fault_is_quarantined_with_its_reason_and_its_whole_episode(report,
     assert aside["reason"].str.contains(rule, regex=False).any()
 
 
-def test_what_is_left_is_clean_and_unchanged(report):
+def test_the_remaining_episodes_are_clean_and_unchanged(report):
     clean = store.read_transitions(report.clean_path)
     assert {step.episode_id for step in clean} == {"good0", "good1", "good2", "marked", "longest"}
     assert clean[:STEPS] == [Transition(**row) for row in make_episode("good0")]
@@ -144,22 +140,22 @@ def test_what_is_left_is_clean_and_unchanged(report):
 
 
 def test_the_share_counts_broken_rows_and_not_the_rest_of_their_episodes(report):
-    innocent = report.quarantined["reason"] == "another step of the episode is invalid"
-    assert report.share == pytest.approx((~innocent).sum() / report.rows)
-    assert innocent.any()
+    is_valid_row = report.quarantined["reason"] == "another step of the episode is invalid"
+    assert report.share == pytest.approx((~is_valid_row).sum() / report.rows)
+    assert is_valid_row.any()
 
 
 def test_the_quarantine_is_a_file(report):
-    saved = store.read_frame(report.clean_path.with_name("quarantine.parquet"))
+    saved = parquet_file.read_frame(report.clean_path.with_name("quarantine.parquet"))
     assert saved["reason"].tolist() == report.quarantined["reason"].tolist()
 
 
-def test_markers_are_counted_and_no_error(report):
+def test_markers_are_counted_and_not_an_error(report):
     check = next(check for check in report.checks if check.name == "markers_spelled")
     assert (check.success, check.unexpected) == (True, 1)
 
 
-def test_every_rule_is_in_the_data_docs_and_saw_its_fault(report):
+def test_every_rule_is_in_the_data_docs_and_reports_its_fault(report):
     failed = {check.name for check in report.checks if not check.success}
     assert failed == {rule.split(" ")[0] for _, rule in BROKEN.values()}
     pages = "".join(page.read_text() for page in report.data_docs.parent.rglob("*.html"))
@@ -196,7 +192,7 @@ def test_each_rule_is_a_sentence(report):
     assert len({check.sentence for check in report.checks}) == len(report.checks)
 
 
-def test_examples_are_of_different_episodes_and_rules(report):
+def test_examples_show_different_episodes_and_rules(report):
     shown = examples(report.quarantined)
     episodes, rules = [line.split()[1] for line in shown], [line.split(": ")[1].split()[0] for line in shown]
     assert len(shown) == 5 and len(set(episodes)) == 5 and len(set(rules)) == 5
@@ -207,7 +203,7 @@ def test_examples_are_of_different_episodes_and_rules(report):
     )
 
 
-def test_what_is_printed_says_rules_in_words_and_cuts_nothing(report):
+def test_the_printed_report_shows_rules_as_full_sentences(report):
     console = Console(record=True, width=80, file=io.StringIO())
     page = Output(console)
     print_validation(page, "train", report)
@@ -220,7 +216,7 @@ def test_what_is_printed_says_rules_in_words_and_cuts_nothing(report):
     assert ("no_step", None) in [(row["episode"], row["step"]) for row in aside]
 
 
-def test_clean_data_pass_whole_and_without_noise(tmp_path, capfd):
+def test_clean_data_pass_completely_and_silently(tmp_path, capfd):
     transitions = [Transition(**row) for row in good_episodes(5)]
     store.write_transitions(tmp_path / "raw.parquet", transitions)
     report = validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out")
@@ -231,7 +227,7 @@ def test_clean_data_pass_whole_and_without_noise(tmp_path, capfd):
     assert output.out + output.err == ""
 
 
-def test_a_directory_with_a_dollar_sign_is_no_variable(tmp_path, monkeypatch):
+def test_a_dollar_sign_in_a_directory_is_not_a_variable(tmp_path, monkeypatch):
     """Great Expectations replaces `$NAME` in its settings, so that pages went to another directory, or there
     was a traceback.
     """
@@ -243,7 +239,7 @@ def test_a_directory_with_a_dollar_sign_is_no_variable(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {*names, raw.name}
 
 
-def test_held_out_is_what_another_split_has(tmp_path):
+def test_tasks_of_another_split_are_held_out(tmp_path):
     store.write_transitions(
         tmp_path / "raw.parquet", [replace(Transition(**row), task_id="f") for row in good_episodes(2)]
     )
@@ -262,7 +258,7 @@ def test_too_many_broken_rows_stop_the_run_and_are_named(tmp_path):
     message = str(caught.value)
     assert "1 of 24 rows" in message and "episode bad step 2: reward_value (reward: '2.0')" in message
     assert "at most 2.0% (data.quarantine_share)" in message and "index.html" in message
-    assert len(store.read_frame(tmp_path / "out" / "quarantine.parquet")) == STEPS
+    assert len(parquet_file.read_frame(tmp_path / "out" / "quarantine.parquet")) == STEPS
     assert not (tmp_path / "out" / "transitions.parquet").exists()  # nor the one of the run before
 
 

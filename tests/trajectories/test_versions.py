@@ -1,6 +1,4 @@
-"""Versions and experiment commits that are made beside the workspace, with real git and real DVC: what a
-second clone needs of them.
-"""
+"""Versions and experiment commits outside the workspace, and their use in a second clone, with real DVC."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ METRICS = {
     "evaluate/refined/success_rate": {"value": 0.5, "n": 4},
     "cost/real_interactions": {"value": 48.0, "n": 1},
 }
-OPERATIONS = Path(__file__).parents[2] / "docs" / "guides" / "resume-and-reproduce.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -42,10 +40,8 @@ def dvc(root: Path, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A clone in a place with an odd name, with a committed version, a person's edit, and a run's version and
-    commit beside them.
-    """
+def saved_run(tmp_path_factory):
+    """(clone in a folder with an unusual name, version of a run, its commit), with an edit of the user."""
     place = tmp_path_factory.mktemp("it's é one") / "the first"
     git(place.parent, "init", "-q", str(place))
     (place / ".gitignore").write_text("/data/\n/.dreamgym/\n/runs/\n")
@@ -70,9 +66,9 @@ def made(tmp_path_factory):
     return place, version, commit_experiment(place, "run-r1", files)
 
 
-def test_a_run_leaves_data_and_git_as_they_were(made):
-    place, version, _ = made
-    assert git(place, "status", "--porcelain") == "M code.py", "the person's own edit alone"
+def test_a_run_does_not_change_data_and_git(saved_run):
+    place, version, _ = saved_run
+    assert git(place, "status", "--porcelain") == "M code.py", "only the edit of the user"
     assert not (place / REPLAY).exists() and dvc(place, "status").startswith(
         "Data and pipelines are up to date"
     )
@@ -84,8 +80,8 @@ def test_a_run_leaves_data_and_git_as_they_were(made):
     assert change.path == REPLAY and change.before is None and change.after.files == 1
 
 
-def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
-    place, version, commit = made
+def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(saved_run):
+    place, version, commit = saved_run
     assert experiments(place) == {"run-r1": commit}
     assert parse_pointer(git(place, "show", f"{commit}:data.dvc"), "commit") == version.parts
     assert git(place, "show", f"{commit}:code.py") == "a = 2"
@@ -104,9 +100,9 @@ def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(made):
     assert "Validation games won, by policy" in page and "share of games won" in page
 
 
-def test_the_documented_table_has_a_row_for_each_run_and_for_no_commit_without_one(made):
-    place, _, _ = made
-    typed = next(
+def test_the_documented_table_has_a_row_only_for_runs(saved_run):
+    place, _, _ = saved_run
+    documented = next(
         line for line in OPERATIONS.read_text().splitlines() if line.startswith("    dvc exp show $(")
     )
     git(place, "commit", "-q", "--allow-empty", "-m", "A commit without a run")
@@ -114,31 +110,33 @@ def test_the_documented_table_has_a_row_for_each_run_and_for_no_commit_without_o
         environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        }  # as in an activated one
-        command = f"{typed.split('  #')[0]} --md"
-        told = subprocess.run(command, cwd=place, env=environment, shell=True, capture_output=True, text=True)
-        rows = [line.split("|")[1].strip() for line in told.stdout.splitlines() if line.startswith("|")]
+        }  # as in an activated environment
+        command = f"{documented.split('  #')[0]} --md"
+        shown = subprocess.run(
+            command, cwd=place, env=environment, shell=True, capture_output=True, text=True
+        )
+        rows = [line.split("|")[1].strip() for line in shown.stdout.splitlines() if line.startswith("|")]
         assert [row for row in rows if "run-r1" in row] and len(rows) == 5, (
-            told
+            shown
         )  # head, rule, workspace, its commit, it
     finally:
         git(place, "reset", "-q", "--soft", "HEAD~1")
 
 
-def test_the_same_version_comes_again_and_one_of_a_single_part_is_extended_too(made):
-    place, version, _ = made
-    again = versions.extend_version(
+def test_the_same_content_gives_the_same_version_and_a_missing_one_is_refused(saved_run):
+    place, version, _ = saved_run
+    repeated = versions.extend_version(
         place, {out.path: out.md5 for out in version.parts}, REPLAY, lambda log: None
     )
-    assert again.parts == version.parts and again.hash == version.hash
+    assert repeated.parts == version.parts and repeated.hash == version.hash
     whole = {"data": snapshots.data_hash(place)}
     with pytest.raises(DataError, match="objects of the version that data.dvc names are missing"):
         versions.outs_of(place, whole)
 
 
-def test_a_second_clone_gets_the_version_by_the_documented_commands(made, tmp_path):
-    """`dvc exp push --no-cache` takes the commit; the remote for data was added after the run was made."""
-    place, version, commit = made
+def test_a_second_clone_gets_the_version_by_the_documented_commands(saved_run, tmp_path):
+    """`dvc exp push --no-cache` pushes the commit. The remote for data was added after the run."""
+    place, version, commit = saved_run
     dvc(place, "remote", "add", "-d", "team", str(tmp_path / "store"))
     git(tmp_path, "init", "-q", "--bare", str(tmp_path / "hub"))
     git(place, "remote", "add", "hub", str(tmp_path / "hub"))
@@ -153,31 +151,33 @@ def test_a_second_clone_gets_the_version_by_the_documented_commands(made, tmp_pa
     dvc(second, "remote", "add", "--local", "team", str(tmp_path / "store"))
     git(second, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
     assert experiments(second) == {"run-r1": commit}
-    beside = tmp_path / "beside"
-    git(second, "worktree", "add", "-q", "--detach", str(beside), commit)
-    restored = versions.restore(beside, {out.path: out.md5 for out in version.parts}, second)
-    assert restored.hash == version.hash and (beside / REPLAY / "1.txt").read_text() == "dreams"
-    assert remote_to_push_to(beside) == "local", "a repetition pushes nothing to the team"
+    worktree = tmp_path / "worktree"
+    git(second, "worktree", "add", "-q", "--detach", str(worktree), commit)
+    restored = versions.restore(worktree, {out.path: out.md5 for out in version.parts}, second)
+    assert restored.hash == version.hash and (worktree / REPLAY / "1.txt").read_text() == "dreams"
+    assert remote_to_push_to(worktree) == "local", "the restored checkout pushes nothing to the team"
     assert git(second, "status", "--porcelain") == ""
 
 
-def test_a_shared_cache_of_the_second_clone_is_enough(made, tmp_path):
-    place, version, commit = made
-    second, beside = tmp_path / "second", tmp_path / "beside"
+def test_a_shared_cache_of_the_second_clone_is_enough(saved_run, tmp_path):
+    place, version, commit = saved_run
+    second = tmp_path / "second"
+    worktree = tmp_path / "worktree"
     git(tmp_path, "clone", "-q", str(place), str(second))
     shared = shutil.copytree(
         place / ".dvc" / "cache", tmp_path / "shared cache"
-    )  # DVC's own config verbs take ASCII paths alone
+    )  # DVC's own config commands accept only ASCII paths
     dvc(second, "cache", "dir", "--local", str(shared))
     git(second, "fetch", "-q", "origin", "refs/exps/*:refs/exps/*")
-    git(second, "worktree", "add", "-q", "--detach", str(beside), commit)
+    git(second, "worktree", "add", "-q", "--detach", str(worktree), commit)
     assert (
-        versions.restore(beside, {out.path: out.md5 for out in version.parts}, second).files == version.files
+        versions.restore(worktree, {out.path: out.md5 for out in version.parts}, second).files
+        == version.files
     )
 
 
-def test_a_version_that_is_nowhere_says_how_to_get_it_and_deletes_nothing(made, tmp_path):
-    place, version, _ = made
+def test_a_version_that_no_remote_has_is_refused_with_advice_and_nothing_is_deleted(saved_run, tmp_path):
+    place, version, _ = saved_run
     second = tmp_path / "second"
     git(tmp_path, "clone", "-q", str(place), str(second))
     with pytest.raises(DataError, match=r"dvc push.*dvc remote add -d team") as caught:

@@ -1,72 +1,77 @@
-"""ALFWorld as one environment of the pipeline: everything that the stages need to know of it."""
+"""ALFWorld as one environment of the pipeline: its tasks, its real environment, and all capabilities."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from components.config.worlds.environment_config import EnvironmentConfig
-from components.environments.alfworld import behaviours, coherence, premise, reasoning
-from components.environments.alfworld.embody import embody
+from components.environments.alfworld import (
+    behaviours,
+    coherence,
+    embody,
+    premise,
+    progress,
+    reasoning,
+    states,
+)
+from components.environments.alfworld.environment import AlfworldEnvironment, official_root, read_game
 from components.environments.alfworld.games import (
     FAMILIES,
     HOLDS,
     LAMPS,
     PORTABLE,
-    World,
     floors,
     goals,
-    initial_observation_state,
+    initial_state,
     kind,
-    make_world,
+    make_game,
 )
-from components.environments.alfworld.knowledge import learn, read_goal, well_formed
-from components.environments.alfworld.premise import objection
-from components.environments.alfworld.progress import progress
-from components.environments.alfworld.states import StateMapper, contradicts, read_state, state_facts
+from components.environments.alfworld.goals import read_goal
+from components.environments.alfworld.knowledge import read_knowledge, well_formed
+from components.environments.alfworld.states import StateMapper, read_state
 from components.environments.alfworld.workers import Workers
-from components.environments.budget import spend
-from components.environments.protocol import Behaviour, Environment, Fact, Step
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Behaviour, Fact, RealEnvironment
 from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
-_OFFICIAL = {TRAIN: ("train",), VALIDATION: ("train",), TEST: ("valid_seen", "valid_unseen")}
+_OFFICIAL_FOLDERS = {TRAIN: ("train",), VALIDATION: ("train",), TEST: ("valid_seen", "valid_unseen")}
 _VALIDATION_SHARE = 10
-"""Of the official training games one folder (a goal in a scene) of so many is kept for validation; `valid_*`
-are the test.
-"""
+"""One in so many folders of official training games (a goal in a scene) is kept for validation."""
+_GAMES_A_LOAD = 32
+"""Official games that are opened in one batch to read their instructions."""
 
 
-def unseen_floor(floor: int) -> bool:
-    """True for floor plans that no training game uses: every fifth one."""
+def is_unseen_floor(floor: int) -> bool:
+    """Return True for floor plans that no training game uses: every fifth one."""
     return floor % 5 == 0
 
 
 def is_validation_folder(name: str) -> bool:
-    """True for a folder of official training games, named after its goal and scene, that no training task is
-    drawn from.
+    """Return True for a folder of official training games that no training task is drawn from.
+
+    `name` is the folder's name: a goal and a scene.
     """
     return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _VALIDATION_SHARE == 0
 
 
-class AlfworldAdapter:
-    """The adapter of design's environment contract (`components/environments/protocol.py`) for ALFWorld."""
+class AlfworldAdapter(Adapter):
+    """The adapter of ALFWorld, for generated games and for the official ones."""
 
-    name, splits = "alfworld", (TRAIN, VALIDATION, TEST)
+    name = "alfworld"
+    splits = (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
 
     @property
     def notice(self) -> str:
-        """That generated games are none of the benchmark's."""
+        """That scores of generated games are not those of the benchmark; empty for the official games."""
         if self.config.games == "official":
             return ""
         return (
@@ -75,172 +80,163 @@ class AlfworldAdapter:
         )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different tasks, families in turn; in the splits validation and test every other game has
-        an unseen floor plan.
+        """Return `count` different tasks, families in turn.
 
-        Generated games of each split come from a stream of random numbers of its own. Official validation
-        games are training games in folders that no training task comes from.
+        In the splits validation and test every other generated game has an unseen floor plan. Generated games
+        of each split come from a random stream of their own. Official validation games are training games in
+        folders that no training task comes from.
 
         Raises:
             EnvironmentFailure: an unknown split, or fewer official games on disk than asked for.
         """
         require_split(split, self.splits)
         if self.config.games == "official":
-            return self._official(split, count, seed)
+            return self._official_tasks(split, count, seed)
         tasks: dict[str, Task] = {}
         index = 0
         while len(tasks) < count:
-            task = self._generated(split, index, seed)
+            task = self._generated_task(split, index, seed)
             tasks.setdefault(task.id, task)
             index += 1
         return list(tasks.values())
 
-    def _generated(self, split: str, index: int, seed: int) -> Task:
+    def _generated_task(self, split: str, index: int, seed: int) -> Task:
         family = FAMILIES[index % len(FAMILIES)]
         rng = random.Random(f"{split}/{self.config.seed}/{seed}/{index}")
-        unseen = split != TRAIN and index // len(FAMILIES) % 2 == 1
-        floor = rng.choice([f for f in floors(family) if unseen_floor(f) == unseen])
-        world = make_world(family, floor, rng.getrandbits(48), self.config.receptacles, self.config.objects)
-        spec = world.to_json()
+        is_unseen = split != TRAIN and index // len(FAMILIES) % 2 == 1
+        floor = rng.choice([floor for floor in floors(family) if is_unseen_floor(floor) == is_unseen])
+        game = make_game(family, floor, rng.getrandbits(48), self.config.receptacles, self.config.objects)
+        spec = game.to_json()
         digest = hashlib.sha256(spec.encode()).hexdigest()[:12]
         return Task(
             f"alfworld/{family}/{floor}/{digest}",
             self.name,
             split,
-            world.instruction,
-            initial_observation_state(world),
+            game.instruction,
+            initial_state(game),
             family,
             spec,
         )
 
-    def _official(self, split: str, count: int, seed: int) -> list[Task]:
-        root = _official_root()
+    def _official_tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        root = official_root()
         paths = sorted(
-            p for part in _OFFICIAL[split] for p in (root / "json_2.1.1" / part).glob("**/game.tw-pddl")
+            path
+            for folder in _OFFICIAL_FOLDERS[split]
+            for path in (root / "json_2.1.1" / folder).glob("**/game.tw-pddl")
         )
         if split != TEST:
-            paths = [
-                path
-                for path in paths
-                if is_validation_folder(path.parent.parent.name) == (split == VALIDATION)
-            ]
+            is_validation = split == VALIDATION
+            paths = [path for path in paths if is_validation_folder(path.parent.parent.name) == is_validation]
         if len(paths) < count:
             raise EnvironmentFailure(
                 f"{root} holds {len(paths)} official games of the split {split}.",
                 f"Expected at least {count}.",
                 "Run `alfworld-download`.",
             )
-        chosen = sorted(random.Random(seed).sample(paths, count))
-        specs = [json.dumps({"path": str(path.relative_to(root))}) for path in chosen]
-        return self._read_official(split, specs)
+        chosen_paths = sorted(random.Random(seed).sample(paths, count))
+        return self._read_official_tasks(split, [str(path.relative_to(root)) for path in chosen_paths])
 
-    def _read_official(self, split: str, specs: list[str]) -> list[Task]:
-        workers, tasks = Workers(self.config.workers), []
+    def _read_official_tasks(self, split: str, paths: list[str]) -> list[Task]:
+        """Return the tasks of the games at `paths`; each game is started once to read its first state."""
+        tasks = []
+        workers = Workers(self.config.workers)
         try:
-            for start in range(0, len(specs), 32):
-                for row, seen in sorted(
-                    workers.load(dict(enumerate(map(_game, specs[start : start + 32])))).items()
-                ):
-                    spec = specs[start + row]
-                    path = json.loads(spec)["path"]
-                    instruction = seen.text.split("Your task is to: ")[1].rstrip(". ")
-                    goal = read_goal(instruction)
-                    family = goal.family if goal else Path(path).parts[2].split("-")[0]
-                    tasks.append(
-                        Task(
-                            f"alfworld/{path}",
-                            self.name,
-                            split,
-                            instruction,
-                            StateMapper().initial(seen.text),
-                            family,
-                            spec,
-                        )
-                    )
+            for start in range(0, len(paths), _GAMES_A_LOAD):
+                batch = paths[start : start + _GAMES_A_LOAD]
+                specs = [json.dumps({"path": path}) for path in batch]
+                observations = workers.load(dict(enumerate(map(read_game, specs))))
+                for row, observation in sorted(observations.items()):
+                    tasks.append(self._official_task(split, batch[row], specs[row], observation.text))
         finally:
             workers.close()
         return tasks
 
+    def _official_task(self, split: str, path: str, spec: str, introduction: str) -> Task:
+        instruction = introduction.split("Your task is to: ")[1].rstrip(". ")
+        goal = read_goal(instruction)
+        family = goal.family if goal else Path(path).parts[2].split("-")[0]
+        state = StateMapper().initial(introduction)
+        return Task(f"alfworld/{path}", self.name, split, instruction, state, family, spec)
+
     def open(
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
-    ) -> Environment:
-        """The real engine in worker processes, with our caches unless `stock` is asked for."""
+    ) -> RealEnvironment:
+        """Open the real engine in worker processes, with caches unless `stock` is True."""
         return AlfworldEnvironment(workers or self.config.workers, budget, cached=not stock)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `behaviours.make_behaviour`."""
         return behaviours.make_behaviour(name, task, seed)
 
+    def well_formed(self, action: str) -> bool:
+        """See `knowledge.well_formed`."""
+        return well_formed(action)
+
+    def refused(self, next_state: str) -> bool:
+        """Return True if the engine said that nothing happens."""
+        return read_state(next_state).event == "failed"
+
     def think(self, trajectory: Trajectory, action: str) -> str:
-        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see
-        `behaviours.think`.
-        """
+        """See `reasoning.think`."""
         goal = read_goal(trajectory.task.instruction)
-        return behaviours.think(goal, learn(trajectory)) if goal else ""
+        return reasoning.think(goal, read_knowledge(trajectory)) if goal else ""
 
     def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
-        """See `behaviours.reflect`."""
-        return behaviours.reflect(trajectory, alternatives, self.think(trajectory, action))
+        """See `reasoning.reflect`."""
+        return reasoning.reflect(trajectory, alternatives, self.think(trajectory, action))
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
         """See `reasoning.reason`."""
         return reasoning.reason(trajectory, action, next_state, reward)
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
-        """What the last state asserts by itself."""
-        return state_facts(trajectory.states[-1])
+        """Return what the last state asserts by itself."""
+        return states.state_facts(trajectory.states[-1])
 
     def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
         """See `states.contradicts`."""
-        return contradicts(claim, truth)
-
-    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
-        """True if the step shows the inside of a place, or whether a place is closed, for the first time."""
-        seen = read_state(next_state)
-        if seen.event != "at":
-            return False
-        known = learn(trajectory)
-        return seen.place not in known.contents if seen.door != "closed" else not known.known(seen.place)
-
-    def well_formed(self, action: str) -> bool:
-        """See `knowledge.well_formed`."""
-        return well_formed(action)
-
-    def refused(self, next_state: str) -> bool:
-        """True if the engine said that nothing happens."""
-        return read_state(next_state).event == "failed"
+        return states.contradicts(claim, truth)
 
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """See `coherence.contradiction`."""
         return coherence.contradiction(trajectory, next_state)
 
+    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
+        """Return True if the step is the first to show the inside of a place, or that it is closed."""
+        parsed = read_state(next_state)
+        if parsed.event != "at":
+            return False
+        knowledge = read_knowledge(trajectory)
+        if parsed.door == "closed":
+            return not knowledge.is_known(parsed.place)
+        return parsed.place not in knowledge.contents
+
     def premise(self, trajectory: Trajectory) -> str:
         """See `premise.premise`."""
         return premise.premise(trajectory)
 
-    def objection(self, task: Task, premise: str) -> str:
+    def objection(self, task: Task, premise_text: str) -> str:
         """See `premise.objection`."""
-        return objection(task, premise)
+        return premise.objection(task, premise_text)
 
     def progress(self, trajectory: Trajectory) -> float:
         """See `progress.progress`."""
-        return progress(trajectory)
+        return progress.progress(trajectory)
 
     def embody(self, dreamed: Trajectory) -> Task:
         """See `embody.embody`."""
-        return embody(dreamed)
+        return embody.embody(dreamed)
 
     def unseen(self, task: Task) -> bool:
-        """True if no training game has this floor plan."""
+        """Return True if no training game has this floor plan."""
         parts = task.id.split("/")
-        return "valid_unseen" in parts or (
-            len(parts) > 2 and parts[2].isdigit() and unseen_floor(int(parts[2]))
-        )
+        if "valid_unseen" in parts:
+            return True
+        return len(parts) > 2 and parts[2].isdigit() and is_unseen_floor(int(parts[2]))
 
     def feasible(self, task: Task) -> str:
-        """Why a generated task is malformed or hopeless, judged by its text and its room; "" if it is
-        neither.
-        """
+        """Return why a generated task is malformed or cannot be solved, by its text and its room; else ""."""
         goal = read_goal(task.instruction)
         if goal is None:
             return "follows no template"
@@ -251,112 +247,6 @@ class AlfworldAdapter:
             return "" if goal.lamp in LAMPS else "no such lamp"
         if goal.parent not in kinds:
             return "the room lacks the place"
-        return (
-            ""
-            if (goal.target, goal.parent) in goals(goal.family, kinds, {goal.target})
-            else "cannot be done in this room"
-        )
-
-
-def _official_root() -> Path:
-    root = os.environ.get("ALFWORLD_DATA", "")
-    if not root or not Path(root).is_dir():
-        raise EnvironmentFailure(
-            f"ALFWORLD_DATA is {root!r}.",
-            "Expected the folder of the official games.",
-            "Run `alfworld-download`, or set environment.games=generated.",
-        )
-    return Path(root)
-
-
-def _game(spec: str) -> World | Path:
-    try:
-        values = json.loads(spec)
-    except ValueError:
-        values = None
-    if not isinstance(values, dict) or "path" not in values:
-        return World.from_json(spec)  # which says what is wrong with it
-    root = _official_root().resolve()
-    path = (root / values["path"]).resolve()
-    if not path.is_relative_to(root):
-        raise EnvironmentFailure(
-            f"The game {values['path']!r} lies outside {root}.", "Expected a path below $ALFWORLD_DATA."
-        )
-    return path
-
-
-class AlfworldEnvironment:
-    """The real world of a batch of tasks; counts its interactions and refuses to exceed its budget."""
-
-    def __init__(self, workers: int, budget: int | None = None, *, cached: bool = True) -> None:
-        self.interactions = 0
-        self.budget = budget
-        self._workers = Workers(workers, cached=cached)
-        self._mappers: list[StateMapper] = []
-        self._states: list[str] = []
-        self.admissible: list[tuple[str, ...]] = []
-
-    def reset(self, tasks: Sequence[Task]) -> list[str]:
-        """Load and start each task's game.
-
-        Raises:
-            EnvironmentFailure: a game cannot be loaded, or a task was made up and has no world of its own.
-        """
-        for task in tasks:
-            if task.generated:
-                raise EnvironmentFailure(
-                    f"The task {task.id} was generated: it has no real world.",
-                    next_step="Embody a dreamed episode of it.",
-                )
-        seen = self._workers.load({row: _game(task.spec) for row, task in enumerate(tasks)})
-        self._mappers = [StateMapper() for _ in tasks]
-        self._states = [self._mappers[row].initial(seen[row].text) for row in range(len(tasks))]
-        self.admissible = [seen[row].admissible for row in range(len(tasks))]
-        return list(self._states)
-
-    def step(self, actions: Sequence[str | None]) -> list[Step | None]:
-        """One step for each row with an action.
-
-        Raises:
-            EnvironmentFailure: the budget of interactions does not allow these steps.
-        """
-        commands = {row: action for row, action in enumerate(actions) if action is not None}
-        self.interactions = spend(self.interactions, len(commands), self.budget)
-        answers = self._workers.step(commands)
-        return [self._answer(row, answers[row]) if row in answers else None for row in range(len(actions))]
-
-    def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:
-        """What each of a row's actions would lead to, executed in a fork of its game; the rows stay where
-        they are.
-
-        Raises:
-            EnvironmentFailure: the budget of interactions does not allow these steps.
-        """
-        self.interactions = spend(self.interactions, sum(map(len, actions)), self.budget)
-        answers = self._workers.probe({row: list(tried) for row, tried in enumerate(actions) if tried})
-        return [
-            [self._alternative(row, seen) for seen in answers.get(row, [])] for row in range(len(actions))
-        ]
-
-    def _alternative(self, row: int, seen: Any) -> Step:
-        if isinstance(seen, str):
-            return Step(self._states[row], 0.0, True, {"failed": seen})
-        return Step(
-            copy.deepcopy(self._mappers[row])(seen.text),
-            float(seen.won),
-            bool(seen.won),
-            {"observation": seen.text},
-        )
-
-    def _answer(self, row: int, seen: object) -> Step:
-        if isinstance(seen, str):
-            return Step(self._states[row], 0.0, True, {"failed": seen})
-        self._states[row] = self._mappers[row](seen.text)  # type: ignore[attr-defined]
-        self.admissible[row] = seen.admissible  # type: ignore[attr-defined]
-        won = bool(seen.won)  # type: ignore[attr-defined]
-        info = {"observation": seen.text, "admissible": seen.admissible}  # type: ignore[attr-defined]
-        return Step(self._states[row], 1.0 if won else 0.0, won, info)
-
-    def close(self) -> None:
-        """End the worker processes."""
-        self._workers.close()
+        if (goal.target, goal.parent) in goals(goal.family, kinds, {goal.target}):
+            return ""
+        return "cannot be done in this room"

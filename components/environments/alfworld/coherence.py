@@ -1,95 +1,109 @@
-"""What a state contradicts in the states before it: the same thing in two places, a listing that changed by
-itself, a full hand that is empty, a goal that would have been reached before anyone acted; and lists that the
-engine never writes, with a place among the things or out of order. Nothing hidden is asked, and no rule of
-the game: whether an action should have worked is not judged here.
+"""What a state contradicts in the states before it.
+
+Objected to are: the same thing in two places, a listing that changed by itself, a full hand that is suddenly
+empty, a goal that would have been reached before anyone acted; and listings that the engine never writes,
+with a place among the things or out of order. Neither hidden state nor a rule of the game is used: whether an
+action should have worked is not judged here.
 """
 
 from __future__ import annotations
 
 from components.environments.alfworld.games import PLACES, kind
-from components.environments.alfworld.knowledge import Goal, Knowledge, learn, read_goal
-from components.environments.alfworld.premise import homes
-from components.environments.alfworld.states import Seen, read_state
+from components.environments.alfworld.goals import Goal, read_goal
+from components.environments.alfworld.knowledge import Knowledge, read_knowledge
+from components.environments.alfworld.premise import read_premise
+from components.environments.alfworld.states import ParsedState, read_state
 from components.records import Trajectory
 
 
 def contradiction(trajectory: Trajectory, next_state: str) -> str:
-    """What in `next_state` cannot be true if all states of `trajectory` are; "" if nothing."""
-    known, seen = learn(trajectory), read_state(next_state)
-    if not seen.event or seen.event == "room":
+    """Return what in `next_state` cannot be true if all states of `trajectory` are; "" if nothing."""
+    knowledge = read_knowledge(trajectory)
+    parsed = read_state(next_state)
+    if not parsed.event or parsed.event == "room":
         return "it is no state after an action"
-    found = _of_the_hand(known, seen)
-    if seen.place and seen.place not in known.receptacles:
-        found = found or f"the room has no {seen.place}"
-    if seen.event == "at":
-        goal, decided = read_goal(trajectory.task.instruction), homes(trajectory.premise)
-        found = found or _of_a_listing(known, seen, decided) or _of_the_goal(goal, known, seen)
-    return found
-
-
-def _of_the_hand(known: Knowledge, seen: Seen) -> str:
-    before, treated = known.holding, known.treated.get(known.holding, set())
-    if seen.event == "took":
-        lies = known.contents.get(seen.place)
-        missing = lies is not None and seen.thing not in lies
-        return (
-            "it took with a full hand"
-            if before
-            else f"no {seen.thing} lay there"
-            if missing
-            else _differs(seen.holding, seen.thing)
+    problem = _problem_of_hand(knowledge, parsed)
+    if parsed.place and parsed.place not in knowledge.receptacles:
+        problem = problem or f"the room has no {parsed.place}"
+    if parsed.event == "at":
+        goal = read_goal(trajectory.task.instruction)
+        homes = read_premise(trajectory.premise)
+        problem = (
+            problem
+            or _problem_of_listing(knowledge, parsed, homes)
+            or _problem_of_goal(goal, knowledge, parsed)
         )
-    if seen.event == "moved":
-        return _differs(seen.thing, before) or _differs(seen.holding, "")
-    if seen.holding == before and seen.event != "treated" and set(seen.treated) != treated:
+    return problem
+
+
+def _problem_of_hand(knowledge: Knowledge, parsed: ParsedState) -> str:
+    before = knowledge.holding
+    if parsed.event == "took":
+        contents = knowledge.contents.get(parsed.place)
+        if before:
+            return "it took with a full hand"
+        if contents is not None and parsed.thing not in contents:
+            return f"no {parsed.thing} lay there"
+        return _difference(parsed.holding, parsed.thing)
+    if parsed.event == "moved":
+        return _difference(parsed.thing, before) or _difference(parsed.holding, "")
+    treatments = knowledge.treated.get(before, set())
+    if parsed.holding == before and parsed.event != "treated" and set(parsed.treated) != treatments:
         return f"{before} was treated by itself"
-    return _differs(seen.holding, before)
+    return _difference(parsed.holding, before)
 
 
-def _differs(found: str, wanted: str) -> str:
-    return "" if found == wanted else f"in the hand is {found or 'nothing'} and was {wanted or 'nothing'}"
+def _difference(actual: str, expected: str) -> str:
+    if actual == expected:
+        return ""
+    return f"in the hand is {actual or 'nothing'} and was {expected or 'nothing'}"
 
 
-def _of_a_listing(known: Knowledge, seen: Seen, decided: dict[str, str]) -> str:
-    if len(set(seen.contents)) < len(seen.contents):
+def _problem_of_listing(knowledge: Knowledge, parsed: ParsedState, homes: dict[str, str]) -> str:
+    """Return what is wrong with a listing, given the `homes` of a premise."""
+    if len(set(parsed.contents)) < len(parsed.contents):
         return "a thing is listed twice"
     elsewhere = {
-        thing: place for place, things in known.contents.items() if place != seen.place for thing in things
+        thing: place
+        for place, things in knowledge.contents.items()
+        if place != parsed.place
+        for thing in things
     }
-    if seen.place not in known.contents and seen.door != "closed":
-        if list(seen.contents) != sorted(seen.contents):
-            return "what lies there from the start is listed in the order of its names"
-        place = next((thing for thing in seen.contents if kind(thing) in PLACES), "")
-        if place:
-            return f"{place} is a place and lies in none"
-        unseen = {thing: place for thing, place in decided.items() if place not in known.contents}
-        absent = next(
-            (thing for thing, place in unseen.items() if place == seen.place and thing not in seen.contents),
-            "",
-        )
-        if absent:
-            return f"{absent} should be there"
-        elsewhere |= {thing: place for thing, place in unseen.items() if place != seen.place}
-    twice = next((thing for thing in seen.contents if thing in elsewhere or thing == known.holding), "")
+    if parsed.place not in knowledge.contents and parsed.door != "closed":
+        open_homes = {thing: place for thing, place in homes.items() if place not in knowledge.contents}
+        if problem := _problem_of_first_listing(parsed, open_homes):
+            return problem
+        elsewhere |= {thing: place for thing, place in open_homes.items() if place != parsed.place}
+    twice = next((thing for thing in parsed.contents if thing in elsewhere or thing == knowledge.holding), "")
     if twice:
         return f"{twice} is {f'at {elsewhere[twice]}' if twice in elsewhere else 'in the hand'}"
-    before = known.contents.get(seen.place)
-    return (
-        f"{seen.place} changed by itself"
-        if seen.door != "closed" and before is not None and before != set(seen.contents)
-        else ""
-    )
+    before = knowledge.contents.get(parsed.place)
+    has_changed = parsed.door != "closed" and before is not None and before != set(parsed.contents)
+    return f"{parsed.place} changed by itself" if has_changed else ""
 
 
-def _of_the_goal(goal: Goal | None, known: Knowledge, seen: Seen) -> str:
-    """A place seen for the first time holds from the start what the goal wants there, so nothing would be
-    left to do.
+def _problem_of_first_listing(parsed: ParsedState, open_homes: dict[str, str]) -> str:
+    """Return what is wrong with a place that is seen for the first time.
+
+    Args:
+        open_homes: thing -> place of the premise, for the places that were not seen yet.
     """
-    if not goal or kind(seen.place) != goal.parent or seen.place in known.contents or goal.verb:
+    if list(parsed.contents) != sorted(parsed.contents):
+        return "what lies there from the start is listed in the order of its names"
+    inner_place = next((thing for thing in parsed.contents if kind(thing) in PLACES), "")
+    if inner_place:
+        return f"{inner_place} is a place and lies in none"
+    things = (thing for thing, place in open_homes.items() if place == parsed.place)
+    missing = next((thing for thing in things if thing not in parsed.contents), "")
+    return f"{missing} should be there" if missing else ""
+
+
+def _problem_of_goal(goal: Goal | None, knowledge: Knowledge, parsed: ParsedState) -> str:
+    """Return an objection to a place, seen for the first time, that holds what the goal wants there.
+
+    Nothing would be left to do.
+    """
+    if not goal or kind(parsed.place) != goal.parent or parsed.place in knowledge.contents or goal.verb:
         return ""
-    there = sum(kind(thing) == goal.target for thing in seen.contents)
-    return (
-        f"{goal.target} is there from the start"
-        if there >= (2 if goal.family == "pick_two_obj_and_place" else 1)
-        else ""
-    )
+    count = sum(kind(thing) == goal.target for thing in parsed.contents)
+    return f"{goal.target} is there from the start" if count >= goal.target_count else ""

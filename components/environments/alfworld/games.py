@@ -1,10 +1,9 @@
-"""Household games made offline: the engine, domain, grammar, floor plans, affordances and goals are those of
-the alfworld package.
+"""Generate household games offline from the floor plans, affordances and goals of the alfworld package.
 
-Only the placement of the objects is ours, and how many of a floor plan's receptacles take part. A `World`
-describes one game completely and readably (names as the player sees them), so it travels inside `Task.spec`,
-and a dream can be turned into a real game by writing the World that the dream described (`embody.py`). Scores
-on such games are not ALFWorld benchmark scores.
+Engine, domain and grammar are those of the package as well. Only the placement of the objects is ours, and
+how many receptacles of a floor plan take part. A `GameSpec` describes one game completely, with names as the
+player sees them. So it travels inside `Task.spec`, and a dream becomes a real game by writing the GameSpec
+that it described (`embody.py`). Scores on such games are not ALFWorld benchmark scores.
 
 Differences from the official games: no slicing, no receptacle objects, each receptacle has a location of its
 own.
@@ -21,7 +20,6 @@ from pathlib import Path
 import alfworld
 from alfworld.gen import constants
 from alfworld.gen.goal_library import gdict
-from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH
 
 from components.errors import EnvironmentFailure
 
@@ -39,14 +37,20 @@ TREATMENTS = {
     "pick_cool_then_place_in_recep": ("cool", "fridge"),
 }
 """Family -> (the verb that treats the target, the kind of receptacle that does it)."""
-
 STATIONS = dict(TREATMENTS.values())
+"""Verb of a treatment -> the kind of receptacle that does it."""
+ABILITIES = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
+"""Verb of a treatment -> the key of `AFFORDS`."""
 LAMPS = ("desklamp", "floorlamp")
+LAMP_PLACES = frozenset(
+    {"desk", "sidetable", "dresser", "shelf", "coffeetable", "diningtable", "sofa", "armchair"}
+)
+"""Kinds of receptacles that a lamp can stand on."""
 _LAYOUTS = Path(alfworld.__file__).parent / "gen" / "layouts"
 
 
-def _lower(table: dict[str, object]) -> dict[str, frozenset[str]]:
-    return {key.lower(): frozenset(value.lower() for value in values) for key, values in table.items()}  # type: ignore[attr-defined]
+def _lower(table: dict[str, list[str]]) -> dict[str, frozenset[str]]:
+    return {key.lower(): frozenset(value.lower() for value in values) for key, values in table.items()}
 
 
 HOLDS = _lower(constants.VAL_RECEPTACLE_OBJECTS)
@@ -66,18 +70,18 @@ PORTABLE = frozenset().union(*HOLDS.values()) & NAMES.keys()
 
 
 def kind(name: str) -> str:
-    """The kind of an entity: `mug 1` -> `mug`."""
+    """Return the kind of an entity: `mug 1` -> `mug`."""
     return name.rsplit(" ", 1)[0]
 
 
-def natural(name: str) -> tuple[str, int]:
-    """Sort key that puts `drawer 2` before `drawer 10`."""
+def natural_order(name: str) -> tuple[str, int]:
+    """Return a sort key that puts `drawer 2` before `drawer 10`."""
     head, _, number = name.rpartition(" ")
     return (head, int(number)) if number.isdigit() else (name, 0)
 
 
 @dataclass(frozen=True)
-class World:
+class GameSpec:
     """One game: what is asked, which receptacles there are, and where every object starts."""
 
     family: str
@@ -87,18 +91,19 @@ class World:
     instruction: str
     receptacles: tuple[str, ...]
     placement: dict[str, str] = field(default_factory=dict)
+    """Object -> the receptacle that it starts in."""
     floor: int = 0
 
     def to_json(self) -> str:
-        """The World as one line of JSON, keys sorted."""
+        """Return the game as one line of JSON, keys sorted."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> World:
-        """Read `to_json` back.
+    def from_json(cls, text: str) -> GameSpec:
+        """Read what `to_json` wrote.
 
         Raises:
-            EnvironmentFailure: the text is not a World.
+            EnvironmentFailure: the text is no game.
         """
         try:
             values = json.loads(text)
@@ -113,23 +118,29 @@ class World:
 
 @functools.cache
 def floors(family: str) -> tuple[int, ...]:
-    """Numbers of the floor plans that can host `family`."""
-    return tuple(floor for kinds in constants.SCENE_TYPE.values() for floor in kinds if _hosts(floor, family))
+    """Return the numbers of the floor plans that can host `family`."""
+    return tuple(
+        floor for numbers in constants.SCENE_TYPE.values() for floor in numbers if _can_host(floor, family)
+    )
 
 
 @functools.cache
 def _plan(floor: int) -> tuple[dict[str, int], frozenset[str], str]:
-    """Receptacle kinds with their counts, portable object kinds, and the lamp of a floor plan."""
+    """Return a floor plan's receptacle kinds with their counts, portable object kinds, and lamp."""
     points = json.loads((_LAYOUTS / f"FloorPlan{floor}-openable.json").read_text())
-    things = json.loads((_LAYOUTS / f"FloorPlan{floor}-objects.json").read_text())
+    objects = json.loads((_LAYOUTS / f"FloorPlan{floor}-objects.json").read_text())
     counts: dict[str, int] = {}
     for point in points:
         name = point.split("|")[0].lower()
         name += "basin" if "Basin" in point and "basin" not in name else ""
         if name in PLACES:
             counts[name] = counts.get(name, 0) + 1
-    present = {thing.lower() for thing in things}
-    portable = {t for t in present if t in NAMES and any(t in HOLDS[r] for r in counts) and t not in LAMPS}
+    present = {name.lower() for name in objects}
+    portable = {
+        name
+        for name in present
+        if name in NAMES and any(name in HOLDS[place] for place in counts) and name not in LAMPS
+    }
     portable -= {receptacle.lower() for receptacle in constants.RECEPTACLES} - _MOVABLE_RECEPTACLES
     lamp = next((lamp for lamp in LAMPS if lamp in present), "")
     return counts, frozenset(portable), lamp
@@ -138,48 +149,48 @@ def _plan(floor: int) -> tuple[dict[str, int], frozenset[str], str]:
 def goals(
     family: str, receptacles: frozenset[str] | set[str], objects: frozenset[str] | set[str]
 ) -> list[tuple[str, str]]:
-    """All (target kind, parent kind) that `family` can ask for among these kinds; the parent is "" where none
-    is asked.
+    """Return all (target kind, parent kind) that `family` can ask for among these kinds.
+
+    The parent is "" in the family that asks for none.
     """
     if family == "look_at_obj_in_light":
         return sorted((target, "") for target in objects)
     verb, station = TREATMENTS.get(family, ("", ""))
     if station and station not in receptacles:
         return []
-    able = (
-        objects & AFFORDS[{"clean": "cleanable", "heat": "heatable", "cool": "coolable"}[verb]]
-        if verb
-        else objects
+    able = objects & AFFORDS[ABILITIES[verb]] if verb else objects
+    pairs = [
+        (target, place)
+        for target in able
+        for place in receptacles
+        if target in HOLDS[place] and place != station
+    ]
+    return sorted(
+        (target, parent)
+        for target, parent in pairs
+        if any(target in HOLDS[place] for place in receptacles if place != parent)
     )
-    pairs = [(t, p) for t in able for p in receptacles if t in HOLDS[p] and p != station]
-    return sorted((t, p) for t, p in pairs if any(t in HOLDS[r] for r in receptacles if r != p))
 
 
 @functools.cache
-def _hosts(floor: int, family: str) -> bool:
+def _can_host(floor: int, family: str) -> bool:
     counts, objects, lamp = _plan(floor)
-    if family == "look_at_obj_in_light" and (not lamp or not _lamp_hosts(set(counts))):
+    if family == "look_at_obj_in_light" and (not lamp or not LAMP_PLACES & set(counts)):
         return False
     return bool(goals(family, set(counts), objects))
 
 
-def _lamp_hosts(kinds: set[str]) -> list[str]:
-    return sorted(
-        kinds & {"desk", "sidetable", "dresser", "shelf", "coffeetable", "diningtable", "sofa", "armchair"}
-    )
-
-
-def make_world(family: str, floor: int, seed: int, receptacles: int, objects: int) -> World:
-    """A game of `family` on `floor`, the same for the same arguments.
+def make_game(family: str, floor: int, seed: int, receptacles: int, objects: int) -> GameSpec:
+    """Generate a game of `family` on `floor`, the same for the same arguments.
 
     Args:
-        receptacles: most receptacles that take part (those the goal needs are always among them).
-        objects: objects placed beside the targets and the lamp.
+        receptacles: the largest number of receptacles that take part; those that the goal needs always do.
+        objects: objects placed in addition to the targets and the lamp.
 
     Raises:
         EnvironmentFailure: the floor plan cannot host the family.
     """
-    if not _hosts(floor, family):
+    if not _can_host(floor, family):
         raise EnvironmentFailure(
             f"The game {family} on FloorPlan{floor} (seed {seed}) cannot be generated: the plan lacks what "
             "the goal needs.",
@@ -187,56 +198,57 @@ def make_world(family: str, floor: int, seed: int, receptacles: int, objects: in
             f"{floors(family)[:5]}.",
         )
     rng = random.Random(f"{family}/{floor}/{seed}")
-    counts, kinds, lamp = _plan(floor)
+    counts, kinds, plan_lamp = _plan(floor)
     target, parent = rng.choice(goals(family, set(counts), kinds))
-    chosen = _choose_receptacles(
-        rng, counts, target, parent, TREATMENTS.get(family, ("", ""))[1], receptacles, look=not parent
-    )
-    lamp = lamp if not parent else ""
-    placement = _place(
+    names = _choose_receptacles(rng, counts, target, parent, TREATMENTS.get(family, ("", ""))[1], receptacles)
+    lamp = plan_lamp if not parent else ""
+    placement = _place_objects(
         rng,
-        chosen,
+        names,
         target,
         parent,
         lamp,
         sorted(kinds - {target}),
         objects,
-        pair=family == "pick_two_obj_and_place",
+        family == "pick_two_obj_and_place",
     )
     template = rng.choice(gdict[family]["templates"])
     instruction = template.format(obj=target, recep=parent, toggle=lamp, mrecep="")
-    return World(
-        family, target, parent, lamp, instruction, tuple(sorted(chosen, key=natural)), placement, floor
+    return GameSpec(
+        family,
+        target,
+        parent,
+        lamp,
+        instruction,
+        tuple(sorted(names, key=natural_order)),
+        placement,
+        floor,
     )
 
 
 def _choose_receptacles(
-    rng: random.Random,
-    counts: dict[str, int],
-    target: str,
-    parent: str,
-    station: str,
-    most: int,
-    *,
-    look: bool,
+    rng: random.Random, counts: dict[str, int], target: str, parent: str, station: str, most: int
 ) -> list[str]:
-    """Names of the receptacles that take part: what the goal needs, a start for the target, then others at
-    random.
+    """Return the names of the receptacles that take part.
+
+    Those are what the goal needs, a place for the target to start in, then others at random. A goal without a
+    parent needs a place for the lamp.
     """
-    start = rng.choice(sorted(r for r in counts if target in HOLDS[r] and r != parent))
-    needed = {parent, station, start, rng.choice(_lamp_hosts(set(counts))) if look else ""} - {""}
-    pool = [r for r in sorted(counts) for _ in range(counts[r] - (r in needed))]
+    start = rng.choice(sorted(place for place in counts if target in HOLDS[place] and place != parent))
+    lamp_place = "" if parent else rng.choice(sorted(LAMP_PLACES & set(counts)))
+    needed = {parent, station, start, lamp_place} - {""}
+    pool = [place for place in sorted(counts) for _ in range(counts[place] - (place in needed))]
     rng.shuffle(pool)
     kinds = sorted(needed) + pool[: max(0, rng.randint(max(3, most - 2), most) - len(needed))]
-    seen: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     names = []
     for name in kinds:
-        seen[name] = seen.get(name, 0) + 1
-        names.append(f"{name} {seen[name]}")
+        numbers[name] = numbers.get(name, 0) + 1
+        names.append(f"{name} {numbers[name]}")
     return names
 
 
-def _place(
+def _place_objects(
     rng: random.Random,
     receptacles: list[str],
     target: str,
@@ -244,107 +256,29 @@ def _place(
     lamp: str,
     others: list[str],
     count: int,
-    *,
-    pair: bool,
+    is_pair: bool,
 ) -> dict[str, str]:
-    """Object name -> receptacle name. Targets never start where the goal wants them."""
+    """Return object name -> receptacle name. Targets never start where the goal wants them."""
     placement: dict[str, str] = {}
-    number: dict[str, int] = {}
+    numbers: dict[str, int] = {}
 
-    def put(what: str, where: list[str]) -> None:
-        if where:
-            number[what] = number.get(what, 0) + 1
-            placement[f"{what} {number[what]}"] = rng.choice(where)
+    def put(name: str, places: list[str]) -> None:
+        if places:
+            numbers[name] = numbers.get(name, 0) + 1
+            placement[f"{name} {numbers[name]}"] = rng.choice(places)
 
-    for _ in range(2 if pair else rng.choice((1, 1, 2))):
-        put(target, [r for r in receptacles if target in HOLDS[kind(r)] and kind(r) != parent])
+    for _ in range(2 if is_pair else rng.choice((1, 1, 2))):
+        put(
+            target, [place for place in receptacles if target in HOLDS[kind(place)] and kind(place) != parent]
+        )
     if lamp:
-        put(lamp, [r for r in receptacles if kind(r) in _lamp_hosts({kind(x) for x in receptacles})])
+        put(lamp, [place for place in receptacles if kind(place) in LAMP_PLACES])
     for _ in range(count if others else 0):
-        what = rng.choice(others)
-        put(what, [r for r in receptacles if what in HOLDS[kind(r)]])
-    return dict(sorted(placement.items(), key=lambda item: natural(item[0])))
+        name = rng.choice(others)
+        put(name, [place for place in receptacles if name in HOLDS[kind(place)]])
+    return dict(sorted(placement.items(), key=lambda item: natural_order(item[0])))
 
 
-def initial_observation_state(world: World) -> str:
-    """The state text in which every episode of `world` starts (the mapper's form, see `states.py`)."""
-    return f"Room: {', '.join(world.receptacles)}. Holding nothing."
-
-
-def game_data(world: World) -> dict[str, object]:
-    """What the engine's PddlEnv loads: the package's domain and grammar with this world's problem and goal.
-
-    The grammar keeps its placeholder for the instruction (one parse serves all games); the engine's reader
-    fills it in.
-    """
-    problem = "\n".join(
-        [
-            "(define (problem game)",
-            "(:domain alfred)",
-            "(:objects",
-            *_declarations(world),
-            ")",
-            "(:init (= (total-cost) 0)",
-        ]
-        + ["(atLocation agent1 loc_start)", *_facts(world), ")", _goal(world)]
-    )
-    grammar = Path(ALFRED_TWL2_PATH).read_text()
-    return {
-        "pddl_domain": Path(ALFRED_PDDL_PATH).read_text(),
-        "grammar": grammar,
-        "pddl_problem": problem,
-        "walkthrough": None,
-    }
-
-
-def _goal(world: World) -> str:
-    names = {
-        "obj": NAMES[world.target],
-        "recep": NAMES.get(world.parent, ""),
-        "toggle": NAMES.get(world.lamp, ""),
-    }
-    return gdict[world.family]["pddl"].replace("#", "-").format(**names)
-
-
-def _symbol(name: str) -> str:
-    return name.replace(" ", "_")
-
-
-def _declarations(world: World) -> list[str]:
-    object_types = {kind(o) for o in world.placement} | {world.target} | ({world.lamp} - {""})
-    receptacle_types = {kind(r) for r in world.receptacles} | {world.parent, *STATIONS.values()} - {""}
-    return (
-        ["agent1 - agent", "loc_start - location"]
-        + [f"{_symbol(o)} - object" for o in world.placement]
-        + [f"{_symbol(r)} - receptacle" for r in world.receptacles]
-        + [f"loc_{_symbol(r)} - location" for r in world.receptacles]
-        + [f"{NAMES[t]}Type - otype" for t in sorted(object_types)]
-        + [f"{NAMES[t]}Type - rtype" for t in sorted(receptacle_types - {""})]
-    )
-
-
-def _facts(world: World) -> list[str]:
-    facts = []
-    for name, where in world.placement.items():
-        what, symbol = kind(name), _symbol(name)
-        facts += [f"(objectType {symbol} {NAMES[what]}Type)", f"(inReceptacle {symbol} {_symbol(where)})"]
-        facts += [
-            f"(objectAtLocation {symbol} loc_{_symbol(where)})",
-            f"(wasInReceptacle {symbol} {_symbol(where)})",
-        ]
-        facts.append(f"(toggleable {symbol})" if what in LAMPS else f"(pickupable {symbol})")
-        facts += [
-            f"({ability} {symbol})"
-            for ability in ("cleanable", "heatable", "coolable")
-            if what in AFFORDS[ability]
-        ]
-    for name in world.receptacles:
-        facts += [f"(receptacleType {_symbol(name)} {NAMES[kind(name)]}Type)"]
-        facts += [f"(receptacleAtLocation {_symbol(name)} loc_{_symbol(name)})"]
-        facts += [f"(openable {_symbol(name)})"] if kind(name) in OPENABLE else []
-    objects = sorted({kind(o) for o in world.placement})
-    for receptacle in sorted({kind(r) for r in world.receptacles}):
-        facts += [
-            f"(canContain {NAMES[receptacle]}Type {NAMES[o]}Type)" for o in objects if o in HOLDS[receptacle]
-        ]
-    return facts
+def initial_state(game: GameSpec) -> str:
+    """Return the state in which every episode of `game` starts, in the form of `states.py`."""
+    return f"Room: {', '.join(game.receptacles)}. Holding nothing."

@@ -1,8 +1,7 @@
-"""The engine in worker processes: it is slow, not thread-safe, and keeps about 2 MB of every game it has
-loaded.
+"""Run the engine in worker processes: it is slow, not thread-safe, and keeps about 2 MB of every game.
 
 Each worker plays a share of the rows. A worker that dies fails its rows (recorded, not raised) and is
-replaced; one that has loaded many games is replaced too, which gives its memory back.
+replaced. One that has loaded many games is replaced as well, which frees its memory.
 """
 
 from __future__ import annotations
@@ -14,19 +13,24 @@ import pickle
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from components.child_processes import end_with_parent
-from components.environments.alfworld.games import World
+from components.environments.alfworld.games import GameSpec
 from components.errors import EnvironmentFailure
 
+if TYPE_CHECKING:
+    from components.environments.alfworld.engine import Game, Observation
+
+Answer: TypeAlias = Union["Observation", str]
+"""What a row answers: an observation, or an error text where infrastructure failed."""
 _CONTEXT = multiprocessing.get_context("spawn")
 _GAMES_A_WORKER = 2000
 
 
 def _serve(pipe: Connection, cached: bool) -> None:
-    """A worker's life: load and step games until told to stop."""
-    from components.environments.alfworld.engine import Game, Observation
+    """Load and step games in a worker process, until the pipe is closed."""
+    from components.environments.alfworld.engine import Game
 
     end_with_parent()
     games: dict[int, Game] = {}
@@ -35,7 +39,7 @@ def _serve(pipe: Connection, cached: bool) -> None:
             verb, rows = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        answers: dict[int, Observation | str | list[Any]] = {}
+        answers: dict[int, Any] = {}
         for row, payload in rows.items():
             try:
                 if verb == "load":
@@ -43,7 +47,7 @@ def _serve(pipe: Connection, cached: bool) -> None:
                     games[row].load(payload)
                     answers[row] = games[row].reset()
                 elif verb == "probe":
-                    answers[row] = [_forked(games[row], command) for command in payload]
+                    answers[row] = [_step_in_fork(games[row], command) for command in payload]
                 else:
                     answers[row] = games[row].step(payload)
             except Exception as error:  # reported to the parent, which decides
@@ -51,14 +55,13 @@ def _serve(pipe: Connection, cached: bool) -> None:
         pipe.send(answers)
 
 
-def _forked(game: Any, command: str) -> Any:
-    """What `command` would lead to, found out by a copy of this process: the game itself stays where it
-    is.
-    """
+def _step_in_fork(game: Game, command: str) -> Any:
+    """Return what `command` leads to, executed in a fork of this process: the game itself does not move."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         with contextlib.suppress(Exception), os.fdopen(write, "wb") as pipe:
+            answer: Any
             try:
                 answer = game.step(command)
             except Exception as error:
@@ -67,56 +70,58 @@ def _forked(game: Any, command: str) -> Any:
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        written = pipe.read()
+        data = pipe.read()
     os.waitpid(child, 0)
-    return pickle.loads(written) if written else "The copy of the engine ended without an answer."  # noqa: S301
+    return pickle.loads(data) if data else "The copy of the engine ended without an answer."  # noqa: S301
 
 
-class _Lost(str):
-    """Why a row has no answer: its worker is no more."""
+class _WorkerEnded(str):
+    """The error text of a row whose worker process has ended."""
 
 
 class Workers:
-    """A fixed number of engine processes behind `load` and `step`, neighbouring rows on one worker, so that
-    episodes of one game share its translation."""
+    """A fixed number of engine processes behind `load`, `step` and `probe`.
+
+    Neighbouring rows share a worker, so that episodes of one game share its translation.
+    """
 
     def __init__(self, count: int, *, cached: bool = True) -> None:
         self._cached = cached
         self._slots: list[tuple[Any, Connection] | None] = [None] * count
-        self._loaded = [0] * count
-        self._owner: dict[int, int] = {}
+        self._loaded_games = [0] * count
+        self._slot_of_row: dict[int, int] = {}
 
-    def load(self, games: Mapping[int, World | Path]) -> dict[int, Any]:
-        """Start an episode of each row's game; row -> Observation. A worker that dies of it is replaced once.
+    def load(self, games: Mapping[int, GameSpec | Path]) -> dict[int, Observation]:
+        """Start an episode of each row's game. A worker that dies of it is replaced once.
 
         Raises:
             EnvironmentFailure: a game cannot be loaded; the message names it.
         """
-        for slot, count in enumerate(self._loaded):
-            if count > _GAMES_A_WORKER or not self._alive(slot):
+        for slot, count in enumerate(self._loaded_games):
+            if count > _GAMES_A_WORKER or not self._is_alive(slot):
                 self._stop(slot)
-        self._owner = {row: place * len(self._slots) // len(games) for place, row in enumerate(sorted(games))}
-        answers = self._ask("load", games)
-        lost = {row: games[row] for row, answer in answers.items() if isinstance(answer, _Lost)}
-        answers |= self._ask("load", lost) if lost else {}
+        self._slot_of_row = {
+            row: place * len(self._slots) // len(games) for place, row in enumerate(sorted(games))
+        }
+        answers = self._request("load", games)
+        lost = {row: games[row] for row, answer in answers.items() if isinstance(answer, _WorkerEnded)}
+        answers |= self._request("load", lost) if lost else {}
         for row, answer in answers.items():
-            self._loaded[self._owner[row]] += 1
+            self._loaded_games[self._slot_of_row[row]] += 1
             if isinstance(answer, str):
                 raise EnvironmentFailure(answer)
         return answers
 
-    def step(self, commands: Mapping[int, str]) -> dict[int, Any]:
-        """One command for each row; row -> Observation, or an error text where infrastructure failed."""
-        return self._ask("step", commands)
+    def step(self, commands: Mapping[int, str]) -> dict[int, Answer]:
+        """Execute one command in each row."""
+        return self._request("step", commands)
 
-    def probe(self, commands: Mapping[int, Sequence[str]]) -> dict[int, Any]:
-        """What each of several commands would lead to; row -> a list of Observations or error texts. No game
-        moves.
-        """
-        answers = self._ask("probe", commands)
+    def probe(self, commands: Mapping[int, Sequence[str]]) -> dict[int, list[Answer]]:
+        """Execute several commands of each row in forks; no game moves."""
+        answers = self._request("probe", commands)
         return {
-            row: found if isinstance(found, list) else [found] * len(commands[row])
-            for row, found in answers.items()
+            row: answer if isinstance(answer, list) else [answer] * len(commands[row])
+            for row, answer in answers.items()
         }
 
     def close(self) -> None:
@@ -124,10 +129,11 @@ class Workers:
         for slot in range(len(self._slots)):
             self._stop(slot)
 
-    def _ask(self, verb: str, rows: Mapping[int, Any]) -> dict[int, Any]:
+    def _request(self, verb: str, rows: Mapping[int, Any]) -> dict[int, Any]:
+        """Send each worker its share of `rows` and collect the answers of all."""
         shares: dict[int, dict[int, Any]] = {}
         for row, payload in rows.items():
-            shares.setdefault(self._owner[row], {})[row] = payload
+            shares.setdefault(self._slot_of_row[row], {})[row] = payload
         answers: dict[int, Any] = {}
         waiting = []
         for slot, share in shares.items():
@@ -136,19 +142,21 @@ class Workers:
                 pipe.send((verb, share))
                 waiting.append((slot, pipe, share))
             except (OSError, EOFError) as error:
-                answers |= self._lost(slot, share, error)
+                answers |= self._give_up(slot, share, error)
         for slot, pipe, share in waiting:
             try:
                 answers |= pipe.recv()
             except (OSError, EOFError) as error:
-                answers |= self._lost(slot, share, error)
+                answers |= self._give_up(slot, share, error)
         return answers
 
-    def _lost(self, slot: int, share: Mapping[int, Any], error: Exception) -> dict[int, Any]:
+    def _give_up(self, slot: int, share: Mapping[int, Any], error: Exception) -> dict[int, Any]:
         self._stop(slot)
-        return {row: _Lost(f"The engine's worker process ended ({type(error).__name__}).") for row in share}
+        text = f"The engine's worker process ended ({type(error).__name__})."
+        return {row: _WorkerEnded(text) for row in share}
 
     def _pipe(self, slot: int) -> Connection:
+        """Return the pipe to the worker in `slot`, which is started if there is none."""
         current = self._slots[slot]
         if current is None:
             ours, theirs = _CONTEXT.Pipe()
@@ -158,15 +166,16 @@ class Workers:
             process.start()
             theirs.close()
             current = self._slots[slot] = (process, ours)
-            self._loaded[slot] = 0
+            self._loaded_games[slot] = 0
         return current[1]
 
-    def _alive(self, slot: int) -> bool:
+    def _is_alive(self, slot: int) -> bool:
         current = self._slots[slot]
         return current is not None and current[0].is_alive()
 
     def _stop(self, slot: int) -> None:
-        current, self._slots[slot] = self._slots[slot], None
+        current = self._slots[slot]
+        self._slots[slot] = None
         if current is not None:
             process, pipe = current
             pipe.close()

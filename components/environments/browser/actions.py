@@ -1,14 +1,13 @@
-"""What an agent can do in a browser: its commands, when one cannot be carried out, and their form in
-BrowserGym.
+"""The commands of an agent in a browser: their grammar, when one is impossible, and their form in BrowserGym.
 
     click [13]           dblclick [13]      hover [13]         drag [13] to [14]
     fill [16] kenda      clear [16]         select [13] Chad   press [16] Enter
     scroll down          scroll up
-    back    forward    tab 2    close tab    goto http://...    answer 42      only on the web: leaving its
-    page ends a MiniWoB task
+    back    forward    tab 2    close tab    goto http://...    answer 42
 
-Ids are those that the state shows; an element that the state does not name cannot be acted on, so that a
-dream, which knows no more than the states, can tell what is possible.
+The last row is for web tasks only: leaving its page ends a MiniWoB task. Ids are those that the state shows.
+An element that the state does not name cannot be acted on, so a dream, which knows only the states, can tell
+what is possible.
 """
 
 from __future__ import annotations
@@ -40,13 +39,15 @@ _FORMS = tuple(
     )
 )
 WEB_ONLY = frozenset({"back", "forward", "close tab", "tab", "goto", "answer"})
-LONGEST_ACTION = 1000
-_SCROLL = {"down": "scroll(0, 300)", "up": "scroll(0, -300)"}
+"""Verbs that only web tasks allow."""
+MAX_ACTION_LENGTH = 1000
+"""Most characters of an action."""
+_SCROLL_CALLS = {"down": "scroll(0, 300)", "up": "scroll(0, -300)"}
 
 
 @dataclass(frozen=True)
 class Command:
-    """A parsed action: the id that it names and the text behind it, "" where it has none."""
+    """A parsed action: its verb, the id that it names, and the text behind it; "" where it has none."""
 
     verb: str
     id: str = ""
@@ -54,49 +55,54 @@ class Command:
 
 
 def read_action(action: str) -> Command | None:
-    """The command of an action that follows the grammar, else None."""
-    if len(action) > LONGEST_ACTION or not action.isprintable():
+    """Return the command of an action that follows the grammar, else None."""
+    if len(action) > MAX_ACTION_LENGTH or not action.isprintable():
         return None
     for form in _FORMS:
-        if found := form.fullmatch(action.strip()):
-            parts = found.groupdict()
+        if match := form.fullmatch(action.strip()):
+            parts = match.groupdict()
             return Command(parts["verb"], parts.get("id") or "", parts.get("text") or "")
     return None
 
 
-def obstacle(action: str, view: View, *, web: bool, sites: Iterable[str] = ()) -> str:
-    """Why `action` cannot be carried out where `view` is what one sees: a key of `states.FAILURES`, or "" if
-    nothing speaks against it.
+def find_obstacle(action: str, view: View, *, web: bool, sites: Iterable[str] = ()) -> str:
+    """Return why `action` cannot be carried out in `view`; "" if nothing prevents it.
 
     Args:
-        web: the task plays on web sites, not on a MiniWoB page.
-        sites: hosts that it may go to.
+        action: an action in any form.
+        view: what the agent sees.
+        web: the task is on web sites, not on a MiniWoB page.
+        sites: hosts that `goto` may name.
+
+    Returns:
+        A key of `states.FAILURES`, or "".
     """
     command = read_action(action)
     if command is None:
         return "malformed"
     if command.verb in WEB_ONLY:
-        return "" if web and _allowed(command, sites) else "place"
-    named = [command.id] if command.id else []
+        return "" if web and _is_allowed(command, sites) else "place"
+    ids = [command.id] if command.id else []
     if command.verb == "drag":
-        named.append(command.text)
-    found = [view.element(name) for name in named]
-    if None in found:
+        ids.append(command.text)
+    elements = [view.element(name) for name in ids]
+    if None in elements:
         return "missing"
-    return _unfit(command, found[0]) if found and found[0] else ""
+    return _find_misfit(command, elements[0]) if elements and elements[0] else ""
 
 
-def _allowed(command: Command, sites: Iterable[str]) -> bool:
+def _is_allowed(command: Command, sites: Iterable[str]) -> bool:
     if command.verb != "goto":
         return True
     try:
         address = urlsplit(command.text)
-    except ValueError:  # no address, such as http://[
+    except ValueError:  # not an address, such as http://[
         return False
     return address.scheme in ("http", "https") and bool(address.netloc) and address.netloc in set(sites)
 
 
-def _unfit(command: Command, element: Element) -> str:
+def _find_misfit(command: Command, element: Element) -> str:
+    """Return why the command does not fit the element; "" if it does."""
     if "disabled" in element.flags:
         return "disabled"
     if command.verb in ("fill", "clear"):
@@ -109,15 +115,16 @@ def _unfit(command: Command, element: Element) -> str:
 
 
 def to_browsergym(action: str, view: View = View()) -> str:
-    """The action, which must be well-formed, as a call of BrowserGym's high-level action set; an option in
-    the words of `view`'s page.
+    """Return a well-formed action as a call of BrowserGym's high-level action set.
+
+    An option is named in the words of `view`'s page.
     """
     command = read_action(action)
     assert command is not None, "only well-formed actions are carried out"
     names = {"select": "select_option", "drag": "drag_and_drop", "goto": "goto", "answer": "send_msg_to_user"}
     verb = names.get(command.verb, command.verb)
     if command.verb == "scroll":
-        return _SCROLL[command.text]
+        return _SCROLL_CALLS[command.text]
     if command.verb == "tab":
         return f"tab_focus({int(command.text) - 1})"
     if command.verb == "select" and (element := view.element(command.id)):
@@ -129,39 +136,41 @@ def to_browsergym(action: str, view: View = View()) -> str:
 
 
 def well_formed(action: str) -> bool:
-    """True if `action` follows the grammar."""
+    """Return whether `action` follows the grammar."""
     return read_action(action) is not None
 
 
-def admissible(view: View, instruction: str) -> tuple[str, ...]:
-    """The actions that `view` allows, fields filled with what the instruction quotes; in the order of the
-    page.
+def admissible_actions(view: View, instruction: str) -> tuple[str, ...]:
+    """Return the actions that `view` allows, in the order of the page.
+
+    Fields are filled with what the instruction quotes.
     """
-    found: list[str] = []
-    words = quoted(instruction)
+    actions: list[str] = []
+    words = quoted_words(instruction)
     for element in view.elements:
         if not element.id or "disabled" in element.flags:
             continue
         if element.kind == "select":
-            found += [
+            actions += [
                 f"select [{element.id}] {option}"
                 for option in element.options
                 if option and option != element.value
             ]
             continue
-        found.append(f"click [{element.id}]")
+        actions.append(f"click [{element.id}]")
         if element.kind in EDITABLE:
-            found += [f"fill [{element.id}] {word}" for word in words]
-            found += [f"clear [{element.id}]"] if element.value else []
-            found.append(f"press [{element.id}] Enter")
-    return tuple(found)
+            actions += [f"fill [{element.id}] {word}" for word in words]
+            actions += [f"clear [{element.id}]"] if element.value else []
+            actions.append(f"press [{element.id}] Enter")
+    return tuple(actions)
 
 
-def quoted(instruction: str) -> Sequence[str]:
-    """What an instruction gives in quotation marks, else its words of digits and names, in order and without
-    repetition.
+def quoted_words(instruction: str) -> Sequence[str]:
+    """Return at most six different texts that an instruction gives in quotation marks, in order.
+
+    Where it quotes nothing, its words that hold digits or are names.
     """
-    found = re.findall(r'"\s*([^"]*[^"\s])\s*"', instruction) or re.findall(
+    words = re.findall(r'"\s*([^"]*[^"\s])\s*"', instruction) or re.findall(
         r"\b(?:\d[\w/:.,-]*|[A-Z][a-z]+)\b", instruction
     )
-    return list(dict.fromkeys(word.strip().rstrip(",.") for word in found if word.strip(" ,.")))[:6]
+    return list(dict.fromkeys(word.strip().rstrip(",.") for word in words if word.strip(" ,.")))[:6]

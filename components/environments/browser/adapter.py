@@ -1,6 +1,4 @@
-"""The browser as one environment of the pipeline: MiniWoB++, WebArena and WebArena-Lite in a real Chromium,
-through BrowserGym.
-"""
+"""MiniWoB++, WebArena and WebArena-Lite in a real Chromium, through BrowserGym, as one environment."""
 
 from __future__ import annotations
 
@@ -21,26 +19,34 @@ from components.environments.browser.goals import read_goal
 from components.environments.browser.progress import missing, progress
 from components.environments.browser.states import contradicts, read_state, state_facts
 from components.environments.browser.task_lists import Candidate, Slot, side_of, unseen_type, web_candidates
+from components.environments.capabilities import Adapter
 from components.environments.protocol import Behaviour, Fact
 from components.environments.validation_split import require_split
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 INSTALL = "pip install -c constraints.txt -e '.[browser]'"
-_BATCH, _DRAWS, _TURNS = 24, 25, 4
-"""Pages opened side by side when tasks are made, and how often one is drawn again that another task shows or
-the other split keeps.
-"""
+_PAGES_A_BATCH = 24
+"""Pages that are opened at the same time to make tasks."""
+_DRAWS_A_SLOT = 25
+"""Times that a slot draws a page, while another task shows the page or the other split keeps it."""
+_TURNS = 4
+"""Validation slots that are tried, as a multiple of the tasks that are asked for."""
+_Shown = tuple[str, str, str]
+"""What the first page of a task shows: family, instruction and initial state."""
 
 
-class BrowserAdapter:
-    """The adapter of design's environment contract (`components/environments/protocol.py`) for a browser."""
+class BrowserAdapter(Adapter):
+    """The adapter of MiniWoB++, WebArena and WebArena-Lite."""
 
-    name, splits = "browser", (TRAIN, VALIDATION, TEST)
+    name = "browser"
+    splits = (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
-        """Raises EnvironmentFailure if BrowserGym or, for the web, WebArena's packages or sites are
-        missing.
+        """Check that the packages and sites are there.
+
+        Raises:
+            EnvironmentFailure: BrowserGym is missing or, for the web, WebArena's packages or sites are.
         """
         if not all(map(importlib.util.find_spec, ("browsergym", "playwright", "miniwob"))):
             raise EnvironmentFailure(
@@ -48,16 +54,16 @@ class BrowserAdapter:
                 "The browser environment needs them.",
                 INSTALL,
             )
-        self.config, self.browser = config, config.browser
-        self._known: dict[
-            str, tuple[str, str]
-        ] = {}  # spec -> (goal, initial state) of pages that were opened before
+        self.config = config
+        self.browser = config.browser
+        self._read_pages: dict[str, tuple[str, str]] = {}
+        """Spec -> (goal, initial state) of pages that were opened before."""
         if self.browser.benchmark != "miniwob":
             require_for_web(self.browser.benchmark)
 
     @property
     def notice(self) -> str:
-        """What must be said wherever a score is shown."""
+        """That scores are not those of the benchmark, and why."""
         if self.browser.benchmark == "miniwob":
             return (
                 "Chosen types of MiniWoB++ in a split and in states of our own: scores are not those of "
@@ -66,133 +72,144 @@ class BrowserAdapter:
         return "States and actions of our own, and a step limit: scores are not those of the benchmark."
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different tasks, task types in turn; in the test split every other one is of a type that no
-        training task has.
+        """Return `count` different tasks, task types in turn.
 
-        Each page is opened once to read its goal and first state; no two tasks show the same, and none of one
-        split shows what one of the other shows.
+        In the test split every other task is of a type that no training task has. Each page is opened once to
+        read its goal and first state. No two tasks show the same, and none of one split shows what one of the
+        other shows.
 
         Raises:
             EnvironmentFailure: an unknown split, a page that does not open, too few tasks, or a type with too
                 few different pages.
         """
         require_split(split, self.splits)
-        name = f"{split}/{self.config.seed}/{seed}"
+        seed_text = f"{split}/{self.config.seed}/{seed}"
         with closing(Browsers(self._pool(self.config.workers))) as browsers:
             if self.browser.benchmark != "miniwob":
-                listed = web_candidates(self.browser, split, random.Random(name), count)
-                return [
-                    task
-                    for start in range(0, count, _BATCH)
-                    for task in self.opened(browsers, listed[start : start + _BATCH], split)
-                ]
-            found: dict[tuple[str, str, str], Task] = {}
+                return self._web_tasks(browsers, split, seed_text, count)
+            tasks: dict[_Shown, Task] = {}
             if split == VALIDATION:
-                self._fill_what_there_is(browsers, name, count, found)
+                self._add_validation_tasks(browsers, seed_text, count, tasks)
             else:
-                for start in range(0, count, _BATCH):
-                    slots = [
-                        Slot(self.browser, split, name, n) for n in range(start, min(start + _BATCH, count))
-                    ]
-                    self._fill(browsers, slots, split, found)
-        return list(found.values())
+                for start in range(0, count, _PAGES_A_BATCH):
+                    places = range(start, min(start + _PAGES_A_BATCH, count))
+                    slots = [Slot(self.browser, split, seed_text, place) for place in places]
+                    self._add_tasks(browsers, slots, split, tasks)
+        return list(tasks.values())
 
-    def _fill_what_there_is(
-        self, browsers: Browsers, name: str, count: int, found: dict[tuple[str, str, str], Task]
+    def _web_tasks(self, browsers: Browsers, split: str, seed_text: str, count: int) -> list[Task]:
+        candidates = web_candidates(self.browser, split, random.Random(seed_text), count)
+        return [
+            task
+            for start in range(0, count, _PAGES_A_BATCH)
+            for task in self.open_tasks(browsers, candidates[start : start + _PAGES_A_BATCH], split)
+        ]
+
+    def _add_validation_tasks(
+        self, browsers: Browsers, seed_text: str, count: int, tasks: dict[_Shown, Task]
     ) -> None:
-        """Fill `count` validation slots; a type whose pages run out leaves its turn to the others.
+        """Add validation tasks until there are `count`; a type whose pages run out gives up its turn.
 
         Raises:
             EnvironmentFailure: all types together have too few pages.
         """
         exhausted: set[str] = set()
-        for start in range(0, _TURNS * count, _BATCH):
-            turns = (Slot(self.browser, VALIDATION, name, number) for number in range(start, start + _BATCH))
-            slots = [slot for slot in turns if slot.family not in exhausted][: count - len(found)]
-            pages = self._draw_pages(browsers, slots, VALIDATION, found)
-            exhausted |= {slot.family for number, slot in enumerate(slots) if number not in pages}
-            found.update({_shown(task): task for _, task in sorted(pages.items())})
-            if len(found) == count:
+        for start in range(0, _TURNS * count, _PAGES_A_BATCH):
+            places = range(start, start + _PAGES_A_BATCH)
+            turns = (Slot(self.browser, VALIDATION, seed_text, place) for place in places)
+            slots = [slot for slot in turns if slot.family not in exhausted][: count - len(tasks)]
+            pages = self._draw_pages(browsers, slots, VALIDATION, tasks)
+            exhausted |= {slot.family for place, slot in enumerate(slots) if place not in pages}
+            tasks.update({_shown(task): task for _, task in sorted(pages.items())})
+            if len(tasks) == count:
                 return
         raise EnvironmentFailure(
-            f"The types in use have {len(found)} different validation pages.",
+            f"The types in use have {len(tasks)} different validation pages.",
             f"Expected {count}.",
             "Name more environment.browser.types.",
         )
 
-    def _fill(
-        self, browsers: Browsers, slots: Sequence[Slot], split: str, found: dict[tuple[str, str, str], Task]
+    def _add_tasks(
+        self, browsers: Browsers, slots: Sequence[Slot], split: str, tasks: dict[_Shown, Task]
     ) -> None:
-        """Draw pages for `slots` until each has one of its own."""
-        pages = self._draw_pages(browsers, slots, split, found)
+        """Add a task with a page of its own for each of `slots`.
+
+        Raises:
+            EnvironmentFailure: a type has too few different pages.
+        """
+        pages = self._draw_pages(browsers, slots, split, tasks)
         if len(pages) < len(slots):
-            poor = next(slot.family for number, slot in enumerate(slots) if number not in pages)
+            family = next(slot.family for place, slot in enumerate(slots) if place not in pages)
             raise EnvironmentFailure(
-                f"{poor} has too few different pages: {_DRAWS} draws brought no new one for the split "
-                f"{split}.",
+                f"{family} has too few different pages: {_DRAWS_A_SLOT} draws brought no new one for the "
+                f"split {split}.",
                 next_step="Take it out of environment.browser.types, or ask for fewer tasks.",
             )
-        found.update({_shown(task): task for _, task in sorted(pages.items())})
+        tasks.update({_shown(task): task for _, task in sorted(pages.items())})
 
     def _draw_pages(
-        self, browsers: Browsers, slots: Sequence[Slot], split: str, found: dict[tuple[str, str, str], Task]
+        self, browsers: Browsers, slots: Sequence[Slot], split: str, tasks: dict[_Shown, Task]
     ) -> dict[int, Task]:
-        """Place in `slots` -> a page that neither `found` nor another slot shows; a slot without such a page
-        is left out.
+        """Return place in `slots` -> a page that neither `tasks` nor another slot shows.
+
+        A slot without such a page is left out.
         """
         side = TRAIN if split == TRAIN else TEST
-        chosen: dict[int, Task] = {}
-        for _ in range(_DRAWS):
-            empty = [number for number in range(len(slots)) if number not in chosen]
+        pages: dict[int, Task] = {}
+        for _ in range(_DRAWS_A_SLOT):
+            empty = [place for place in range(len(slots)) if place not in pages]
             if not empty:
                 break
-            for number, task in zip(
-                empty, self.opened(browsers, [slots[number].draw() for number in empty], split), strict=True
-            ):
-                known = {_shown(other) for other in chosen.values()}
-                if (
-                    _shown(task) not in found
-                    and _shown(task) not in known
-                    and (self.unseen(task) or side_of(task) == side)
-                ):
-                    chosen[number] = task
-        return chosen
+            drawn_tasks = self.open_tasks(browsers, [slots[place].draw() for place in empty], split)
+            for place, task in zip(empty, drawn_tasks, strict=True):
+                is_new = _shown(task) not in tasks and _shown(task) not in map(_shown, pages.values())
+                if is_new and (self.unseen(task) or side_of(task) == side):
+                    pages[place] = task
+        return pages
 
-    def opened(self, browsers: Browsers, batch: Sequence[Candidate], split: str) -> list[Task]:
-        """The tasks of these pages, each opened once; a page that fails is tried again.
+    def open_tasks(self, browsers: Browsers, batch: Sequence[Candidate], split: str) -> list[Task]:
+        """Return the tasks of these pages, each opened once; a page that fails is tried again.
 
         Raises:
             EnvironmentFailure: a page does not open.
         """
         specs = [json.dumps(candidate.spec, sort_keys=True) for candidate in batch]
         for attempt in range(2):
-            unknown = {
-                row: candidate.spec for row, candidate in enumerate(batch) if specs[row] not in self._known
+            unread = {
+                row: candidate.spec
+                for row, candidate in enumerate(batch)
+                if specs[row] not in self._read_pages
             }
-            for row, seen in (browsers.load(unknown) if unknown else {}).items():
-                if not isinstance(seen, str):
-                    self._known[specs[row]] = (seen.goal, seen.state)
+            for row, answer in (browsers.load(unread) if unread else {}).items():
+                if not isinstance(answer, str):
+                    self._read_pages[specs[row]] = (answer.goal, answer.state)
                 elif attempt:
-                    cure = (
-                        "Where `dreamgym doctor` finds nothing wrong, raise environment.browser.page_seconds."
+                    raise EnvironmentFailure(
+                        f"{batch[row].name} does not open: {answer}",
+                        next_step="Where `dreamgym doctor` finds nothing wrong, raise "
+                        "environment.browser.page_seconds.",
                     )
-                    raise EnvironmentFailure(f"{batch[row].name} does not open: {seen}", next_step=cure)
         names = [f"{self.name}/{self.browser.benchmark}/{candidate.name}" for candidate in batch]
         return [
-            Task(name, self.name, split, *self._known[spec], candidate.family, spec)
+            Task(name, self.name, split, *self._read_pages[spec], candidate.family, spec)
             for name, candidate, spec in zip(names, batch, specs, strict=True)
         ]
 
     def open(
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
     ) -> BrowserEnvironment:
-        """A pool of browsers; `stock` is BrowserGym's own environment, one row at a time."""
+        """Open a pool of browsers; `stock` gives BrowserGym's own environment, one row at a time."""
         return BrowserEnvironment(self._pool(workers or self.config.workers, stock=stock), budget)
 
     def _pool(self, size: int, *, stock: bool = False) -> PoolSettings:
-        own = self.browser
+        settings = self.browser
         return PoolSettings(
-            size, find_chromium(own.executable), own.elements, own.page_seconds, own.action_seconds, stock
+            size,
+            find_chromium(settings.executable),
+            settings.elements,
+            settings.page_seconds,
+            settings.action_seconds,
+            stock,
         )
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
@@ -220,7 +237,7 @@ class BrowserAdapter:
         return quotes.grounded(task, states, action, reasoning)
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
-        """What the last state asserts: the elements on the page."""
+        """Return what the last state asserts: the elements on the page."""
         return state_facts(trajectory.states[-1])
 
     def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
@@ -228,7 +245,7 @@ class BrowserAdapter:
         return contradicts(claim, truth)
 
     def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
-        """True if the page names something that no state of the episode has named before."""
+        """Return True if the page names something that no state of the episode has named before."""
         return reasoning.reveals(trajectory, read_state(next_state))
 
     def well_formed(self, action: str) -> bool:
@@ -236,25 +253,15 @@ class BrowserAdapter:
         return actions.well_formed(action)
 
     def refused(self, next_state: str) -> bool:
-        """True if the state says that the action was not carried out."""
+        """Return True if the state says that the action was not carried out."""
         return bool(read_state(next_state).failure)
 
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """See `coherence.contradiction`."""
         return coherence.contradiction(trajectory, next_state)
 
-    def premise(self, trajectory: Trajectory) -> str:
-        """Always "": what a page hides is not told by a word or two."""
-        return ""
-
-    def objection(self, task: Task, premise: str) -> str:
-        """Every premise is refused: a page hides nothing that a later state could show, so none is ever
-        taught.
-        """
-        return "a page has no premise"
-
     def progress(self, trajectory: Trajectory) -> float:
-        """See `outlook.progress`."""
+        """See `progress.progress`."""
         return progress(trajectory)
 
     def embody(self, dreamed: Trajectory) -> Task:
@@ -262,18 +269,16 @@ class BrowserAdapter:
         return embody(dreamed)
 
     def unseen(self, task: Task) -> bool:
-        """True if no training task is of this type (MiniWoB's types, WebArena's templates)."""
+        """Return True if no training task is of this type (MiniWoB's types, WebArena's templates)."""
         return unseen_type(self.browser, task.family)
 
     def feasible(self, task: Task) -> str:
-        """Why a generated task is malformed or hopeless, judged by its text and its first page; "" if it is
-        neither.
-        """
+        """Return why a generated task cannot be solved, judged by its text and first page; "" if it can."""
         view = read_state(task.initial_state)
         goal = read_goal(task.instruction, [view])
         return "follows no template" if goal is None else missing(view, goal)
 
 
-def _shown(task: Task) -> tuple[str, str, str]:
-    """What the task's first page shows; no two tasks of a list show the same."""
+def _shown(task: Task) -> _Shown:
+    """Return what the task's first page shows; no two tasks of a list show the same."""
     return task.family, task.instruction, task.initial_state

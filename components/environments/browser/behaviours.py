@@ -1,12 +1,19 @@
-"""Behaviour policies for offline data: a scripted expert, one that errs, near misses, and random.
+"""Behaviour policies for offline data: a scripted expert, a noisy expert, near misses, and random actions.
 
-They act on what the states show (`progress.py`). The near-miss policy does on purpose what an eager agent
-does by mistake: it sends a form that is not filled, takes the neighbour of what is wanted, writes another
-word or into another field, fills a button, clicks an id that it has not seen. Every second of its episodes
-has misread the goal in one place and is brought to its end like that, so that what was got stands beside what
-was wanted when the page judges. Many a page ends the episode at the first such click, so these episodes are
-short. Task types without an expert are played by the random policies alone: then `noisy` takes actions that
-the page allows, the other two also ones that it does not.
+They act on what the states show (`progress.py`). The near-miss policy makes the mistakes of a hasty agent on
+purpose:
+
+- It sends a form that is not filled.
+- It takes the neighbour of what is wanted.
+- It writes another word, or into another field.
+- It fills a button, or clicks an id that no state has shown.
+
+In half of its episodes it misreads the goal in one place and plays to the end like that. So the data shows
+what a page pays for a wrong answer. Many pages end the episode at the first such click, so these episodes are
+short.
+
+Task types without an expert are played by the random policies alone. Then `noisy` takes actions that the page
+allows, and the other two also actions that it does not.
 """
 
 from __future__ import annotations
@@ -15,20 +22,21 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from components.environments.browser.actions import quoted, read_action
+from components.environments.browser.actions import quoted_words, read_action
 from components.environments.browser.engine.elements import EDITABLE
-from components.environments.browser.goals import Goal, Wish, find, read_goal
-from components.environments.browser.progress import Outlook, outlook
+from components.environments.browser.goals import read_goal
+from components.environments.browser.progress import EpisodeStatus, episode_status
 from components.environments.browser.reasoning import think
 from components.environments.browser.states import read_state
+from components.environments.browser.subgoals import Goal, Subgoal, find_element
 from components.environments.protocol import NO_ACTION, Behaviour
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
 NAMES = ("expert", "noisy", "near_miss", "random")
-MISREADS = 0.5
-"""How many near-miss episodes misread the goal."""
-_MALFORMED = (
+MISREADING_SHARE = 0.5
+"""Share of near-miss episodes that misread the goal."""
+_MALFORMED_ACTIONS = (
     *(
         "click",
         "click {id}",
@@ -56,8 +64,9 @@ _MALFORMED = (
 
 
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
-    """A fresh behaviour policy for one episode of `task`: (trajectory, admissible actions) -> (thought,
-    action).
+    """Return a new behaviour policy for one episode of `task`.
+
+    The policy maps (trajectory, admissible actions) to (thought, action).
 
     Raises:
         EnvironmentFailure: the name is unknown, or there is no expert for the task's instruction.
@@ -66,19 +75,24 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
         raise EnvironmentFailure(
             f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(NAMES)}."
         )
-    known = read_goal(task.instruction, [read_state(task.initial_state)]) is not None
-    if name == "expert" and not known:
+    has_goal = read_goal(task.instruction, [read_state(task.initial_state)]) is not None
+    if name == "expert" and not has_goal:
         raise EnvironmentFailure(
             f"There is no expert for {task.family or task.id}: {task.instruction!r} is of no form that it "
             "can read.",
-            "docs/reference/browser.md lists the task types that have one.",
+            "docs/browser.md lists the task types that have one.",
             "Set data.expert=0, or name other types in environment.browser.types.",
         )
-    player = _Player(random.Random(f"{name}/{task.id}/{seed}"), known, quoted(task.instruction))
-    choose: Callable[[Outlook, list[str]], str] = getattr(player, name)
+    player = _Player(random.Random(f"{name}/{task.id}/{seed}"), has_goal, quoted_words(task.instruction))
+    choose: Callable[[EpisodeStatus, list[str]], str] = {
+        "expert": player.expert,
+        "noisy": player.noisy,
+        "near_miss": player.near_miss,
+        "random": player.random,
+    }[name]
 
     def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
-        action = choose(outlook(trajectory), list(admissible))
+        action = choose(episode_status(trajectory), list(admissible))
         return think(trajectory, action), action
 
     return behave
@@ -86,101 +100,116 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
 
 @dataclass
 class _Player:
+    """All behaviour policies of one episode. `has_goal` is False if the instruction is of no known form."""
+
     rng: random.Random
-    known: bool
+    has_goal: bool
     words: Sequence[str]
-    misread: tuple[int, Wish] | None = field(default=None, init=False)
-    """Which wish a near miss has misread, and as what."""
-    misreads: bool | None = field(default=None, init=False)
+    misread_subgoal: tuple[int, Subgoal] | None = field(default=None, init=False)
+    """The place of the subgoal that a near miss misreads, and what it is read as."""
+    misreads_goal: bool | None = field(default=None, init=False)
+    """Whether this near-miss episode misreads its goal; None before its first step."""
 
-    def expert(self, seen: Outlook, admissible: list[str]) -> str:
-        """The next step of a solution; where it knows none, whatever the page allows."""
-        return seen.command or self._any(admissible)
+    def expert(self, status: EpisodeStatus, admissible: list[str]) -> str:
+        """Return the next step of a solution; where none is known, any admissible action."""
+        return status.command or self._any(admissible)
 
-    def noisy(self, seen: Outlook, admissible: list[str]) -> str:
-        """The expert, but one step in four is any other: half of these are admissible, half most likely
-        refused.
+    def noisy(self, status: EpisodeStatus, admissible: list[str]) -> str:
+        """Return the expert's action, or in one step of four another one.
+
+        Half of these are admissible, half are most likely refused.
         """
-        if not self.known:
+        if not self.has_goal:
             return self._any(admissible)
         if self.rng.random() >= 0.25:
-            return self.expert(seen, admissible)
-        return self._impossible(seen) if self.rng.random() < 0.5 else self._any(admissible)
+            return self.expert(status, admissible)
+        return self._impossible(status) if self.rng.random() < 0.5 else self._any(admissible)
 
-    def random(self, seen: Outlook, admissible: list[str]) -> str:
-        """One action in three is impossible, one in ten malformed."""
+    def random(self, status: EpisodeStatus, admissible: list[str]) -> str:
+        """Return a random action: 30 % are impossible, 10 % malformed, the others admissible."""
         luck = self.rng.random()
         if luck < 0.3:
-            return self._impossible(seen)
-        return self._malformed(seen) if luck < 0.4 else self._any(admissible)
+            return self._impossible(status)
+        return self._malformed(status) if luck < 0.4 else self._any(admissible)
 
-    def near_miss(self, seen: Outlook, admissible: list[str]) -> str:
-        """Two steps in three are nearly right, or cannot be done; or all are right for a goal that was
-        misread.
+    def near_miss(self, status: EpisodeStatus, admissible: list[str]) -> str:
+        """Return an action that is impossible, malformed or nearly right in two steps of three.
+
+        In an episode that misreads its goal, the possible actions are right for the misread goal.
         """
-        if self.misreads is None:
-            self.misreads = self.rng.random() < MISREADS
+        if self.misreads_goal is None:
+            self.misreads_goal = self.rng.random() < MISREADING_SHARE
         luck = self.rng.random()
-        if luck < 0.25 or not self.known:
-            return self._impossible(seen) if luck < 0.4 else self._any(admissible)
+        if luck < 0.25 or not self.has_goal:
+            return self._impossible(status) if luck < 0.4 else self._any(admissible)
         if luck < 0.30:
-            return self._malformed(seen)
-        if self.misreads and seen.goal:
-            return self.expert(replace(seen, goal=self._misread(seen, seen.goal)), admissible)
-        return self._nearly(seen, admissible) if luck < 0.65 else self.expert(seen, admissible)
+            return self._malformed(status)
+        if self.misreads_goal and status.goal:
+            return self.expert(replace(status, goal=self._misread_goal(status, status.goal)), admissible)
+        return self._nearly_right(status, admissible) if luck < 0.65 else self.expert(status, admissible)
 
-    def _misread(self, seen: Outlook, goal: Goal) -> Goal:
-        """The goal as this episode reads it: one wish is another one, the same in all steps, if the page has
-        what could be mistaken.
+    def _misread_goal(self, status: EpisodeStatus, goal: Goal) -> Goal:
+        """Return the goal with one subgoal misread, the same one in all steps.
+
+        The goal stays as it is if the page has nothing that could be mistaken.
         """
-        if self.misread is None:
+        if self.misread_subgoal is None:
             others = [
-                (place, other) for place, wish in enumerate(goal.wishes) for other in self._others(seen, wish)
+                (place, other)
+                for place, subgoal in enumerate(goal.subgoals)
+                for other in self._confusable_subgoals(status, subgoal)
             ]
             places = sorted({place for place, _ in others})
             if not places:
                 return goal
             place = self.rng.choice(places)
-            self.misread = place, self.rng.choice([other for at, other in others if at == place])
-        place, other = self.misread
-        return replace(goal, wishes=(*goal.wishes[:place], other, *goal.wishes[place + 1 :]))
+            self.misread_subgoal = place, self.rng.choice([other for at, other in others if at == place])
+        place, other = self.misread_subgoal
+        return replace(goal, subgoals=(*goal.subgoals[:place], other, *goal.subgoals[place + 1 :]))
 
-    def _others(self, seen: Outlook, wish: Wish) -> list[Wish]:
-        """What `wish` may be mistaken for: another word to fill in, another option, another element of its
-        kind.
+    def _confusable_subgoals(self, status: EpisodeStatus, subgoal: Subgoal) -> list[Subgoal]:
+        """Return what `subgoal` may be mistaken for.
+
+        Another word to fill in, another option, or another element of its kind.
         """
-        if wish.verb == "fill":
-            return [replace(wish, value=self._other_word(wish.value)) for _ in range(2)]
-        right = find(seen.view, wish)
-        shown = [element for element in seen.view.elements if element.id and element.kind in wish.kinds]
-        if wish.verb == "select":
+        if subgoal.verb == "fill":
+            return [replace(subgoal, value=self._other_word(subgoal.value)) for _ in range(2)]
+        target = find_element(status.view, subgoal)
+        candidates = [
+            element for element in status.view.elements if element.id and element.kind in subgoal.kinds
+        ]
+        if subgoal.verb == "select":
             return [
-                replace(wish, value=option)
-                for element in shown
+                replace(subgoal, value=option)
+                for element in candidates
                 for option in element.options
-                if option != wish.value
+                if option != subgoal.value
             ]
-        return [replace(wish, id=element.id) for element in shown if element is not right]
+        return [replace(subgoal, id=element.id) for element in candidates if element is not target]
 
     def _any(self, admissible: list[str]) -> str:
         return self.rng.choice(admissible) if admissible else NO_ACTION
 
-    def _nearly(self, seen: Outlook, admissible: list[str]) -> str:
-        """What an agent does that reads carelessly: the last step too early, a neighbour, another word,
-        another field.
+    def _nearly_right(self, status: EpisodeStatus, admissible: list[str]) -> str:
+        """Return the action of an agent that reads carelessly.
+
+        The last step too early, a neighbour, another word, or another field.
         """
-        wish, right = seen.next_wish, read_action(seen.command)
-        last = seen.goal.wishes[-1] if seen.goal else None
-        options = [action for action in admissible if action != seen.command]
-        if wish and wish is not last and self.rng.random() < 0.5:
-            called = [e for e in seen.view.elements if last and e.kind in last.kinds and e.name == last.name]
-            if called:
-                return f"click [{called[0].id}]"
-        if right and right.verb == "fill" and self.rng.random() < 0.6:
-            return f"fill [{right.id}] {self._other_word(right.text)}"
-        if right and right.text:
-            same = [action for action in options if action.endswith(f" {right.text}")]
-            options = same or options
+        subgoal = status.next_subgoal
+        command = read_action(status.command)
+        last = status.goal.subgoals[-1] if status.goal else None
+        options = [action for action in admissible if action != status.command]
+        if subgoal and subgoal is not last and self.rng.random() < 0.5:
+            last_targets = [
+                e for e in status.view.elements if last and e.kind in last.kinds and e.name == last.name
+            ]
+            if last_targets:
+                return f"click [{last_targets[0].id}]"
+        if command and command.verb == "fill" and self.rng.random() < 0.6:
+            return f"fill [{command.id}] {self._other_word(command.text)}"
+        if command and command.text:
+            same_text = [action for action in options if action.endswith(f" {command.text}")]
+            options = same_text or options
         return self._any(options)
 
     def _other_word(self, word: str) -> str:
@@ -191,20 +220,23 @@ class _Player:
         ]
         return self.rng.choice(others) if others else "x"
 
-    def _impossible(self, seen: Outlook) -> str:
-        """A well-formed action that most likely cannot be carried out: no such element, not for this element,
-        no such option.
+    def _impossible(self, status: EpisodeStatus) -> str:
+        """Return a well-formed action that most likely cannot be carried out.
+
+        There is no such element or option, or the action does not fit the element.
         """
-        ids = [int(name) for name in seen.view.ids if name.isdigit()] or [12]
-        stranger = self.rng.choice([max(ids) + self.rng.randint(1, 9), min(ids) - 1, self.rng.randint(1, 99)])
+        ids = [int(name) for name in status.view.ids if name.isdigit()] or [12]
+        unknown_id = self.rng.choice(
+            [max(ids) + self.rng.randint(1, 9), min(ids) - 1, self.rng.randint(1, 99)]
+        )
         words = [*self.words, "hello"]
         options = [
-            f"click [{stranger}]",
-            f"click [{stranger}]",
-            f"fill [{stranger}] {self.rng.choice(words)}",
-            f"press [{stranger}] Enter",
+            f"click [{unknown_id}]",
+            f"click [{unknown_id}]",
+            f"fill [{unknown_id}] {self.rng.choice(words)}",
+            f"press [{unknown_id}] Enter",
         ]
-        for element in (element for element in seen.view.elements if element.id):
+        for element in (element for element in status.view.elements if element.id):
             if element.kind not in EDITABLE:
                 options.append(f"fill [{element.id}] {self.rng.choice(words)}")
             if element.kind == "select":
@@ -213,7 +245,9 @@ class _Player:
                 options.append(f"select [{element.id}] {self.rng.choice(words)}")
         return self.rng.choice(options)
 
-    def _malformed(self, seen: Outlook) -> str:
-        """Words that are no command at all, reserved markers among them."""
+    def _malformed(self, status: EpisodeStatus) -> str:
+        """Return words that are no command at all, reserved markers among them."""
         word = self.rng.choice([*self.words, "hello"])
-        return self.rng.choice(_MALFORMED).format(id=self.rng.choice(seen.view.ids or ["1"]), word=word)
+        return self.rng.choice(_MALFORMED_ACTIONS).format(
+            id=self.rng.choice(status.view.ids or ["1"]), word=word
+        )

@@ -1,9 +1,8 @@
-"""Where a dreamed episode can be replayed: in its task's own world, since a page is given by task and seed
-and none can be built.
+"""The real world in which a dreamed browser episode is replayed: its task's own page.
 
-What a dream rightly invented, behind a tab that no one had opened, then disagrees with what is there, and the
-replay says nothing fair from that step on. A task that the curriculum made up has no page that would judge
-it: MiniWoB's pages know their own goal alone.
+A page is given by task and seed, and none can be built for a dream. What a dream rightly invented, behind a
+tab that no one had opened, then differs from the real page. The replay says nothing fair from that step on. A
+generated task has no page that would judge it: MiniWoB's pages know their own goal alone.
 """
 
 from __future__ import annotations
@@ -13,12 +12,14 @@ from components.records import Task, Trajectory
 
 
 def embody(dreamed: Trajectory) -> Task:
-    """The task itself.
+    """Return the task of the dreamed episode itself.
 
     Raises:
-        EnvironmentFailure: it was generated, so no page judges it.
+        EnvironmentFailure: the task was generated, so no page judges it.
     """
     if dreamed.task.generated:
-        found = f"The dreamed task {dreamed.task.instruction!r} was made up: no page judges it."
-        raise EnvironmentFailure(found, "A browser's pages know their own goals alone.")
+        raise EnvironmentFailure(
+            f"The dreamed task {dreamed.task.instruction!r} was generated: no page judges it.",
+            "A browser's pages know their own goals alone.",
+        )
     return dreamed.task

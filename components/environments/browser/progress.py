@@ -1,7 +1,7 @@
-"""How far an episode has come towards its goal, and what comes next, judged by its states and actions alone.
+"""How far an episode has come towards its goal, and which action comes next.
 
-The experts act by it, thoughts and reasoning tell it, `progress` measures it. Works on real and dreamed
-episodes alike.
+Judged by the episode's states and actions alone, so it works on real and dreamed episodes alike. The experts
+act on it, thoughts and reasoning describe it, and `progress` measures it.
 """
 
 from __future__ import annotations
@@ -12,107 +12,122 @@ from typing import NamedTuple
 
 from components.environments.browser.actions import read_action
 from components.environments.browser.engine.elements import Element
-from components.environments.browser.goals import Goal, Wish, find, read_goal, told
+from components.environments.browser.goals import read_goal
 from components.environments.browser.states import View, read_state
+from components.environments.browser.subgoals import Goal, Subgoal, display_name, find_element
 from components.records import Trajectory
 
 
 class Click(NamedTuple):
-    """A click that was carried out: on what, and what one saw before."""
+    """A click that was carried out: the element, and the view before it."""
 
     element: Element
     before: View
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """An episode so far: what one sees, what was clicked, the goal (None if the instruction is of no known
-    form), and what stood open.
+class EpisodeStatus:
+    """An episode so far.
+
+    `goal` is None if the instruction is of no known form. `selected_ids` are the elements that a state has
+    shown as selected, so their content is open already.
     """
 
     view: View
     clicks: tuple[Click, ...]
     goal: Goal | None
-    stood_open: frozenset[str] = frozenset()
+    selected_ids: frozenset[str] = frozenset()
 
     @property
-    def met(self) -> list[bool]:
-        """Of each wish whether it is fulfilled. A click counts if the wishes before it were fulfilled when it
-        was done.
+    def fulfilled(self) -> list[bool]:
+        """Whether each subgoal is fulfilled.
+
+        A click counts if the lasting subgoals before it were fulfilled when it was done.
         """
-        found: list[bool] = []
-        done = 0
-        for place, wish in enumerate(self.goal.wishes if self.goal else ()):
-            if wish.lasting:
-                found.append(holds(self.view, wish))
+        flags: list[bool] = []
+        next_click = 0
+        for place, subgoal in enumerate(self.goal.subgoals if self.goal else ()):
+            if subgoal.is_lasting:
+                flags.append(is_fulfilled(self.view, subgoal))
                 continue
-            later = next(
-                (n for n in range(done, len(self.clicks)) if self._counts(self.clicks[n], place)), None
+            number = next(
+                (n for n in range(next_click, len(self.clicks)) if self._counts(self.clicks[n], place)), None
             )
-            done = done if later is None else later + 1
-            found.append(later is not None)
-        return found
+            next_click = next_click if number is None else number + 1
+            flags.append(number is not None)
+        return flags
 
     def _counts(self, click: Click, place: int) -> bool:
+        """Return whether a click fulfils the subgoal at `place`."""
         assert self.goal is not None
-        wish = self.goal.wishes[place]
-        wanted = find(click.before, wish)
-        earlier = [wish for wish in self.goal.wishes[:place] if wish.lasting]
+        subgoal = self.goal.subgoals[place]
+        target = find_element(click.before, subgoal)
+        earlier = [subgoal for subgoal in self.goal.subgoals[:place] if subgoal.is_lasting]
         return (
-            wanted is not None
-            and wanted.id == click.element.id
-            and all(holds(click.before, wish) for wish in earlier)
+            target is not None
+            and target.id == click.element.id
+            and all(is_fulfilled(click.before, subgoal) for subgoal in earlier)
         )
 
     @property
-    def next_wish(self) -> Wish | None:
-        """The first wish that is not fulfilled."""
-        wishes = self.goal.wishes if self.goal else ()
-        return next((wish for wish, met in zip(wishes, self.met, strict=True) if not met), None)
+    def next_subgoal(self) -> Subgoal | None:
+        """The first subgoal that is not fulfilled."""
+        subgoals = self.goal.subgoals if self.goal else ()
+        return next(
+            (subgoal for subgoal, is_done in zip(subgoals, self.fulfilled, strict=True) if not is_done),
+            None,
+        )
 
     @property
     def command(self) -> str:
         """The action that brings the goal nearer; "" where none is known."""
-        wish = self.next_wish
-        if wish is None:
+        subgoal = self.next_subgoal
+        if subgoal is None:
             return ""
-        element = find(self.view, wish)
+        element = find_element(self.view, subgoal)
         if element is None:
-            behind = self.unopened()
-            return f"click [{behind[0].id}]" if behind else ""
-        verb = "click" if wish.verb in ("check", "uncheck") else wish.verb
-        return f"{verb} [{element.id}] {wish.value}".strip()
+            unopened = self.unopened()
+            return f"click [{unopened[0].id}]" if unopened else ""
+        verb = "click" if subgoal.verb in ("check", "uncheck") else subgoal.verb
+        return f"{verb} [{element.id}] {subgoal.value}".strip()
 
     def unopened(self) -> list[Element]:
-        """What was not opened yet, of the kinds behind which the goal may lie."""
+        """Return the elements that were not opened yet and behind which the goal may lie."""
         if not self.goal:
             return []
-        tried = {click.element.id for click in self.clicks} | self.stood_open
-        closed = [element for element in self.view.elements if element.kind in self.goal.opens and element.id]
-        return [element for element in closed if element.id not in tried and self.goal.opener in element.name]
+        opened_ids = {click.element.id for click in self.clicks} | self.selected_ids
+        openable = [
+            element for element in self.view.elements if element.kind in self.goal.opens and element.id
+        ]
+        return [
+            element
+            for element in openable
+            if element.id not in opened_ids and self.goal.opener in element.name
+        ]
 
 
-def holds(view: View, wish: Wish) -> bool:
-    """True if what one sees shows that a lasting wish is fulfilled; a field that is disabled for the moment
-    counts too.
+def is_fulfilled(view: View, subgoal: Subgoal) -> bool:
+    """Return whether `view` shows that a lasting subgoal is fulfilled.
+
+    A field that is disabled for the moment counts too.
     """
-    element = next((e for e in enabled(view).elements if e.id and _is(view, e, wish)), None)
+    element = next(
+        (e for e in without_disabled_flags(view).elements if e.id and _is_target(view, e, subgoal)), None
+    )
     if element is None:
         return False
-    if wish.verb in ("check", "uncheck"):
-        return ("checked" in element.flags) == (wish.verb == "check")
-    return element.value == wish.value
+    if subgoal.verb in ("check", "uncheck"):
+        return ("checked" in element.flags) == (subgoal.verb == "check")
+    return element.value == subgoal.value
 
 
-def _is(view: View, element: Element, wish: Wish) -> bool:
-    wanted = find(enabled(view), wish)
-    return wanted is not None and wanted.id == element.id
+def _is_target(view: View, element: Element, subgoal: Subgoal) -> bool:
+    target = find_element(without_disabled_flags(view), subgoal)
+    return target is not None and target.id == element.id
 
 
-def enabled(view: View) -> View:
-    """The same page with nothing disabled: what a field that is covered for the moment holds is seen all the
-    same.
-    """
+def without_disabled_flags(view: View) -> View:
+    """Return the same page with nothing disabled. The values of fields that are covered stay known."""
     if not any("disabled" in element.flags for element in view.elements):
         return view
     elements = (
@@ -122,49 +137,53 @@ def enabled(view: View) -> View:
     return View(tuple(elements))
 
 
-def outlook(trajectory: Trajectory) -> Outlook:
-    """The outlook after all steps of `trajectory`; states that cannot be read are passed over."""
-    views, clicks = [read_state(trajectory.task.initial_state)], []
+def episode_status(trajectory: Trajectory) -> EpisodeStatus:
+    """Return the status after all steps of `trajectory`. Unreadable states are skipped."""
+    views = [read_state(trajectory.task.initial_state)]
+    clicks = []
     for step in trajectory.steps:
-        view, command, before = read_state(step.next_state), read_action(step.action), views[-1]
+        view = read_state(step.next_state)
+        command = read_action(step.action)
+        before = views[-1]
         element = before.element(command.id) if command else None
         if command and command.verb == "click" and element and view.readable and not view.failure:
             clicks.append(Click(element, before))
         if view.readable and not view.over:
             views.append(view)
-    stood_open = frozenset(
+    selected_ids = frozenset(
         element.id for view in views for element in view.elements if "selected" in element.flags
     )
-    return Outlook(views[-1], tuple(clicks), read_goal(trajectory.task.instruction, views), stood_open)
+    return EpisodeStatus(
+        views[-1], tuple(clicks), read_goal(trajectory.task.instruction, views), selected_ids
+    )
 
 
 def progress(trajectory: Trajectory) -> float:
-    """The share of the wishes that are fulfilled: 1.0 of a success, below 1.0 of all else, 0.0 where the
-    instruction cannot be read.
+    """Return the share of the subgoals that are fulfilled.
+
+    1.0 for a success and below 1.0 for all else; 0.0 where the instruction cannot be read.
     """
     if trajectory.success:
         return 1.0
-    met = outlook(trajectory).met
-    return sum(met) / (len(met) + 1)
+    fulfilled = episode_status(trajectory).fulfilled
+    return sum(fulfilled) / (len(fulfilled) + 1)
 
 
-def missing(view: View, goal: Goal) -> str:
-    """Why `goal` cannot be reached from where one sees `view`, as far as one sees; "" if nothing speaks
-    against it.
-    """
-    for wish in goal.wishes:
-        element = find(view, wish)
-        if element is None and not goal.opens and wish is not goal.wishes[-1]:
+def goal_obstacle(view: View, goal: Goal) -> str:
+    """Return why `view` shows that `goal` cannot be reached; "" if nothing in it prevents that."""
+    for subgoal in goal.subgoals:
+        element = find_element(view, subgoal)
+        if element is None and not goal.opens and subgoal is not goal.subgoals[-1]:
             return "no such element"
-        if wish.verb == "fill" and not wish.value:
+        if subgoal.verb == "fill" and not subgoal.value:
             return "nothing to fill in"
-        if element and wish.verb == "select" and wish.value not in element.options:
+        if element and subgoal.verb == "select" and subgoal.value not in element.options:
             return "no such option"
-    last = goal.wishes[-1]
-    reached = goal.opens or len(goal.wishes) > 1 or find(view, last)
-    return "" if reached else "no such element"
+    last = goal.subgoals[-1]
+    reachable = goal.opens or len(goal.subgoals) > 1 or find_element(view, last)
+    return "" if reachable else "no such element"
 
 
-def names(elements: Sequence[Element]) -> str:
-    """The names of elements as one says them side by side."""
-    return " ".join(told(element.name) or "nameless" for element in elements) or "nothing"
+def join_names(elements: Sequence[Element]) -> str:
+    """Return the names of elements side by side, as thoughts write them."""
+    return " ".join(display_name(element.name) or "nameless" for element in elements) or "nothing"

@@ -1,29 +1,29 @@
-"""What is thought and said of a step, in words that a small model can learn: everything compared stands side
-by side.
+"""The agent's thoughts and the teacher's reasoning about a step, in words that a small model can learn.
 
-The comparisons have the form of the backbone's exercise (`language/comparing.py`): `13 14 want 99: no`. The
-agent's thoughts scan what could be meant up to the first that is, and name its id last, where the action
-begins:
+Everything that is compared stands side by side. The comparisons have the form of the backbone's exercise
+(`components/language/exercises`). The agent's thoughts compare the candidates with what is wanted, up to the
+first that matches. They name its id last, where the action begins:
 
     13 ONE want TWO: no, 14 TWO want TWO: yes. click 14
     16 Username want Username: yes. blank want kenda: no. fill 16 kenda
     ornare sodales want proin: no. open 20
 
-The programmatic teacher (R* of Eq. 5) says what the action needs up to the first need that does not hold,
-what it changes, and, where a click may be judged by the page, what was got beside what is wanted, up to the
-first that differs:
+The programmatic teacher (R* of Eq. 5) says what the action needs, up to the first need that does not hold,
+and what the action changes. Where the page may judge a click, it compares what is there with what is wanted,
+up to the first difference:
 
     13 14 want 99: no. fails
     16 19 20 want 20: yes, button Login. a button is no field. fails
     13 14 want 14: yes, item Chad. works, new
     16 19 20 want 16: yes, textbox Username. works, now kenda
     16 19 20 want 20: yes, button Login. works. username " kenda, kenda want kenda: yes, password " x7y, blank
-    want x7y: no. lost 13 14 want 14: yes, button TWO. works. button TWO, TWO want TWO: yes. done
+        want x7y: no. lost
+    13 14 want 14: yes, button TWO. works. button TWO, TWO want TWO: yes. done
 
-What is wanted is first said as it stands in the instruction, with the word before it: a model that says what
-was got first says it again as what was wanted, and grants whatever a policy does. And all that is said is
-said letter for letter: small models copy tokens, and the same name has others in other letters
-(docs/experiments).
+What is wanted is quoted first as it stands in the instruction, with the word before it. A model that says
+what is there first repeats it as what is wanted, and approves whatever a policy does. Everything is quoted
+letter for letter: small models copy tokens, and the same name has other tokens in other letters
+(docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -31,82 +31,106 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from components.environments.browser.actions import Command, obstacle, read_action
+from components.environments.browser.actions import Command, find_obstacle, read_action
 from components.environments.browser.engine.elements import EDITABLE, Element
-from components.environments.browser.goals import Goal, Wish, find, named, told
-from components.environments.browser.progress import Outlook, enabled, names, outlook
+from components.environments.browser.progress import (
+    EpisodeStatus,
+    episode_status,
+    join_names,
+    without_disabled_flags,
+)
 from components.environments.browser.states import FAILURES, View, read_state
+from components.environments.browser.subgoals import (
+    Goal,
+    Subgoal,
+    display_name,
+    find_candidates,
+    find_element,
+    normalise_name,
+)
 from components.records import Trajectory
 
-_PLACES = ("", "1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 100)))
+_ORDINALS = ("", "1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 100)))
 
 
 def think(trajectory: Trajectory, action: str) -> str:
-    """What is seen beside what is wanted next, and the command that follows from it; `action` itself where no
-    goal is known.
+    """Return the thought that compares what is seen with what is wanted next, and the command that follows.
+
+    Returns `action` itself where no goal is known.
     """
-    seen = outlook(trajectory)
-    wish, command = seen.next_wish, seen.command
-    if wish is None or not command:
-        return _plain(action)
-    element = find(seen.view, wish)
+    status = episode_status(trajectory)
+    subgoal = status.next_subgoal
+    command = status.command
+    if subgoal is None or not command:
+        return _without_brackets(action)
+    element = find_element(status.view, subgoal)
     if element is None:
-        return (
-            f"{names(_candidates(seen.view, wish))} want {told(wish.what)}: no. open "
-            f"{_plain(command).split()[-1]}"
-        )
-    parts = [wish.why, _scan(seen.view, wish), _got(element, wish), _plain(command)]
+        candidates = join_names(find_candidates(status.view, subgoal))
+        hidden_behind = _without_brackets(command).split()[-1]
+        return f"{candidates} want {display_name(subgoal.label)}: no. open {hidden_behind}"
+    parts = [
+        subgoal.source,
+        _compare_candidates(status.view, subgoal),
+        _compare_value(element, subgoal),
+        _without_brackets(command),
+    ]
     return ". ".join(part for part in parts if part)
 
 
-def _plain(command: str) -> str:
+def _without_brackets(command: str) -> str:
     return command.replace("[", "").replace("]", "")
 
 
-def _candidates(view: View, wish: Wish) -> list[Element]:
-    return [e for e in view.elements if e.id and e.kind in wish.kinds and "disabled" not in e.flags]
-
-
-def _scan(view: View, wish: Wish) -> str:
-    """Each candidate beside the one wanted, up to it."""
-    if wish.id:
+def _compare_candidates(view: View, subgoal: Subgoal) -> str:
+    """Compare each candidate with what is wanted, up to the one that matches."""
+    if subgoal.id:
         return ""
-    looks, candidates, right = [], _candidates(view, wish), find(view, wish)
-    wanted = _PLACES[wish.place] if wish.place else told(wish.name)
+    comparisons = []
+    candidates = find_candidates(view, subgoal)
+    target = find_element(view, subgoal)
+    required = _ORDINALS[subgoal.place] if subgoal.place else display_name(subgoal.name)
     for number, element in enumerate(candidates, 1):
-        label = _PLACES[number] if wish.place else told(element.name) or "nameless"
-        looks.append(f"{element.id} {label} want {wanted}: {_yes(element is right)}")
-        if element is right:
+        label = _ORDINALS[number] if subgoal.place else display_name(element.name) or "nameless"
+        comparisons.append(f"{element.id} {label} want {required}: {_yes_or_no(element is target)}")
+        if element is target:
             break
-    return ", ".join(looks)
+    return ", ".join(comparisons)
 
 
-def _got(element: Element, wish: Wish) -> str:
-    """What a field holds beside what it shall hold."""
-    if wish.verb in ("click", "clear"):
+def _compare_value(element: Element, subgoal: Subgoal) -> str:
+    """Compare what a field holds with what it shall hold."""
+    if subgoal.verb in ("click", "clear"):
         return ""
-    if wish.verb in ("check", "uncheck"):
-        return f"{checked(element)} want {'checked' if wish.verb == 'check' else 'plain'}: no"
-    return f"{element.value or 'blank'} want {wish.value}: no"
+    if subgoal.verb in ("check", "uncheck"):
+        return f"{checked_word(element)} want {'checked' if subgoal.verb == 'check' else 'plain'}: no"
+    return f"{element.value or 'blank'} want {subgoal.value}: no"
 
 
-def checked(element: Element) -> str:
-    """The word for whether something is checked."""
+def checked_word(element: Element) -> str:
+    """Return the word for whether an element is checked."""
     return "checked" if "checked" in element.flags else "plain"
 
 
 def reflect(trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
-    """Why the thought is right and the alternatives are not, by what they really lead to, in the conditional:
+    """Return why the thought is right and the alternatives are not, by what they really lead to.
 
-    click [99] would fail. click [13] would end it. fill [16] x would not help. 14 two want two: yes. click 14
+    In the conditional (Early Experience's c):
+
+        click [99] would fail. click [13] would end it. fill [16] x would not help. 14 two want two: yes.
+            click 14
+
+    Args:
+        trajectory: the episode so far.
+        alternatives: pairs of an action and the state that it leads to.
+        thought: the thought of the expert's action.
     """
     before = trajectory.states[-1]
     return " ".join(
-        [*(f"{action} would {_verdict(before, state)}." for action, state in alternatives), thought]
+        [*(f"{action} would {_consequence(before, state)}." for action, state in alternatives), thought]
     )
 
 
-def _verdict(before: str, state: str) -> str:
+def _consequence(before: str, state: str) -> str:
     view = read_state(state)
     if view.failure:
         return "fail"
@@ -114,33 +138,37 @@ def _verdict(before: str, state: str) -> str:
 
 
 def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
-    """The reasoning for one transition; its conclusion is always the page's own outcome."""
-    seen, after, command = outlook(trajectory), read_state(next_state), read_action(action)
-    said = _needs(seen.view, action, command, after)
+    """Return the reasoning for one transition. Its conclusion is always the page's own outcome."""
+    status = episode_status(trajectory)
+    after = read_state(next_state)
+    command = read_action(action)
+    needs = _describe_needs(status.view, action, command, after)
     if after.failure:
-        return f"{said}. fails"
-    verdict = "done" if reward > 0.5 else "lost" if after.over else "not done"
-    check = _check(seen, command, after, trajectory.task.instruction) if command else ""
-    effect = "works" if after.over else f"works, {_effect(trajectory, seen.view, command, after)}"
+        return f"{needs}. fails"
+    outcome = "done" if reward > 0.5 else "lost" if after.over else "not done"
+    check = _check_subgoals(status, command, after, trajectory.task.instruction) if command else ""
+    effect = "works" if after.over else f"works, {_describe_effect(trajectory, status.view, command, after)}"
     return ". ".join(
-        part for part in (said, effect, check, verdict if check or after.over or reward > 0.5 else "") if part
+        part
+        for part in (needs, effect, check, outcome if check or after.over or reward > 0.5 else "")
+        if part
     )
 
 
-def _needs(view: View, action: str, command: Command | None, after: View) -> str:
-    """What the action needs, one need after the other up to the first that does not hold."""
-    reason = obstacle(action, view, web=True) if command else "malformed"
+def _describe_needs(view: View, action: str, command: Command | None, after: View) -> str:
+    """Describe what the action needs, one need after another, up to the first that does not hold."""
+    reason = find_obstacle(action, view, web=True) if command else "malformed"
     if command is None:
         return "no such command"
     if not command.id:
         return "not here" if after.failure == FAILURES["place"] else command.verb
     element = view.element(command.id)
-    found = f"{' '.join(view.ids) or 'nothing'} want {command.id}: {'yes' if element else 'no'}"
+    id_check = f"{' '.join(view.ids) or 'nothing'} want {command.id}: {'yes' if element else 'no'}"
     if element is None:
-        return found
-    parts = [found, f"{element.kind} {told(element.name) or 'nameless'}"]
+        return id_check
+    parts = [id_check, f"{element.kind} {display_name(element.name) or 'nameless'}"]
     if reason == "kind":
-        parts.append(_misfit(command, element))
+        parts.append(_describe_wrong_kind(command, element))
     elif reason == "disabled":
         parts.append("disabled")
     elif command.verb == "select":
@@ -152,103 +180,126 @@ def _needs(view: View, action: str, command: Command | None, after: View) -> str
     return ", ".join(parts)
 
 
-def _misfit(command: Command, element: Element) -> str:
+def _describe_wrong_kind(command: Command, element: Element) -> str:
     if command.verb in ("fill", "clear"):
         return f"a {element.kind} is no field"
     return "a select wants select" if element.kind == "select" else f"a {element.kind} is no list"
 
 
-def _effect(trajectory: Trajectory, before: View, command: Command | None, after: View) -> str:
-    """What is different now: the value, whether it is checked, or that the page shows something new."""
+def _describe_effect(trajectory: Trajectory, before: View, command: Command | None, after: View) -> str:
+    """Describe what changed: the value, whether it is checked, or whether the page shows something new."""
     element = after.element(command.id) if command else None
-    was = before.element(command.id) if command else None
+    old = before.element(command.id) if command else None
     if (
         element
-        and was
+        and old
         and command
         and command.verb in ("fill", "clear", "select", "press")
-        and element.value != was.value
+        and element.value != old.value
     ):
         return f"now {element.value or 'blank'}"
-    if element and was and checked(element) != checked(was):
-        return f"now {checked(element)}"
-    return "new" if reveals(trajectory, after) else "same" if _lines(after) == _lines(before) else "known"
+    if element and old and checked_word(element) != checked_word(old):
+        return f"now {checked_word(element)}"
+    return (
+        "new"
+        if reveals(trajectory, after)
+        else "same"
+        if _element_keys(after) == _element_keys(before)
+        else "known"
+    )
 
 
-def _lines(view: View) -> set[tuple[str, str, str]]:
+def _element_keys(view: View) -> set[tuple[str, str, str]]:
     return {(element.kind, element.name, element.id) for element in view.elements}
 
 
 def reveals(trajectory: Trajectory, after: View) -> bool:
-    """True if `after` names an element, or tells a dialog, that no state of the episode has named before."""
-    new = _lines(after) | {("dialog", words, "") for words in after.dialogs}
+    """Return whether `after` names an element or a dialog that no state of the episode has named before."""
+    new = _element_keys(after) | {("dialog", words, "") for words in after.dialogs}
     for before in map(read_state, reversed(trajectory.states)):
         if not new:
             break
-        new -= _lines(before) | {("dialog", words, "") for words in before.dialogs}
+        new -= _element_keys(before) | {("dialog", words, "") for words in before.dialogs}
     return bool(new)
 
 
-def _check(seen: Outlook, command: Command, after: View, instruction: str) -> str:
-    """What was got beside what is wanted, for clicks that the page may judge; else ""."""
-    element = seen.view.element(command.id)
+def _check_subgoals(status: EpisodeStatus, command: Command, after: View, instruction: str) -> str:
+    """Compare what is there with what is wanted, for actions that the page may judge; "" for others."""
+    element = status.view.element(command.id)
     if (
-        seen.goal is None
+        status.goal is None
         or element is None
         or command.verb not in ("click", "dblclick", "press")
         or (element.kind in EDITABLE and not after.over)
     ):
         return ""
-    looks = [_look(seen, seen.goal, place, element, instruction) for place in range(len(seen.goal.wishes))]
-    looks = [look for look in looks if look]
-    differing = next((place for place, look in enumerate(looks) if look.endswith("no")), len(looks))
-    return ", ".join(looks[: differing + 1])
+    comparisons = [
+        _compare_subgoal(status, status.goal, place, element, instruction)
+        for place in range(len(status.goal.subgoals))
+    ]
+    comparisons = [comparison for comparison in comparisons if comparison]
+    first_difference = next(
+        (place for place, comparison in enumerate(comparisons) if comparison.endswith("no")),
+        len(comparisons),
+    )
+    return ", ".join(comparisons[: first_difference + 1])
 
 
-def _look(seen: Outlook, goal: Goal, place: int, clicked: Element, instruction: str) -> str:
-    """One wish, and beside it what there is: what a field holds, what was clicked now; "" of a click that was
-    done before.
+def _compare_subgoal(
+    status: EpisodeStatus, goal: Goal, place: int, clicked: Element, instruction: str
+) -> str:
+    """Compare one subgoal with what is there: what its field holds, or what is clicked now.
+
+    Returns "" for a click that was done before.
     """
-    wish, met = goal.wishes[place], seen.met[place]
-    element = find(enabled(seen.view) if wish.lasting else seen.view, wish)
-    if wish.lasting:
-        if wish.verb in ("check", "uncheck"):
-            label = wish.id or str(wish.place or told(wish.name))
-            return (
-                f"{label} {checked(element) if element else 'absent'} want "
-                f"{'checked' if wish.verb == 'check' else 'plain'}: {_yes(met)}"
-            )
-        asked = f"{wish.why}, " if wish.why else _asked(instruction, wish.value)
-        return (
-            f"{asked}{(element.value if element else '') or 'blank'} want {wish.value or 'blank'}: "
-            f"{_yes(met)}"
-        )
-    if met:
+    subgoal = goal.subgoals[place]
+    is_done = status.fulfilled[place]
+    element = find_element(
+        without_disabled_flags(status.view) if subgoal.is_lasting else status.view, subgoal
+    )
+    if subgoal.is_lasting:
+        return _compare_lasting(subgoal, element, is_done, instruction)
+    if is_done:
         return ""
-    if wish.id or wish.place:
+    if subgoal.id or subgoal.place:
         return (
             f"{clicked.id} want {element.id if element else 'another'}: "
-            f"{_yes(element is not None and element.id == clicked.id)}"
+            f"{_yes_or_no(element is not None and element.id == clicked.id)}"
         )
-    label, wanted = told(clicked.name) or "nameless", told(wish.name)
-    return f"{_asked(instruction, wanted)}{label} want {wanted}: {_yes(named(label) == named(wanted))}"
+    label = display_name(clicked.name) or "nameless"
+    required = display_name(subgoal.name)
+    answer = _yes_or_no(normalise_name(label) == normalise_name(required))
+    return f"{_quote_instruction(instruction, required)}{label} want {required}: {answer}"
 
 
-def _asked(instruction: str, wanted: str) -> str:
-    """What is wanted as it stands in the instruction, with the word before it; "" if it does not stand
-    there.
-    """
-    found = re.search(rf"\w+\W+{re.escape(wanted)}(?!\w)", instruction, re.IGNORECASE) if wanted else None
-    return f"{found[0]}, " if found else ""
+def _compare_lasting(subgoal: Subgoal, element: Element | None, is_done: bool, instruction: str) -> str:
+    if subgoal.verb in ("check", "uncheck"):
+        label = subgoal.id or str(subgoal.place or display_name(subgoal.name))
+        return (
+            f"{label} {checked_word(element) if element else 'absent'} want "
+            f"{'checked' if subgoal.verb == 'check' else 'plain'}: {_yes_or_no(is_done)}"
+        )
+    quote = f"{subgoal.source}, " if subgoal.source else _quote_instruction(instruction, subgoal.value)
+    return (
+        f"{quote}{(element.value if element else '') or 'blank'} want {subgoal.value or 'blank'}: "
+        f"{_yes_or_no(is_done)}"
+    )
 
 
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
+def _quote_instruction(instruction: str, required: str) -> str:
+    """Return what is wanted as the instruction has it, with the word before it; "" if it is not in there."""
+    match = re.search(rf"\w+\W+{re.escape(required)}(?!\w)", instruction, re.IGNORECASE) if required else None
+    return f"{match[0]}, " if match else ""
+
+
+def _yes_or_no(answer: bool) -> str:
+    return "yes" if answer else "no"
 
 
 def judged(trajectory: Trajectory) -> float | None:
-    """What the page says to the last step, if its looks at what is wanted tell; None if they do not, or an
-    earlier click had ended it.
+    """Return the page's verdict on the last step, if the comparisons with what is wanted determine it.
+
+    None if they do not, or if an earlier click had ended the episode.
     """
     outcomes = [
         _outcome(trajectory.up_to(step.step), step.action, step.next_state) for step in trajectory.steps
@@ -257,6 +308,12 @@ def judged(trajectory: Trajectory) -> float | None:
 
 
 def _outcome(history: Trajectory, action: str, next_state: str) -> float | None:
-    seen, after, command = outlook(history), read_state(next_state), read_action(action)
-    check = _check(seen, command, after, history.task.instruction) if command and not after.failure else ""
+    status = episode_status(history)
+    after = read_state(next_state)
+    command = read_action(action)
+    check = (
+        _check_subgoals(status, command, after, history.task.instruction)
+        if command and not after.failure
+        else ""
+    )
     return None if not check else float(not check.endswith(": no"))

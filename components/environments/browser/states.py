@@ -1,14 +1,13 @@
-"""The state of a browser episode as text, and back: the page's elements, one a line, below what the last
-action met with.
+"""Browser states as text, and back: the page's elements, one a line, below the result of the last action.
 
     Failed: no such element.               the action was not carried out; the page below is as it was
     Dialog: Are you sure?                  what a dialog said before it was dismissed
     Tab 2 of 2: Orders                     only where there is more than one, or on the web
     [16] textbox: Username = kenda (focused)
     [20] button: Login
-    3 more                                 elements that there was no room for
+    3 more                                 elements that the state does not list
 
-`Episode over.` stands alone: the page has judged the episode, and shows nothing any more. `Empty page.` is a
+`Episode over.` stands alone: the page has judged the episode and shows nothing any more. `Empty page.` is a
 page without elements.
 """
 
@@ -19,10 +18,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.environments.browser.engine.elements import FIELDS, FLAGS, TEXT, WORDS, Element, clean
+from components.environments.browser.engine.elements import (
+    ACTIONABLE_KINDS,
+    FIELDS,
+    FLAGS,
+    TEXT,
+    Element,
+    clean_text,
+)
 from components.environments.protocol import Fact
 
-OVER, EMPTY = "Episode over.", "Empty page."
+OVER = "Episode over."
+EMPTY = "Empty page."
 FAILURES = {
     "malformed": "not understood",
     "place": "not possible here",
@@ -33,15 +40,13 @@ FAILURES = {
     "page": "the page refused",
 }
 """Why an action was not carried out: short name -> the words of the state."""
-TOUCHING = ("page", "missing")
-"""Failures that may come to light when the page is touched, and has changed; all others are found before."""
+FAILURES_ON_CONTACT = ("page", "missing")
+"""Failures that only contact with the page can show, if it has changed. All others are detected before."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A state taken apart. `readable` is False if the text does not follow the grammar (a dream may write
-    anything).
-    """
+    """A parsed state. `readable` is False if the text breaks the grammar; a dream may write anything."""
 
     elements: tuple[Element, ...] = ()
     failure: str = ""
@@ -67,7 +72,7 @@ class View:
         )
 
     def element(self, name: str) -> Element | None:
-        """The element with the id `name`."""
+        """Return the element with the id `name`, or None."""
         return next((element for element in self.elements if element.id == name), None)
 
     @property
@@ -76,12 +81,12 @@ class View:
         return [element.id for element in self.elements if element.id]
 
 
-def view_of(
-    found: Sequence[Element], more: int, *, failure: str = "", dialogs: Sequence[str] = (), tab: str = ""
+def make_view(
+    elements: Sequence[Element], more: int, *, failure: str = "", dialogs: Sequence[str] = (), tab: str = ""
 ) -> View:
-    """The view of a page; `failure` is a key of FAILURES."""
-    words = tuple(clean(dialog, 80) or "(empty)" for dialog in dialogs)
-    return View(tuple(found), FAILURES[failure] if failure else "", words, clean(tab, 60), more)
+    """Return the view of a page. `failure` is a key of FAILURES, or ""."""
+    words = tuple(clean_text(dialog, 80) or "(empty)" for dialog in dialogs)
+    return View(tuple(elements), FAILURES[failure] if failure else "", words, clean_text(tab, 60), more)
 
 
 _LINE = re.compile(r"^\[(?P<id>[a-zA-Z]*\d+)\] (?P<kind>[a-z]+):(?: (?P<rest>.+))?$")
@@ -95,9 +100,13 @@ def read_state(state: str) -> View:
     if state == OVER:
         return View(over=True)
     lines = state.split("\n")
-    failure, dialogs, tab, more = "", [], "", 0
-    if found := re.fullmatch(r"Failed: (.+)\.", lines[0]):
-        failure, lines = found[1], lines[1:]
+    failure = ""
+    dialogs = []
+    tab = ""
+    more = 0
+    if match := re.fullmatch(r"Failed: (.+)\.", lines[0]):
+        failure = match[1]
+        lines = lines[1:]
         if failure not in FAILURES.values():
             return View(readable=False)
     while lines and lines[0].startswith("Dialog: "):
@@ -108,32 +117,38 @@ def read_state(state: str) -> View:
         more = int(lines.pop().split()[0])
     if lines == [EMPTY]:
         return View((), failure, tuple(dialogs), tab, more)
-    elements = [_element(line) for line in lines]
+    elements = [_read_element(line) for line in lines]
     ids = [element.id for element in elements if element and element.id]
     if not elements or None in elements or len(set(ids)) < len(ids):
         return View(readable=False)
     return View(tuple(element for element in elements if element), failure, tuple(dialogs), tab, more)
 
 
-def _element(line: str) -> Element | None:
+def _read_element(line: str) -> Element | None:
     if line.startswith(f"{TEXT}: "):
         return Element(TEXT, line.removeprefix(f"{TEXT}: "))
-    found = _LINE.match(line)
-    if not found or found["kind"] not in WORDS:
+    match = _LINE.match(line)
+    if not match or match["kind"] not in ACTIONABLE_KINDS:
         return None
-    rest, flags, options, value = found["rest"] or "", (), (), ""
-    if marked := _FLAGGED.match(rest):
-        rest, flags = marked["rest"], tuple(marked["flags"].split(", "))
-    if found["kind"] in FIELDS:
-        if listed := _OPTIONS.match(rest):
-            rest, options = listed["rest"], tuple(listed["options"].split(" | "))
+    rest = match["rest"] or ""
+    flags: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    value = ""
+    if flags_match := _FLAGGED.match(rest):
+        rest = flags_match["rest"]
+        flags = tuple(flags_match["flags"].split(", "))
+    if match["kind"] in FIELDS:
+        if options_match := _OPTIONS.match(rest):
+            rest = options_match["rest"]
+            options = tuple(options_match["options"].split(" | "))
         name, sign, value = f" {rest}".partition(" = ")
-        rest, value = name.strip(), value if sign else ""
-    return Element(found["kind"], rest, found["id"], value, options, flags)
+        rest = name.strip()
+        value = value if sign else ""
+    return Element(match["kind"], rest, match["id"], value, options, flags)
 
 
 def state_facts(state: str) -> set[Fact]:
-    """What a state asserts: the elements on the page, what they hold, and what the last action met with."""
+    """Return what a state asserts: the elements, their values, and what the last action met with."""
     view = read_state(state)
     if not view.readable:
         return {("unreadable", state)}
@@ -155,10 +170,10 @@ def state_facts(state: str) -> set[Fact]:
 
 
 def contradicts(claim: Fact, truth: set[Fact]) -> bool:
-    """True if `truth`, the facts of a real state, denies `claim`: a state lists what there is, so what it
-    does not list is denied.
+    """Return whether `truth`, the facts of a real state, denies `claim`.
 
-    Where it says that there is more than it lists, an element that it does not name is not denied.
+    A state lists what there is, so it denies what it does not list. Where it says that there are more
+    elements than it lists, it does not deny elements that it does not name.
     """
     if claim in truth:
         return False

@@ -1,8 +1,8 @@
-"""Which tasks there are: MiniWoB's types by seed, split by seed and by type; WebArena's tasks, split by
-template.
+"""Which browser tasks there are, and to which split each belongs.
 
-The types with an expert, measured (docs/reference/browser.md), are the default. Every fourth of the types in
-use is kept for the test split alone, so that there is something that no training task has shown.
+MiniWoB's tasks are split by seed, by page and by type; WebArena's by template. The default types are those
+with an expert (measured in docs/browser.md). Every fourth of the types in use is kept for the test split
+alone, so that the test has types that no training task has.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from components.config.worlds.browser_config import BrowserConfig
-from components.environments.browser.goals import closed
+from components.environments.browser.goals import join_quotes
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task
 
-SOLVED = (
+EXPERT_TYPES = (
     *("click-button", "click-tab-2", "login-user", "enter-password"),
     *("choose-list", "click-checkboxes", "enter-text", "enter-text-2"),
     *("click-option", "read-table", "unicode-test", "read-table-2"),
@@ -28,10 +28,11 @@ SOLVED = (
     *("click-dialog-2", "form-sequence-2", "odd-or-even", "click-widget"),
     *("text-transform", "click-collapsible-nodelay", "click-dialog", "enter-text-dynamic"),
 )
-"""MiniWoB's types that the expert solves and that have many pages; every fourth, the last of each row, is for
-the test split alone.
+"""MiniWoB's types that the expert solves and that have many pages.
+
+Every fourth, the last of each row, is for the test split alone.
 """
-SOLVED_TOO = (
+OTHER_EXPERT_TYPES = (
     *(
         "click-test",
         "click-test-2",
@@ -50,13 +51,13 @@ SOLVED_TOO = (
         "click-checkboxes-large",
     ),
 )
-"""Solved as well, but with a handful of pages, or variants of another type, or slow ones."""
-_TEMPLATES_HELD_OUT, _PAGES_HELD_OUT = 3, 3
-"""Of WebArena's templates, and of the pages of a MiniWoB type, every third is held out, for validation and
-test.
-"""
+"""Types that the expert solves too, but that have few pages, are variants of another type, or are slow."""
+_HELD_OUT_TEMPLATES = 3
+"""Every third of WebArena's templates is held out for validation and test."""
+_HELD_OUT_PAGES = 3
+"""Every third page of a MiniWoB type is held out for validation and test."""
 _VALIDATION_SEEDS = 2_000_000
-"""The seeds of validation pages begin where those of the other splits end."""
+"""First seed of validation pages; the seeds of the other splits are below."""
 
 
 class Candidate(NamedTuple):
@@ -68,84 +69,92 @@ class Candidate(NamedTuple):
 
 
 def types_in_use(config: BrowserConfig) -> tuple[str, ...]:
-    """The task types that the config names, or all that have an expert."""
-    return tuple(config.types) or SOLVED
+    """Return the task types that the config names, else all that have an expert."""
+    return tuple(config.types) or EXPERT_TYPES
 
 
-def unseen_type(config: BrowserConfig, family: str) -> bool:
-    """True if no training task is of this type."""
+def is_unseen_type(config: BrowserConfig, family: str) -> bool:
+    """Return whether no training task is of this type."""
     return (
         family in types_in_use(config)[3::4] if config.benchmark == "miniwob" else family in _held_out(config)
     )
 
 
-def split_of(page: str) -> str:
-    """To which split a page belongs, by what it shows: types with few pages would else show the same one in
-    both.
+def split_of_page(page: str) -> str:
+    """Return the split (TRAIN or TEST) that a page belongs to, by what it shows.
+
+    A type with few pages would otherwise show the same page in both splits.
     """
-    return TEST if int(hashlib.sha256(page.encode()).hexdigest()[:8], 16) % _PAGES_HELD_OUT == 0 else TRAIN
+    return TEST if int(hashlib.sha256(page.encode()).hexdigest()[:8], 16) % _HELD_OUT_PAGES == 0 else TRAIN
 
 
-def side_of(task: Task) -> str:
-    """To which split a task belongs, by the page's own words: how they are told may change, and no page may
-    change sides for that.
+def split_of_task(task: Task) -> str:
+    """Return the split that a task belongs to, by the page's own words.
+
+    The instruction is taken as the page gives it, so that a change in how states write it moves no task.
     """
-    return split_of("\n".join((task.family, closed(task.instruction), task.initial_state)))
+    return split_of_page("\n".join((task.family, join_quotes(task.instruction), task.initial_state)))
 
 
-def page_of(family: str, seed: int) -> Candidate:
-    """The page of a MiniWoB type that `seed` gives."""
+def miniwob_page(family: str, seed: int) -> Candidate:
+    """Return the page of a MiniWoB type that `seed` gives."""
     return Candidate(f"{family}/{seed}", family, {"task": f"miniwob.{family}", "seed": seed})
 
 
 class Slot:
-    """The place of one MiniWoB task in a list, which draws candidates for itself: its type's turn, and seeds
-    that no other split has.
+    """The place of one MiniWoB task in a list, which draws candidates for itself.
+
+    Its type is given by its turn. Its seeds are ones that no other split has.
     """
 
     def __init__(self, config: BrowserConfig, split: str, name: str, number: int) -> None:
         types = types_in_use(config)
-        strange = types[3::4]
-        seen = tuple(family for family in types if family not in strange)
-        pools = [seen, strange] if strange and split != TRAIN else [seen]
+        unseen_types = types[3::4]
+        training_types = tuple(family for family in types if family not in unseen_types)
+        pools = [training_types, unseen_types] if unseen_types and split != TRAIN else [training_types]
         pool = pools[number % len(pools)]
-        self.family, self._odd = pool[number // len(pools) % len(pool)], split == TEST
-        self._first = _VALIDATION_SEEDS if split == VALIDATION else 0
+        self.family = pool[number // len(pools) % len(pool)]
+        self._is_odd = split == TEST
+        self._first_seed = _VALIDATION_SEEDS if split == VALIDATION else 0
         self._rng = random.Random(f"{name}/{number}")
 
     def draw(self) -> Candidate:
-        """The next candidate."""
-        return page_of(self.family, self._first + 2 * self._rng.randrange(1_000_000) + self._odd)
+        """Return the next candidate."""
+        return miniwob_page(self.family, self._first_seed + 2 * self._rng.randrange(1_000_000) + self._is_odd)
 
 
 def web_candidates(config: BrowserConfig, split: str, rng: random.Random, count: int) -> list[Candidate]:
-    """`count` WebArena tasks of a split, drawn by `rng`. Raises EnvironmentFailure where there are fewer."""
+    """Return `count` WebArena tasks of a split, drawn by `rng`.
+
+    Raises:
+        EnvironmentFailure: the split has fewer tasks.
+    """
     held_out = _held_out(config)
-    chosen = [
+    entries = [
         entry for entry in _entries(config.benchmark) if (template(entry) in held_out) == (split != TRAIN)
     ]
-    if len(chosen) < count:
+    if len(entries) < count:
         raise EnvironmentFailure(
-            f"{config.benchmark} has {len(chosen)} tasks of the split {split}.", f"Expected at least {count}."
+            f"{config.benchmark} has {len(entries)} tasks of the split {split}.",
+            f"Expected at least {count}.",
         )
-    found = []
-    for entry in rng.sample(chosen, count):
-        number = entry.get(
-            "old_task_id", entry["task_id"]
-        )  # WebArena-Lite's tasks go by the numbers that they had in WebArena
-        found.append(
+    candidates = []
+    for entry in rng.sample(entries, count):
+        # WebArena-Lite's tasks keep the numbers that they had in WebArena.
+        number = entry.get("old_task_id", entry["task_id"])
+        candidates.append(
             Candidate(str(number), template(entry), {"task": f"{config.benchmark}.{number}", "seed": 0})
         )
-    return found
+    return candidates
 
 
 def template(entry: dict[str, Any]) -> str:
-    """The type of a WebArena task: its sites and the number of its sentence."""
+    """Return the type of a WebArena task: its sites and the number of its sentence."""
     return f"{'+'.join(entry['sites'])}-{entry['intent_template_id']}"
 
 
 def _held_out(config: BrowserConfig) -> set[str]:
-    return set(sorted({template(entry) for entry in _entries(config.benchmark)})[::_TEMPLATES_HELD_OUT])
+    return set(sorted({template(entry) for entry in _entries(config.benchmark)})[::_HELD_OUT_TEMPLATES])
 
 
 def _entries(benchmark: str) -> Sequence[dict[str, Any]]:
@@ -154,7 +163,7 @@ def _entries(benchmark: str) -> Sequence[dict[str, Any]]:
         "webarenalite": ("browsergym.webarenalite", "test_webarena_lite.raw.json"),
     }[benchmark]
     try:
-        text = _file_of(package, file)
+        text = _read_package_file(package, file)
     except (ModuleNotFoundError, FileNotFoundError) as error:
         raise EnvironmentFailure(
             f"{benchmark}'s tasks are not installed ({error}).", next_step="Type `dreamgym doctor`."
@@ -163,12 +172,12 @@ def _entries(benchmark: str) -> Sequence[dict[str, Any]]:
     return entries
 
 
-def _file_of(package: str, name: str) -> str:
-    """A file of a package that is not imported for it: BrowserGym's fetches data when it is."""
+def _read_package_file(package: str, name: str) -> str:
+    """Return the text of a file of a package without an import; BrowserGym fetches data on import."""
     from importlib.util import find_spec
     from pathlib import Path
 
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(package)
-    return (Path(found.submodule_search_locations[0]) / name).read_text(encoding="utf-8")
+    return (Path(spec.submodule_search_locations[0]) / name).read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""What `dreamgym check-environment` asks of an adapter, and how its findings read."""
+"""The promises of an adapter, and the check that `dreamgym check-environment` runs."""

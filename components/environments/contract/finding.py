@@ -1,4 +1,4 @@
-"""What `check-environment` says of one promise of an adapter."""
+"""The result of one promise that `dreamgym check-environment` tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One promise: whether it is kept (`ok`, `doubt`, `wrong`), what was found, and what to do."""
+    """One promise: its state (`ok`, `doubt` or `wrong`), what was found, and what to do."""
 
     promise: str
     state: str
@@ -16,8 +16,8 @@ class Finding:
 
 
 class Broken(Exception):
-    """A promise that is not kept: what was found, and what to do."""
+    """A promise is not kept. Its arguments are what was found, and optionally what to do."""
 
 
 class Doubtful(Broken):
-    """A part that the world does without."""
+    """The world works, but lacks a part. Its arguments are what is missing, and what to set."""

@@ -1,1 +1,1 @@
-"""Parts from which a world of text that nobody knows gets its adapter."""
+"""Parts of an adapter for a world of text that the pipeline has no knowledge of."""

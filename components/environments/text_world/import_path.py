@@ -1,4 +1,4 @@
-"""Code that the user names in a config, as `module:name`; nothing else is imported."""
+"""Import code that the user names in a config as `module:name`; nothing else is imported."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ from components.errors import ConfigError
 
 
 def look_here() -> str:
-    """Have modules that are not installed be looked for under the current directory; that directory."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    return here
+    """Add the current directory to the places where modules are looked for, and return it."""
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.append(directory)
+    return directory
 
 
 def load_named(path: str, option: str) -> Callable[..., Any]:
-    """What `path` names. A module that is not installed is looked for under the current directory.
+    """Return what `path` names. A module that is not installed is looked for under the current directory.
+
+    Args:
+        option: the config option that holds `path`, for messages.
 
     Raises:
         ConfigError: there is no such module, or it has nothing of that name that can be called. What the
             module itself raises propagates.
     """
-    module, _, name = path.partition(":")
-    here = look_here()
+    module_name, _, name = path.partition(":")
+    directory = look_here()
     try:
-        found = importlib.import_module(module)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and needs another one
-        expected = f"It was looked for among the installed packages and under {here}."
-        raise ConfigError(f"{option} is {path!r}: there is no module {error.name}.", expected) from None
-    made = getattr(found, name, None)
-    if not callable(made):
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module exists, and needs another one
         raise ConfigError(
-            f"{option} is {path!r}: {found.__name__} has nothing of that name that can be called."
+            f"{option} is {path!r}: there is no module {error.name}.",
+            f"It was looked for among the installed packages and under {directory}.",
+        ) from None
+    target: Callable[..., Any] | None = getattr(module, name, None)
+    if target is None or not callable(target):
+        raise ConfigError(
+            f"{option} is {path!r}: {module.__name__} has nothing of that name that can be called."
         )
-    return made  # type: ignore[no-any-return]
+    return target

@@ -1,6 +1,4 @@
-"""Calls of code that the user brings: an exception there is told in a sentence that names the call, the error
-and its line.
-"""
+"""Call code that the user brings, and report its exceptions in one sentence with the call, error and line."""
 
 from __future__ import annotations
 
@@ -12,33 +10,36 @@ from typing import Any
 
 from components.errors import DreamGymError, EnvironmentFailure
 
-SEED_CURE = (
+SEED_ADVICE = (
     "Give it that parameter, `def reset(self, *, seed=None)`, and let it decide the episode. A world that "
-    "has no seeds can list its tasks "
-    "in an adapter of its own: environment.name=own, docs/guides/add-a-world.md."
+    "has no seeds can list its tasks in an adapter of its own: environment.name=own, "
+    "docs/add-an-environment.md."
 )
 
 
 @contextlib.contextmanager
 def users_call(call: str) -> Iterator[None]:
-    """Raise EnvironmentFailure in place of any exception of the user's code; `call` is what was asked, as
-    `reset(seed=3)`.
+    """Raise EnvironmentFailure in place of any exception of the user's code.
+
+    Args:
+        call: what was called, such as `reset(seed=3)`, for the message.
     """
     try:
         yield
     except DreamGymError:
         raise
     except (Exception, SystemExit) as error:
-        cure = SEED_CURE if isinstance(error, TypeError) and "'seed'" in str(error) else "Mend it there."
+        lacks_seed = isinstance(error, TypeError) and "'seed'" in str(error)
         raise EnvironmentFailure(
-            f"{call} raised {type(error).__name__}: {error} ({place_of(error)}).", next_step=cure
+            f"{call} raised {type(error).__name__}: {error} ({place_of(error)}).",
+            next_step=SEED_ADVICE if lacks_seed else "Mend it there.",
         ) from error
 
 
 def place_of(error: BaseException) -> str:
-    """The line on which `error` was raised."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"line {where.lineno} of {where.filename}"
+    """Return the line on which `error` was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"line {frame.lineno} of {frame.filename}"
 
 
 def require_seed(world: Any) -> None:
@@ -51,18 +52,17 @@ def require_seed(world: Any) -> None:
         )
     try:
         signature = inspect.signature(reset)
-    except (TypeError, ValueError):  # of code that Python cannot look into
+    except (TypeError, ValueError):  # Python cannot inspect this code
         return
-    named = [
-        one
-        for one in signature.parameters.values()
-        if one.name == "seed" and one.kind is not inspect.Parameter.POSITIONAL_ONLY
-    ]
-    if not named and not any(
-        one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values()
-    ):
+    if not any(_accepts_seed(parameter) for parameter in signature.parameters.values()):
         raise EnvironmentFailure(
             f"The reset of {type(world).__name__} takes no seed: it is reset{signature}.",
             "A task is a seed of reset.",
-            SEED_CURE,
+            SEED_ADVICE,
         )
+
+
+def _accepts_seed(parameter: inspect.Parameter) -> bool:
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return True
+    return parameter.name == "seed" and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY

@@ -1,3 +1,4 @@
-"""WebShop (Yao et al. 2022) in text mode: its pages, actions and reward over product files of its format, or
-over generated ones.
+"""WebShop (Yao et al. 2022) in text mode: its pages, actions and reward.
+
+The products come from files of its format, or are generated.
 """

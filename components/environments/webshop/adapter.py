@@ -1,4 +1,4 @@
-"""WebShop as one environment of the pipeline: everything that the stages need to know of it."""
+"""WebShop in text mode as one environment of the pipeline: its tasks, its shop, and its capabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.config.worlds.webshop_config import VARIABLE
-from components.environments.protocol import Behaviour, Environment, Fact
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Behaviour, Fact, RealEnvironment
 from components.environments.validation_split import require_split
 from components.environments.webshop import (
     behaviours,
@@ -36,33 +37,32 @@ from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 
-class WebshopAdapter:
-    """The adapter of design's environment contract (`components/environments/protocol.py`) for WebShop in
-    text mode.
-    """
+class WebshopAdapter(Adapter):
+    """The adapter of WebShop, with generated products or the official ones."""
 
-    name, splits = "webshop", (TRAIN, VALIDATION, TEST)
+    name = "webshop"
+    splits = (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
-        """Raises EnvironmentFailure if the official files are asked for and cannot be read, or their goals
-        where there are none.
+        """Read or generate the catalogue.
+
+        Raises:
+            EnvironmentFailure: the official files are asked for and cannot be read, or official goals are
+                asked for with generated products.
         """
         self.config = config
         self.source = config.webshop.source
         if self.source == GENERATED and config.webshop.goals != "human":
-            found = (
-                f"environment.webshop.goals={config.webshop.goals}, but the products are generated: "
-                "their goals are made with them."
-            )
             raise EnvironmentFailure(
-                found,
+                f"environment.webshop.goals={config.webshop.goals}, but the products are generated: "
+                "their goals are made with them.",
                 next_step="Leave it out, or name the folder of the official files: export WEBSHOP_DATA=...",
             )
         self.catalogue: Catalogue = catalogue_of(config)
 
     @property
     def notice(self) -> str:
-        """What must be said wherever a score is shown."""
+        """Which scores are not those of the benchmark, and why."""
         if self.source == GENERATED:
             return "Products and goals are generated: scores are not WebShop benchmark scores."
         unpriced = self.catalogue.unpriced
@@ -75,8 +75,10 @@ class WebshopAdapter:
         )
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """`count` different goals, families in turn; beside training every other one asks for a kind of
-        product that training never does.
+        """Return `count` different goals, families in turn.
+
+        In the splits validation and test every other goal asks for a kind of product that no training goal
+        asks for.
 
         Raises:
             EnvironmentFailure: an unknown split, or fewer goals than asked for.
@@ -91,15 +93,16 @@ class WebshopAdapter:
                 if self.source == GENERATED
                 else "Use the larger product files, or ask for fewer.",
             )
-        drawn = random.Random(f"{split}/{seed}").sample(goals, len(goals))
-        known = _in_turn(
-            (goal for goal in drawn if goal.query in self.catalogue.trained), lambda goal: goal.category
+        goals_in_order = random.Random(f"{split}/{seed}").sample(goals, len(goals))
+        trained = self.catalogue.trained
+        trained_goals = _in_turn(
+            (goal for goal in goals_in_order if goal.query in trained), lambda goal: goal.category
         )
-        strange = _in_turn(
-            (goal for goal in drawn if goal.query not in self.catalogue.trained), lambda goal: goal.category
+        unseen_goals = _in_turn(
+            (goal for goal in goals_in_order if goal.query not in trained), lambda goal: goal.category
         )
-        mixed = _in_turn([*known, *strange], lambda goal: goal.query in self.catalogue.trained)
-        return [self._task(goal, split) for goal in mixed[:count]]
+        mixed_goals = _in_turn([*trained_goals, *unseen_goals], lambda goal: goal.query in trained)
+        return [self._task(goal, split) for goal in mixed_goals[:count]]
 
     def _task(self, goal: Goal, split: str) -> Task:
         name = f"{self.name}/{goal.category}/{_dashed(goal.query)}/{goal.key.replace('/', '-')}"
@@ -108,7 +111,7 @@ class WebshopAdapter:
 
     @property
     def _shop(self) -> dict[str, Any]:
-        """What names the catalogue in a task's spec."""
+        """The part of a task's spec that names the catalogue."""
         sizes = (
             {"products": self.config.webshop.products, "seed": self.config.seed}
             if self.source == GENERATED
@@ -118,9 +121,10 @@ class WebshopAdapter:
 
     def open(
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
-    ) -> Environment:
-        """The shop, in this process whatever `workers` says: it is fast. There is nothing that `stock` would
-        leave out.
+    ) -> RealEnvironment:
+        """Open the shop in this process, whatever `workers` says: it is fast.
+
+        `stock` changes nothing: the shop has no speed-ups to leave out.
         """
         return WebshopEnvironment(self._session, budget)
 
@@ -129,14 +133,14 @@ class WebshopAdapter:
         if spec["catalogue"] == DESCRIBED:
             shop = DescribedShop.from_spec(spec)
             return Session(shop, shop.goal)
-        told = {name: value for name, value in spec.items() if name != "goal"}
+        catalogue_name = {name: value for name, value in spec.items() if name != "goal"}
         goal = self.catalogue.goals.get(str(spec.get("goal")))
-        if told != self._shop or goal is None or goal.instruction != task.instruction:
+        if catalogue_name != self._shop or goal is None or goal.instruction != task.instruction:
             raise EnvironmentFailure(
-                f"The task {task.id} is goal {spec.get('goal')} of a catalogue with {told}.",
+                f"The task {task.id} is goal {spec.get('goal')} of a catalogue with {catalogue_name}.",
                 f"This config opens one with {self._shop}"
-                + (", where that goal says the same." if told == self._shop else "."),
-                "Record the data anew (dreamgym collect), or give the config that it was recorded with; "
+                + (", where that goal says the same." if catalogue_name == self._shop else "."),
+                "Record the data again (dreamgym collect), or give the config that it was recorded with; "
                 "with webshop.catalogue=auto "
                 f"also ${VARIABLE} decides, which is {'' if folder() else 'not '}set here.",
             )
@@ -147,9 +151,7 @@ class WebshopAdapter:
         return behaviours.make_behaviour(name, task, seed)
 
     def think(self, trajectory: Trajectory, action: str) -> str:
-        """What is seen beside what is wanted, and the open sub-goal after `trajectory`: see
-        `thoughts.think`.
-        """
+        """See `thoughts.think`."""
         return thoughts.think(read_wants(trajectory.task.instruction), learn(trajectory))
 
     def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
@@ -169,7 +171,7 @@ class WebshopAdapter:
         return reasoning.judged(trajectory)
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
-        """What the last state asserts by itself."""
+        """Return what the last state asserts by itself."""
         return state_facts(trajectory.states[-1])
 
     def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
@@ -181,11 +183,11 @@ class WebshopAdapter:
         return reasoning.revealing(trajectory, next_state)
 
     def well_formed(self, action: str) -> bool:
-        """True if `action` is `search[...]` or `click[...]`."""
+        """Return True if `action` is `search[...]` or `click[...]`."""
         return bool(parse(action)[0])
 
     def refused(self, next_state: str) -> bool:
-        """True if the shop says that nothing happens."""
+        """Return True if the shop says that nothing happens."""
         return read_state(next_state).event == "failed"
 
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
@@ -209,7 +211,7 @@ class WebshopAdapter:
         return embody(dreamed, self.catalogue.goals)
 
     def unseen(self, task: Task) -> bool:
-        """True if no training goal asks for this kind of product."""
+        """Return True if no training goal asks for this kind of product."""
         parts = task.id.split("/")
         return len(parts) > 2 and parts[2] not in self._trained
 
@@ -218,7 +220,7 @@ class WebshopAdapter:
         return frozenset(map(_dashed, self.catalogue.trained))
 
     def feasible(self, task: Task) -> str:
-        """See `feasibility.feasible`; a training task may not ask for a kind of product that is held out."""
+        """See `feasibility.feasible`. A training task may not ask for a kind of product that is held out."""
         barred = UNSEEN if self.source == GENERATED and task.split == TRAIN else frozenset[str]()
         return feasibility.feasible(
             task.instruction, self.catalogue, free=self.source != GENERATED, barred=barred
@@ -226,12 +228,12 @@ class WebshopAdapter:
 
 
 def _dashed(query: str) -> str:
-    """A query as part of a task's id."""
+    """Return a query as part of a task's id."""
     return query.replace("/", " ").replace(" ", "-")
 
 
 def _in_turn(goals: Iterable[Goal], group: Callable[[Goal], Hashable]) -> list[Goal]:
-    """The same goals, one of each group after the other as long as they last."""
+    """Return the same goals, one of each group in turn, as long as they last."""
     groups: dict[Hashable, list[Goal]] = {}
     for goal in goals:
         groups.setdefault(group(goal), []).append(goal)

@@ -1,7 +1,7 @@
-"""What an instruction asks for, as far as its words tell: the only thing that a shopper has to go by.
+"""What an instruction asks for, as far as its words tell. A shopper knows nothing else of the goal.
 
 The instructions of a generated catalogue follow two wordings and are read exactly. Those that people wrote
-for the official products are free text: of them only the price and the words are known, and `kind` is "".
+for the official products are free text. Of them only the price and the words are known, and `kind` is "".
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _FILLERS = frozenset(_FILLERS_TEXT.split())
 
 
 @dataclass(frozen=True)
-class Wants:
-    """Attributes and options that a product must have, and the most that it may cost in dollars (0: no
-    limit).
+class Requirements:
+    """The attributes and options that a product must have, and its highest price in dollars.
+
+    A `limit` of 0 is no limit.
     """
 
     kind: str
@@ -39,8 +40,8 @@ class Wants:
     words: tuple[str, ...]
 
     @property
-    def exact(self) -> bool:
-        """True if the instruction was read whole, False if it is free text."""
+    def is_exact(self) -> bool:
+        """Whether the instruction was read completely; False if it is free text."""
         return bool(self.kind)
 
     @property
@@ -52,37 +53,37 @@ class Wants:
 
 
 @functools.lru_cache(maxsize=50_000)
-def read_wants(instruction: str) -> Wants:
-    """What `instruction` asks for."""
+def read_requirements(instruction: str) -> Requirements:
+    """Return what `instruction` asks for."""
     text = instruction.strip().rstrip(".").lower()
     limit = _LIMIT.search(text)
     body = text[: limit.start()] if limit else text
     words = tuple(dict.fromkeys(word for word in _WORD.findall(body) if word not in _FILLERS))
-    most = int(limit[1]) if limit else 0
-    found = _read_relative(body) or _read_adjectives(body)
-    if found and _makes_sense(*found):
-        kind, attributes, options = found
-        return Wants(kind, tuple(attributes), tuple(options), most, words)
-    return Wants("", (), (), most, words)
+    limit_dollars = int(limit[1]) if limit else 0
+    parts = _read_relative(body) or _read_adjectives(body)
+    if parts and _is_sellable(*parts):
+        kind, attributes, options = parts
+        return Requirements(kind, tuple(attributes), tuple(options), limit_dollars, words)
+    return Requirements("", (), (), limit_dollars, words)
 
 
 def keywords(instruction: str) -> str:
-    """What a shopper would search for first."""
-    return read_wants(instruction).query or "product"
+    """Return what a shopper would search for first."""
+    return read_requirements(instruction).query or "product"
 
 
 def _read_relative(body: str) -> tuple[str, list[str], list[str]] | None:
-    found = _RELATIVE.match(body)
-    if not found:
+    match = _RELATIVE.match(body)
+    if not match:
         return None
-    return found[1], found[2].split(" and "), found[3].split(" and ") if found[3] else []
+    return match[1], match[2].split(" and "), match[3].split(" and ") if match[3] else []
 
 
 def _read_adjectives(body: str) -> tuple[str, list[str], list[str]] | None:
-    found = _ADJECTIVES.match(body)
-    if not found:
+    match = _ADJECTIVES.match(body)
+    if not match:
         return None
-    head = found[1]
+    head = match[1]
     kind = next(
         (
             name
@@ -91,16 +92,16 @@ def _read_adjectives(body: str) -> tuple[str, list[str], list[str]] | None:
         ),
         "",
     )
-    attributes = _phrases(BY_NAME[kind], head.removesuffix(kind).split()) if kind else None
-    return None if attributes is None else (kind, attributes, found[2].split(", ") if found[2] else [])
+    attributes = _split_attributes(BY_NAME[kind], head.removesuffix(kind).split()) if kind else None
+    return None if attributes is None else (kind, attributes, match[2].split(", ") if match[2] else [])
 
 
-def _phrases(kind: Kind, words: list[str]) -> list[str] | None:
-    """`words` as attributes of `kind`, of one or two words each; None if they are not."""
-    known = {value for group in kind.groups for value in group}
+def _split_attributes(kind: Kind, words: list[str]) -> list[str] | None:
+    """Return `words` as attributes of `kind`, of one or two words each; None if they are not."""
+    values = {value for group in kind.groups for value in group}
     phrases: list[str] = []
     while words:
-        size = next((size for size in (2, 1) if " ".join(words[:size]) in known), 0)
+        size = next((size for size in (2, 1) if " ".join(words[:size]) in values), 0)
         if not size:
             return None
         phrases.append(" ".join(words[:size]))
@@ -108,19 +109,20 @@ def _phrases(kind: Kind, words: list[str]) -> list[str] | None:
     return phrases
 
 
-def _makes_sense(name: str, attributes: list[str], options: list[str]) -> bool:
-    """True if the kind is known, and has all of that: at most one attribute of a group, one value of an
-    option.
+def _is_sellable(name: str, attributes: list[str], options: list[str]) -> bool:
+    """Return whether the kind exists and has all attributes and options.
+
+    At most one attribute per group and one value per option.
     """
     kind = BY_NAME.get(name)
     if kind is None or not attributes:
         return False
-    return _one_each(attributes, kind.groups) and _one_each(
+    return _has_one_per_group(attributes, kind.groups) and _has_one_per_group(
         options, tuple(values for _, values in kind.options)
     )
 
 
-def _one_each(wanted: list[str], groups: tuple[tuple[str, ...], ...]) -> bool:
-    """True if every wanted value has a group of its own."""
-    places = [place for value in wanted for place, group in enumerate(groups) if value in group]
-    return len(places) == len(wanted) == len(set(places))
+def _has_one_per_group(values: list[str], groups: tuple[tuple[str, ...], ...]) -> bool:
+    """Return whether every value has a group of its own."""
+    places = [place for value in values for place, group in enumerate(groups) if value in group]
+    return len(places) == len(values) == len(set(places))

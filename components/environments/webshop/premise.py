@@ -1,115 +1,133 @@
-"""What of the hidden shop decides a task: which result of the first fitting search is the one to buy.
+"""The hidden fact that decides a WebShop task: which result of the first fitting search is the one to buy.
 
-A premise is the rank of a result, such as `item 3`: the first search that names the wanted kind shows there a
-product with everything that is wanted. Of a real episode it is read afterwards, from what the states have
-shown; a dream decides it before its first step and keeps to it, in place of imagining ten results by
-themselves, of which the likeliest never fits.
+A premise is the rank of a result, such as `item 3`. On the first search that names the required kind, that
+result is a product that fulfils all requirements. For a real episode the premise is read afterwards, from
+what the states have shown. A dream decides it before its first step and keeps to it. Otherwise it would
+imagine ten results independently, and the likeliest result never fits.
 """
 
 from __future__ import annotations
 
 import re
 
-from components.environments.webshop.goals import Wants, read_wants
+from components.environments.webshop.goals import Requirements, read_requirements
 from components.environments.webshop.knowledge import (
     NO,
     YES,
-    Check,
+    Comparison,
     Item,
     Knowledge,
-    judge,
-    learn,
-    page_of,
-    verdict,
+    assess_item,
+    collect_knowledge,
+    compare_with_requirements,
+    results_page_number,
 )
-from components.environments.webshop.states import Seen, read_state
+from components.environments.webshop.states import ParsedState, read_state
 from components.records import Task, Trajectory
 
 _PREMISE = re.compile(r"^item (\d{1,2})$")
 
 
 def premise(trajectory: Trajectory) -> str:
-    """The rank of the first result on the first page of the first fitting search that turned out to fit; ""
-    where none did.
+    """Return the first result of the first fitting search that turned out to fit; "" where none did.
+
+    Only the first page of results counts.
     """
-    wants, query = read_wants(trajectory.task.instruction), first_query(trajectory)
+    requirements = read_requirements(trajectory.task.instruction)
+    query = first_matching_query(trajectory)
     if not query:
         return ""
-    known = learn(trajectory)
-    listed = known.listings.get((query, 1), ())
-    fitting = [rank for rank in listed if verdict(known.items[query, rank], wants) == YES]
+    knowledge = collect_knowledge(trajectory)
+    ranks = knowledge.listed_ranks.get((query, 1), ())
+    fitting = [rank for rank in ranks if assess_item(knowledge.items[query, rank], requirements) == YES]
     return f"item {fitting[0]}" if fitting else ""
 
 
 def objection(task: Task, text: str) -> str:
-    """Why `text` cannot be the premise of `task`, judged by the task's text; "" if it can."""
-    if not read_wants(task.instruction).exact:
+    """Return why `text` cannot be the premise of `task`, judged by the task's text; "" if it can."""
+    if not read_requirements(task.instruction).is_exact:
         return "malformed"
-    rank = rank_of(text)
-    return "" if rank and page_of(rank) == 1 else "malformed"
+    rank = parse_premise_rank(text)
+    return "" if rank and results_page_number(rank) == 1 else "malformed"
 
 
-def rank_of(text: str) -> int:
-    """The rank that a premise names; 0 if it names none."""
-    found = _PREMISE.match(text.strip())
-    return int(found[1]) if found else 0
+def parse_premise_rank(text: str) -> int:
+    """Return the rank that a premise names; 0 if it names none."""
+    match = _PREMISE.match(text.strip())
+    return int(match[1]) if match else 0
 
 
-def first_query(trajectory: Trajectory) -> str:
-    """The first search of the trajectory that names the wanted kind; "" if there was none."""
-    wants = read_wants(trajectory.task.instruction)
-    if not wants.exact:
+def first_matching_query(trajectory: Trajectory) -> str:
+    """Return the first search of the trajectory that names the required kind; "" if there was none."""
+    requirements = read_requirements(trajectory.task.instruction)
+    if not requirements.is_exact:
         return ""
-    seen = (read_state(state) for state in trajectory.states)
+    pages = (read_state(state) for state in trajectory.states)
     return next(
-        (page.query for page in seen if page.event == "results" and names_kind(page.query, wants)), ""
+        (page.query for page in pages if page.event == "results" and names_kind(page.query, requirements)), ""
     )
 
 
-def names_kind(query: str, wants: Wants) -> bool:
-    """True if a search names all words of the wanted kind."""
-    return set(wants.kind.split()) <= set(query.split())
+def names_kind(query: str, requirements: Requirements) -> bool:
+    """Return whether a search names all words of the required kind."""
+    return set(requirements.kind.split()) <= set(query.split())
 
 
-def promised(trajectory: Trajectory, query: str) -> int:
-    """The rank that the trajectory's premise promises among the results of `query`, which may be the search
-    at hand; 0 if none.
+def premise_rank(trajectory: Trajectory, query: str) -> int:
+    """Return the rank that the trajectory's premise names among the results of `query`; 0 if none.
+
+    `query` may be the search that is about to be made.
     """
-    rank = rank_of(trajectory.premise)
+    rank = parse_premise_rank(trajectory.premise)
     if not rank:
         return 0
-    wants = read_wants(trajectory.task.instruction)
-    first = first_query(trajectory) or (query if wants.exact and names_kind(query, wants) else "")
+    requirements = read_requirements(trajectory.task.instruction)
+    first = first_matching_query(trajectory) or (
+        query if requirements.is_exact and names_kind(query, requirements) else ""
+    )
     return rank if query == first else 0
 
 
-def decided(trajectory: Trajectory, query: str, seen: Seen) -> str:
-    """What the dream has decided about the page that comes, for the reasoning: which result fits, and what it
-    therefore has.
+def describe_premise(trajectory: Trajectory, query: str, page: ParsedState) -> str:
+    """Describe, for the reasoning, what the dream has decided about the next page.
+
+    Which result fits, and what it therefore has.
     """
-    rank = promised(trajectory, query)
-    if not rank or (seen.event == "results" and seen.number > 1):
+    rank = premise_rank(trajectory, query)
+    if not rank or (page.event == "results" and page.number > 1):
         return ""
-    if seen.event == "results":
+    if page.event == "results":
         return f", {trajectory.premise} fits"
-    known, wants = learn(trajectory), read_wants(trajectory.task.instruction)
-    asked = Check(trajectory.premise, f"item {seen.rank}", YES if seen.rank == rank else NO)
-    if known.rank == seen.rank and seen.event != "features":
+    knowledge = collect_knowledge(trajectory)
+    requirements = read_requirements(trajectory.task.instruction)
+    comparison = Comparison(trajectory.premise, f"item {page.rank}", YES if page.rank == rank else NO)
+    if knowledge.rank == page.rank and page.event != "features":
         return ""
-    wanted = wants.attributes if seen.event == "features" else wants.options
-    return f", {asked.words}" + (f", with {' '.join(wanted)}" if seen.rank == rank and wanted else "")
+    required = requirements.attributes if page.event == "features" else requirements.options
+    return f", {comparison.words}" + (
+        f", with {' '.join(required)}" if page.rank == rank and required else ""
+    )
 
 
-def broken(trajectory: Trajectory, known: Knowledge, seen: Seen) -> str:
-    """How `seen` departs from what the dream has decided; "" if it does not."""
-    query = seen.query if seen.event == "results" else known.query
-    rank, wants = promised(trajectory, query), read_wants(trajectory.task.instruction)
-    if not rank or (seen.event == "results" and seen.number > 1):
+def premise_conflict(trajectory: Trajectory, knowledge: Knowledge, page: ParsedState) -> str:
+    """Return how the page departs from what the dream has decided; "" if it does not."""
+    query = page.query if page.event == "results" else knowledge.query
+    rank = premise_rank(trajectory, query)
+    requirements = read_requirements(trajectory.task.instruction)
+    if not rank or (page.event == "results" and page.number > 1):
         return ""
-    if seen.event == "results":
-        lines = {number: Item(number, title, price) for number, title, price in seen.items}
-        return "" if rank in lines and verdict(lines[rank], wants) != NO else f"item {rank} should fit"
-    if not seen.title or seen.rank != rank:
+    if page.event == "results":
+        items = {number: Item(number, title, price) for number, title, price in page.items}
+        return (
+            ""
+            if rank in items and assess_item(items[rank], requirements) != NO
+            else f"item {rank} should fit"
+        )
+    if not page.title or page.rank != rank:
         return ""
-    item = Item(rank, seen.title, seen.price, seen.groups, seen.features)
-    return f"item {rank} should fit" if NO in [check.answer for check in judge(item, wants)] else ""
+    item = Item(rank, page.title, page.price, page.groups, page.features)
+    return (
+        f"item {rank} should fit"
+        if NO in [comparison.answer for comparison in compare_with_requirements(item, requirements)]
+        else ""
+    )

@@ -1,8 +1,8 @@
-"""Texts of the shop in few words: what our states keep of titles, options, features and searches.
+"""Short forms of the shop's texts: what states keep of titles, options, features and searches.
 
-Product names of the official files run to thirty words and their options hold brackets and slashes; a state
-keeps what stands before the first comma, at most LONGEST_TITLE words, and no sign that the states' own
-grammar uses.
+Product names of the official files run to thirty words, and their options hold brackets and slashes. A state
+keeps what stands before the first comma, at most MAX_TITLE_WORDS words, and no sign of the states' own
+grammar.
 """
 
 from __future__ import annotations
@@ -14,76 +14,89 @@ import re
 
 from components.environments.webshop.shop.products import Product
 
-LONGEST_TITLE, LONGEST_OPTION, LONGEST_QUERY, LONGEST_FEATURE, LONGEST_DESCRIPTION = 9, 6, 10, 8, 24
-MOST_FEATURES, MOST_OPTIONS, MOST_GROUPS = 8, 16, 4
-_LONGEST_WORD = 20
-_BREAK = re.compile(r"[,|(\[;:–—]| - ")
-_SIGNS = re.compile(r"[^\w\s'&%+/.-]|_|\.(?!\d)|(?<!\d)\.")
+MAX_TITLE_WORDS = 9
+MAX_OPTION_WORDS = 6
+MAX_QUERY_WORDS = 10
+MAX_FEATURE_WORDS = 8
+MAX_DESCRIPTION_WORDS = 24
+MAX_FEATURES = 8
+MAX_OPTIONS = 16
+MAX_GROUPS = 4
+_MAX_WORD_LENGTH = 20
+_TITLE_END = re.compile(r"[,|(\[;:–—]| - ")
+_GRAMMAR_SIGNS = re.compile(r"[^\w\s'&%+/.-]|_|\.(?!\d)|(?<!\d)\.")
 _WORD = re.compile(r"\w+")
-_RESERVED = ("features", "chosen", "description", "reviews")
+_RESERVED_GROUPS = ("features", "chosen", "description", "reviews")
 
 
 def plain(text: str, words: int) -> str:
-    """At most `words` words of `text` in lower case, without signs of the states' grammar; `unnamed` if none
-    is left.
+    """Return at most `words` words of `text` in lower case, without signs of the states' grammar.
+
+    `unnamed` if no word is left.
     """
-    found = [word[:_LONGEST_WORD] for word in _SIGNS.sub(" ", text.lower()).split() if _WORD.search(word)]
-    return " ".join(found[:words]) or "unnamed"
+    short_words = [
+        word[:_MAX_WORD_LENGTH]
+        for word in _GRAMMAR_SIGNS.sub(" ", text.lower()).split()
+        if _WORD.search(word)
+    ]
+    return " ".join(short_words[:words]) or "unnamed"
 
 
 @functools.lru_cache(maxsize=100_000)
 def short_title(name: str) -> str:
-    """The title that states show: what stands before the first comma or dash, unless that is a single
-    word.
+    """Return the title that states show: what stands before the first comma or dash.
+
+    The whole name if that is a single word.
     """
-    head = _BREAK.split(name, maxsplit=1)[0]
-    return plain(head if len(head.split()) > 1 else name, LONGEST_TITLE)
+    head = _TITLE_END.split(name, maxsplit=1)[0]
+    return plain(head if len(head.split()) > 1 else name, MAX_TITLE_WORDS)
 
 
 @functools.lru_cache(maxsize=100_000)
 def short_option(value: str) -> str:
-    """An option value as states show it and as `click` takes it."""
-    return plain(value, LONGEST_OPTION)
+    """Return an option value as states show it and as `click` takes it."""
+    return plain(value, MAX_OPTION_WORDS)
 
 
 @functools.lru_cache(maxsize=100_000)
 def option_names(values: tuple[str, ...]) -> dict[str, str]:
-    """Each value of a group and its name in states: its own words where they are short, else the short name,
-    numbered if that is taken.
+    """Return each value of a group and its name in states.
+
+    The value's own words where they are short, else the short name, with a number if that is taken.
     """
-    found = {value: value for value in values if short_option(value) == value}
+    names = {value: value for value in values if short_option(value) == value}
     for value in values:
-        if value not in found:
+        if value not in names:
             short = short_option(value)
             numbered = (f"{short} {number}" for number in itertools.count(2))
-            found[value] = next(
-                name for name in itertools.chain([short], numbered) if name not in found.values()
+            names[value] = next(
+                name for name in itertools.chain([short], numbered) if name not in names.values()
             )
-    return {value: found[value] for value in values}
+    return {value: names[value] for value in values}
 
 
 @functools.lru_cache(maxsize=100_000)
 def short_feature(text: str) -> str:
-    """One bullet of the features page."""
-    return plain(text, LONGEST_FEATURE)
+    """Return one bullet of the features page as states show it."""
+    return plain(text, MAX_FEATURE_WORDS)
 
 
 def short_group(name: str) -> str:
-    """The name of a group of options; one that the states use for something else gets a word behind it."""
+    """Return the name of a group of options. A reserved name gets the word `option` behind it."""
     short = plain(name, 3)
-    return f"{short} option" if short in _RESERVED else short
+    return f"{short} option" if short in _RESERVED_GROUPS else short
 
 
 @functools.lru_cache(maxsize=100_000)
 def short_query(words: str) -> str:
-    """What is searched for: at most LONGEST_QUERY words of letters and digits; "" if there is none."""
+    """Return the query of a search: at most MAX_QUERY_WORDS words of letters and digits; "" if none."""
     return " ".join(
-        word[:_LONGEST_WORD] for word in _WORD.findall(words.lower().replace("_", " "))[:LONGEST_QUERY]
+        word[:_MAX_WORD_LENGTH] for word in _WORD.findall(words.lower().replace("_", " "))[:MAX_QUERY_WORDS]
     )
 
 
 def short_price(product: Product) -> str:
-    """Whole dollars, rounded up: `25` or `10 to 20`.
+    """Return the price in whole dollars, rounded up: `25` or `10 to 20`.
 
     Every limit is a multiple of $10, so the rounded price is below it exactly where the price is.
     """

@@ -1,1 +1,1 @@
-"""Metrics with their n and interval."""
+"""Metrics: each value carries its number of observations and a confidence interval."""

@@ -1,11 +1,15 @@
-"""From judgements and replays to the `fidelity/*` metrics, each with its n and interval, and the gates before
-and after RL.
+"""The `fidelity/*` metrics computed from judgements and replays, and the gates before and after RL.
 
-Splits of the single steps: by how many facts the real step changed (0, 1-2, 3+); by whether the history
-determined the outcome or the step revealed something new (what lies in a cabinet cannot be known: there only
-the form can be right); by held-out tasks of known worlds or held-out worlds; by whether the real world
-carried the action out, refused it, or could not read it; and by who acted. Steps of one task resemble each
-other, so all intervals are those of clusters by task.
+Single steps are split by:
+
+- how many facts the real step changed (0, 1-2, 3+);
+- whether the history determined the outcome or the step revealed something new. The contents of a closed
+  cabinet cannot be known; for such a step only the form can be right;
+- held-out tasks of known worlds, or held-out worlds;
+- whether the real world executed the action, refused it, or could not parse it;
+- the behaviour that took the step.
+
+Steps of one task are correlated, so all intervals are clustered by task.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from components.evaluation.metrics.intervals import Estimate, clustered_proporti
 from components.experience.real_replay import Replay
 from components.experience.step_judgements import Judgement
 
-EXAMINED = ("untrained", "cloned", "dreamed")
-"""The policies on whose real steps a dream is examined; there they are a judgement's behaviour."""
+EXAMINED_POLICIES = ("untrained", "cloned", "dreamed")
+"""Policies on whose real steps a dream is measured; the judgement's behaviour is the policy's name."""
 CHANGE_CLASSES = ("changed_0", "changed_1_2", "changed_3_plus")
 Metrics = dict[str, Estimate]
 
@@ -35,153 +39,162 @@ SPLITS: dict[str, Callable[[Judgement], bool]] = {
     "impossible": lambda j: j.refused and not j.malformed,
     "malformed": lambda j: j.malformed,
 }
-"""Name of a split -> which judgements are in it."""
+"""Name of a split -> predicate of the judgements that belong to it."""
 
 
 def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
-    """All single-step metrics of held-out real steps: in all, by split, by who acted; of determined ones by
-    change and by world.
+    """Return all single-step metrics of held-out real steps: overall, per split and per behaviour.
+
+    For the determined steps, `next_state_exact` is also split by number of changed facts and by world.
     """
-    metrics = _metrics_of(judgements)
+    metrics = _step_metrics(judgements)
     for name, belongs in SPLITS.items():
-        metrics |= _metrics_of([j for j in judgements if belongs(j)], f"/{name}")
+        metrics |= _step_metrics([j for j in judgements if belongs(j)], f"/{name}")
     for name in (*CHANGE_CLASSES, "held_out_tasks", "held_out_worlds"):
-        chosen = [j for j in judgements if SPLITS[name](j) and not j.revealing]
-        metrics |= _shares({"next_state_exact": [j.exact for j in chosen]}, chosen, f"/determined/{name}")
+        determined = [j for j in judgements if SPLITS[name](j) and not j.revealing]
+        exact_states = {"next_state_exact": [j.exact for j in determined]}
+        metrics |= _shares(exact_states, determined, f"/determined/{name}")
     for behaviour in sorted({j.transition.behaviour for j in judgements}):
-        metrics |= _metrics_of(
+        metrics |= _step_metrics(
             [j for j in judgements if j.transition.behaviour == behaviour], f"/{behaviour}"
         )
     return metrics
 
 
-def _metrics_of(judgements: Sequence[Judgement], suffix: str = "") -> Metrics:
+def _step_metrics(judgements: Sequence[Judgement], suffix: str = "") -> Metrics:
     shares = {
         "next_state_exact": [j.exact for j in judgements],
         "inconsistency_rate": [j.incoherent for j in judgements],
         "unparsable_rate": [not j.parsed for j in judgements],
     }
-    tasks, claims = _tasks(judgements), [j.claims for j in judgements]
-    facts = {
+    tasks = _task_ids(judgements)
+    claims = [j.claims for j in judgements]
+    fact_counts = {
         "fact_precision": ([j.right for j in judgements], claims),
         "fact_recall": ([j.right for j in judgements], [j.truths for j in judgements]),
         "hallucination_rate": ([j.contradicted for j in judgements], claims),
     }
-    counted = {
-        f"fidelity/{name}{suffix}": clustered_proportion(n, tasks, weights=of)
-        for name, (n, of) in facts.items()
+    fact_shares = {
+        f"fidelity/{name}{suffix}": clustered_proportion(counts, tasks, weights=totals)
+        for name, (counts, totals) in fact_counts.items()
     }
-    return _shares(shares, judgements, suffix) | counted | _reward_metrics(judgements, "reward", suffix)
+    return _shares(shares, judgements, suffix) | fact_shares | _reward_metrics(judgements, "reward", suffix)
 
 
 def _shares(values: dict[str, list[bool]], judgements: Sequence[Judgement], suffix: str) -> Metrics:
     return {
-        f"fidelity/{name}{suffix}": clustered_proportion(found, _tasks(judgements))
-        for name, found in values.items()
+        f"fidelity/{name}{suffix}": clustered_proportion(outcomes, _task_ids(judgements))
+        for name, outcomes in values.items()
     }
 
 
-def _tasks(judgements: Sequence[Judgement]) -> list[str]:
+def _task_ids(judgements: Sequence[Judgement]) -> list[str]:
     return [j.transition.task_id for j in judgements]
 
 
 def _reward_metrics(judgements: Sequence[Judgement], name: str, suffix: str = "") -> Metrics:
-    claimed = [j for j in judgements if j.predicted_reward > 0.5]
-    earned = [j for j in judgements if j.reward > 0.5]
+    predicted_rewards = [j for j in judgements if j.predicted_reward > 0.5]
+    real_rewards = [j for j in judgements if j.reward > 0.5]
     return {
         f"fidelity/{name}_precision{suffix}": clustered_proportion(
-            [j.reward > 0.5 for j in claimed], _tasks(claimed)
+            [j.reward > 0.5 for j in predicted_rewards], _task_ids(predicted_rewards)
         ),
         f"fidelity/{name}_recall{suffix}": clustered_proportion(
-            [j.predicted_reward > 0.5 for j in earned], _tasks(earned)
+            [j.predicted_reward > 0.5 for j in real_rewards], _task_ids(real_rewards)
         ),
     }
 
 
-def examined_policies(judgements: Sequence[Judgement]) -> Metrics:
-    """Single steps of policies' real episodes (the behaviour is the policy's name): of each, and the rewards
-    of all together.
+def examined_policy_metrics(judgements: Sequence[Judgement]) -> Metrics:
+    """Return the single-step metrics of each policy's real episodes, and the reward metrics of all together.
+
+    The judgement's behaviour is the policy's name.
     """
     metrics = _reward_metrics(judgements, "policy_reward")
     for policy in dict.fromkeys(j.transition.behaviour for j in judgements):
-        metrics |= _metrics_of([j for j in judgements if j.transition.behaviour == policy], f"/{policy}")
+        metrics |= _step_metrics([j for j in judgements if j.transition.behaviour == policy], f"/{policy}")
     return metrics
 
 
 def policy_metrics(
     judgements: Sequence[Judgement],
     replays: Sequence[Replay],
-    dreamed: int,
-    wins: int,
+    dreamed_episodes: int,
+    real_wins: int,
     *,
     suffix: str,
-    played: int | None = None,
+    real_episodes: int | None = None,
 ) -> Metrics:
-    """The dream on the policy at hand: its verdict on the policy's real steps, and the real engine's on the
+    """Return the metrics of the dream on one policy's episodes.
+
+    They compare the dream's rewards on the policy's real steps, and the real engine's verdict on the policy's
     dreamed successes.
 
     Args:
         judgements: of the policy's real episodes.
         replays: of its dreamed successes.
-        dreamed: dreamed episodes in all.
-        wins: real episodes won.
-        played: real episodes in all; None: as many as were dreamed.
+        dreamed_episodes: number of dreamed episodes.
+        real_wins: number of real episodes won.
+        suffix: name of the policy in the metrics.
+        real_episodes: number of real episodes; None: as many as dreamed episodes.
     """
-    agreeing, episodes = [r.agreeing for r in replays], [str(number) for number in range(len(replays))]
-    state_agreement = clustered_proportion(agreeing, episodes, weights=[r.compared for r in replays])
+    agreeing_states = [replay.agreeing for replay in replays]
+    compared_states = [replay.compared for replay in replays]
+    episode_names = [str(number) for number in range(len(replays))]
+    state_agreement = clustered_proportion(agreeing_states, episode_names, weights=compared_states)
+    if real_episodes is None:
+        real_episodes = dreamed_episodes
     return _reward_metrics(judgements, "policy_reward", f"/{suffix}") | {
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
         f"fidelity/rollout_state_agreement/{suffix}": state_agreement,
-        f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed),
-        f"fidelity/real_success_rate/{suffix}": proportion(wins, dreamed if played is None else played),
+        f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed_episodes),
+        f"fidelity/real_success_rate/{suffix}": proportion(real_wins, real_episodes),
     }
 
 
 def check_gate(metrics: Metrics, config: FidelityConfig) -> None:
-    """Stop the run before RL where the dream may not be trusted.
+    """Check the experience model's single-step metrics before RL.
 
     Raises:
-        FidelityGateClosed: one of the configured floors is missed; the message gives each number with its n.
+        FidelityGateClosed: a metric violates its floor or ceiling. The message gives each value with its n.
     """
     floors = {
         "fidelity/next_state_exact/determined": (config.min_next_state_exact, "min_next_state_exact"),
         "fidelity/reward_precision": (config.min_reward_precision, "min_reward_precision"),
     }
-    missed = [
+    failures = [
         f"{name} is {metrics[name]}, floor {floor} ({key})"
         for name, (floor, key) in floors.items()
         if metrics[name].value < floor
     ]
     unparsable = metrics["fidelity/unparsable_rate"]
     if unparsable.value > config.max_unparsable_rate:
-        missed.append(
+        failures.append(
             f"fidelity/unparsable_rate is {unparsable}, ceiling {config.max_unparsable_rate} "
             "(max_unparsable_rate)"
         )
-    _close(missed)
+    if failures:
+        raise _gate_closed(failures)
 
 
 def check_agreement(metrics: Metrics, config: FidelityConfig, suffix: str) -> None:
-    """Stop the run where the real engine denies too many of the policy's dreamed successes.
+    """Check the share of the policy's dreamed successes that the real engine confirms.
 
     Raises:
         FidelityGateClosed: rollout_agreement of the policy `suffix` is below its floor.
     """
-    found = metrics[f"fidelity/rollout_agreement/{suffix}"]
-    if found.n and found.value < config.min_rollout_agreement:
-        _close(
-            [
-                f"rollout_agreement of the {suffix} policy is {found}, floor {config.min_rollout_agreement} "
-                "(min_rollout_agreement)"
-            ]
+    agreement = metrics[f"fidelity/rollout_agreement/{suffix}"]
+    if agreement.n and agreement.value < config.min_rollout_agreement:
+        failure = (
+            f"rollout_agreement of the {suffix} policy is {agreement}, floor {config.min_rollout_agreement} "
+            "(min_rollout_agreement)"
         )
+        raise _gate_closed([failure])
 
 
-def _close(missed: list[str]) -> None:
-    if missed:
-        raise FidelityGateClosed(
-            "The dream may not be trusted: " + "; ".join(missed) + ".",
-            next_step="Look at fidelity/* in the run's metrics; collect more near misses (data.near_miss), "
-            "train longer "
-            "(experience_model.epochs), or lower the floor in the fidelity section if you know why.",
-        )
+def _gate_closed(failures: list[str]) -> FidelityGateClosed:
+    return FidelityGateClosed(
+        "The dream is not accurate enough: " + "; ".join(failures) + ".",
+        next_step="Read fidelity/* in the run's metrics. Collect more near misses (data.near_miss), or train "
+        "longer (experience_model.epochs). Lower the floor in the fidelity section only if you know why.",
+    )

@@ -1,21 +1,19 @@
-"""Numbers that carry their n and an interval: proportions, means, and differences of success on the same
-games.
+"""Estimates with n and a confidence interval: proportions, means, medians.
 
-Sources: Wilson (1927) for a proportion, at the effective sample size where observations come in clusters;
-Student's t for a mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's
-(1946) degrees of freedom, for a mean over seeds and games at once; Maritz and Jarrett (1978), JASA 73:194,
-for a median; Newcombe (1998), Statistics in Medicine 17:2635, method 10, for a difference of paired
-proportions; the exact (binomial) test of McNemar (1947) for its p-value; Cohen (1960) for agreement beyond
-chance. No random numbers: the same input always gives the same interval.
+Sources: Wilson (1927) for a proportion, at the effective sample size if observations are clustered; Student's
+t for a mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's (1946)
+degrees of freedom, for a mean over both seeds and games; Maritz and Jarrett (1978), JASA 73:194, for a
+median; Fisher (1935) for a difference of two proportions. `paired_outcomes.py` compares outcomes of the same
+games. No random numbers: the same input always gives the same interval.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from statistics import median as middle
 from typing import Any
 
 from scipy.special import bdtr, stdtr, stdtrit
@@ -23,9 +21,7 @@ from scipy.special import bdtr, stdtr, stdtrit
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, the number of observations behind it, and the ends of its confidence interval, in the unit of
-    the value.
-    """
+    """A value, its number of observations n, and the ends of its confidence interval in the value's unit."""
 
     value: float
     n: int
@@ -33,42 +29,28 @@ class Estimate:
     high: float
 
     def to_json(self) -> dict[str, float | int]:
-        """The four keys of every entry of metrics.json."""
+        """Return the four keys of an entry of metrics.json."""
         return {"value": self.value, "n": self.n, "low": self.low, "high": self.high}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Estimate:
-        """Back from an entry of metrics.json."""
+        """Return the estimate of an entry of metrics.json."""
         return Estimate(entry["value"], int(entry["n"]), entry["low"], entry["high"])
 
     def __str__(self) -> str:
         return f"{self.value:.3f} (n={self.n}, {self.low:.3f} to {self.high:.3f})"
 
 
-@dataclass(frozen=True)
-class PairedDifference(Estimate):
-    """Difference of two success rates on the same games.
-
-    `gained` games were won by the first alone and `lost` by the second alone; `p_value` is McNemar's exact
-    two-sided one.
-    """
-
-    p_value: float
-    gained: int
-    lost: int
-
-
-def exact(value: float) -> Estimate:
-    """A count or another number that has no uncertainty: n is 1 and the interval is the value itself."""
+def exact_value(value: float) -> Estimate:
+    """Return an estimate without uncertainty, such as a count: n is 1, low and high are the value."""
     return Estimate(float(value), 1, float(value), float(value))
 
 
 def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """Share of successes with the Wilson interval; of nothing (n = 0) it is 0 with the interval 0 to 1:
-    nothing is known.
+    """Return the share of successes with its Wilson interval; for n = 0 it is 0 with the interval 0 to 1.
 
     Raises:
-        ValueError: not 0 <= successes <= n, or confidence not inside (0, 1).
+        ValueError: not 0 <= successes <= n, or confidence outside (0, 1).
     """
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n}; expected 0 <= successes <= n")
@@ -77,11 +59,13 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
     return _wilson(successes / n, n, n, confidence)
 
 
-def _wilson(p: float, n: int, effective: float, confidence: float) -> Estimate:
+def _wilson(p: float, n: int, effective_n: float, confidence: float) -> Estimate:
     z = _normal_quantile(confidence)
-    centre = (p + z * z / (2 * effective)) / (1 + z * z / effective)
+    centre = (p + z * z / (2 * effective_n)) / (1 + z * z / effective_n)
     half = (
-        z / (1 + z * z / effective) * math.sqrt(p * (1 - p) / effective + z * z / (4 * effective * effective))
+        z
+        / (1 + z * z / effective_n)
+        * math.sqrt(p * (1 - p) / effective_n + z * z / (4 * effective_n * effective_n))
     )
     return Estimate(p, n, 0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
 
@@ -92,16 +76,18 @@ def clustered_proportion(
     confidence: float = 0.95,
     weights: Sequence[int] | None = None,
 ) -> Estimate:
-    """Share of successes where observations of one cluster (the steps of a task's episodes) resemble each
-    other.
+    """Return the share of successes with an interval for observations that are correlated within a cluster.
 
-    The Wilson interval at the effective sample size n / d, where d is the design effect: the variance of the
-    ratio estimator between clusters (Cochran 1977, section 9A.1) over that of independent observations, at
-    least 1. The n given back is the number of observations.
+    A cluster is for example the steps of one task's episodes. The interval is Wilson's at the effective
+    sample size n / d. The design effect d is the variance of the ratio estimator between clusters (Cochran
+    1977, section 9A.1) divided by the variance of independent observations; it is at least 1. The n of the
+    result is the number of observations.
 
     Args:
-        weights: observations behind each entry (facts of a state), of which `successes` count; None: one
-            each.
+        successes: number of successes of each entry.
+        clusters: cluster of each entry.
+        confidence: level of the interval.
+        weights: number of observations of each entry, such as the facts of a state; None: one each.
 
     Raises:
         ValueError: sequences of different lengths.
@@ -109,14 +95,17 @@ def clustered_proportion(
     sizes = [1] * len(successes) if weights is None else list(weights)
     if not len(successes) == len(clusters) == len(sizes):
         raise ValueError(
-            f"{len(successes)} outcomes, {len(clusters)} clusters, {len(sizes)} weights; expected as many"
+            f"{len(successes)} outcomes, {len(clusters)} clusters, {len(sizes)} weights; expected equal "
+            "counts"
         )
-    total, won = sum(sizes), int(sum(successes))
-    plain = proportion(won, total, confidence)
+    total = sum(sizes)
+    success_count = int(sum(successes))
+    plain = proportion(success_count, total, confidence)
     residuals: dict[str, float] = {}
     for success, cluster, size in zip(successes, clusters, sizes, strict=True):
         residuals[cluster] = residuals.get(cluster, 0.0) + success - plain.value * size
-    groups, independent = len(residuals), total * plain.value * (1 - plain.value)
+    groups = len(residuals)
+    independent = total * plain.value * (1 - plain.value)
     if groups < 2 or independent == 0:
         return plain
     effect = max(1.0, groups / (groups - 1) * math.fsum(r * r for r in residuals.values()) / independent)
@@ -124,8 +113,9 @@ def clustered_proportion(
 
 
 def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Mean with Student's t interval. One value has no interval (low = high = value); none at all gives 0
-    with n = 0.
+    """Return the mean with Student's t interval.
+
+    One value has no interval (low = high = value). No value gives 0 with n = 0.
     """
     n = len(values)
     if n == 0:
@@ -140,15 +130,14 @@ def mean(values: Sequence[float], confidence: float = 0.95) -> Estimate:
 
 
 def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> Estimate:
-    """Mean of `rows[seed][game]` with an interval for further games *and* further seeds; its n is the number
-    of games.
+    """Return the mean of `rows[seed][game]` with an interval for further games *and* further seeds.
 
-    The variance is that of two-way clustering without the term that takes the cells' own noise back, which
-    few seeds cannot carry: (MS_games + MS_seeds) / cells, mean squares of the two-way table, with
-    Satterthwaite's degrees of freedom. With three seeds and 60 to 128 games it covers 0.94 to 0.99 where an
-    interval over games alone covers 0.94 (seeds alike) down to 0.58 (seeds that differ by 0.1 beside 0.5
-    within them). One row has no spread of seeds: Student's t over its games, which knows nothing of other
-    seeds.
+    n is the number of games. The variance is that of two-way clustering, (MS_games + MS_seeds) / cells, with
+    the mean squares of the two-way table and Satterthwaite's degrees of freedom. It omits the term that
+    subtracts the cells' own noise, because a few seeds cannot estimate it. With three seeds and 60 to 128
+    games the interval covers 0.94 to 0.99. An interval over games alone covers 0.94 if seeds are alike, and
+    down to 0.58 if seeds differ by 0.1 compared with 0.5 within a seed. One row has no variance between
+    seeds: the interval is Student's t over its games and does not cover other seeds.
 
     Raises:
         ValueError: rows of different lengths.
@@ -160,142 +149,71 @@ def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> E
     if len(rows) < 2 or not rows[0]:
         return mean(rows[0] if rows else [], confidence)
     _check_confidence(confidence)
-    centre, error, freedom = _crossed(rows)
+    centre, error, freedom = _crossed_error(rows)
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error if error else 0.0
     return Estimate(centre, len(rows[0]), centre - half, centre + half)
 
 
 def crossed_p_value(rows: Sequence[Sequence[float]]) -> float:
-    """Two-sided p that the mean of `rows[seed][game]` is 0, by `crossed_mean`'s variance; 1.0 where all
-    values are 0 or there is one.
+    """Return the two-sided p-value of the hypothesis that the mean of `rows[seed][game]` is 0.
+
+    The variance is that of `crossed_mean`. The result is 1.0 if all values are 0 or if there is one value.
     """
     if not rows or len(rows) * len(rows[0]) < 2 or not any(map(any, rows)):
         return 1.0
-    centre, error, freedom = _crossed(rows)
+    centre, error, freedom = _crossed_error(rows)
     return 2 * float(stdtr(freedom, -abs(centre) / error)) if error else 0.0
 
 
-def _crossed(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Mean, its standard error, and the degrees of freedom; a side (seeds, games) of one alone does not
-    count.
+def _crossed_error(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Return the mean, its standard error and the degrees of freedom.
+
+    A factor (seeds, games) with a single level is left out.
     """
     seeds, games = len(rows), len(rows[0])
     centre = math.fsum(map(math.fsum, rows)) / (seeds * games)
-    sides = [
-        (
-            seeds
-            * math.fsum((math.fsum(column) / seeds - centre) ** 2 for column in zip(*rows, strict=True)),
-            games - 1,
-        ),
+    columns = zip(*rows, strict=True)
+    factors = [
+        (seeds * math.fsum((math.fsum(column) / seeds - centre) ** 2 for column in columns), games - 1),
         (games * math.fsum((math.fsum(row) / games - centre) ** 2 for row in rows), seeds - 1),
     ]
-    squares = [(total / freedom, freedom) for total, freedom in sides if freedom]
-    whole = math.fsum(square for square, _ in squares)
-    if whole == 0:
+    mean_squares = [(total / freedom, freedom) for total, freedom in factors if freedom]
+    sum_of_squares = math.fsum(square for square, _ in mean_squares)
+    if sum_of_squares == 0:
         return centre, 0.0, 1.0
     return (
         centre,
-        math.sqrt(whole / (seeds * games)),
-        whole**2 / math.fsum(square**2 / freedom for square, freedom in squares),
+        math.sqrt(sum_of_squares / (seeds * games)),
+        sum_of_squares**2 / math.fsum(square**2 / freedom for square, freedom in mean_squares),
     )
 
 
 def median(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Median with the percentile interval of its bootstrap distribution, which is known exactly: nothing is
-    drawn.
+    """Return the median with the percentile interval of its bootstrap distribution.
 
-    One value has no interval (low = high = value); none at all gives 0 with n = 0.
+    That distribution is computed exactly, without random draws. One value has no interval (low = high =
+    value). No value gives 0 with n = 0.
     """
-    n, ordered = len(values), sorted(values)
+    n = len(values)
+    ordered = sorted(values)
     if n == 0:
         return Estimate(0.0, 0, 0.0, 0.0)
     _check_confidence(confidence)
     tail = (1 - confidence) / 2
     # A sample's lower median is at most the k-th smallest value if more than (n - 1) // 2 of its n draws are.
     place = next(k for k in range(1, n + 1) if 1 - float(bdtr((n - 1) // 2, n, k / n)) > tail)
-    return Estimate(float(middle(ordered)), n, ordered[place - 1], ordered[n - place])
+    return Estimate(float(statistics.median(ordered)), n, ordered[place - 1], ordered[n - place])
 
 
-def paired_difference(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> PairedDifference:
-    """Success rate of `a` minus that of `b`, where `a[i]` and `b[i]` are outcomes of the same game.
+def fisher_one_sided_p_value(successes: int, n: int, earlier: int, earlier_n: int) -> float:
+    """Return the one-sided p-value of Fisher's exact test (1935) that the success rate has fallen.
 
-    Raises:
-        ValueError: different lengths, or confidence not inside (0, 1).
+    It is the probability of `successes` or fewer of `n`, given `earlier` of `earlier_n`, if both samples have
+    the same rate.
     """
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} outcomes against {len(b)}; expected pairs of the same games")
-    n = len(a)
-    if n == 0:
-        return PairedDifference(0.0, 0, -1.0, 1.0, 1.0, 0, 0)
-    both = sum(x and y for x, y in zip(a, b, strict=True))
-    gained, lost = sum(a) - both, sum(b) - both
-    low, high = _newcombe(both, gained, lost, n - both - gained - lost, confidence)
-    return PairedDifference((gained - lost) / n, n, low, high, mcnemar(gained, lost), gained, lost)
-
-
-def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided p-value that games won by one side alone fall on either side with equal chance."""
-    total = gained + lost
-    tail = sum(math.comb(total, k) for k in range(min(gained, lost) + 1))
-    return min(1.0, 2 * tail / 2**total)
-
-
-def fisher_fewer(successes: int, n: int, earlier: int, earlier_n: int) -> float:
-    """One-sided p-value that `successes` of `n` are as few or fewer beside `earlier` of `earlier_n` if both
-    have one rate (Fisher 1935).
-    """
-    from scipy.stats import hypergeom  # takes a second to import, and few ask
+    from scipy.stats import hypergeom  # the import takes a second, and few callers need it
 
     return float(hypergeom.cdf(successes, n + earlier_n, successes + earlier, n))
-
-
-def cohen_kappa(a: Sequence[bool], b: Sequence[bool], confidence: float = 0.95) -> Estimate:
-    """Agreement of two judges beyond chance (Cohen 1960): 1 always, 0 as often as by chance; `a[i]` and
-    `b[i]` judge the same thing.
-
-    The interval is Wilson's of the observed agreement, with the agreement by chance taken as known: it covers
-    at least 95 % also at n = 30 and with rare verdicts, where the asymptotic one (Fleiss, Cohen & Everitt
-    1969) falls below 75 %. Where both judges always say the same one thing, kappa is not defined: 0 with the
-    interval -1 to 1, nothing is known.
-
-    Raises:
-        ValueError: different lengths, or confidence not inside (0, 1).
-    """
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} verdicts against {len(b)}; expected pairs about the same things")
-    n = len(a)
-    agreed = proportion(sum(x == y for x, y in zip(a, b, strict=True)), n, confidence)
-    chance = (sum(a) * sum(b) + (n - sum(a)) * (n - sum(b))) / n**2 if n else 1.0
-    if chance == 1:
-        return Estimate(0.0, n, -1.0, 1.0)
-    value, low, high = ((share - chance) / (1 - chance) for share in (agreed.value, agreed.low, agreed.high))
-    return Estimate(value, n, max(-1.0, low), high)
-
-
-def _newcombe(both: int, gained: int, lost: int, neither: int, confidence: float) -> tuple[float, float]:
-    n = both + gained + lost + neither
-    first, second = proportion(both + gained, n, confidence), proportion(both + lost, n, confidence)
-    phi = _phi(both, gained, lost, neither)
-    down = _root(first.value - first.low, second.high - second.value, phi)
-    up = _root(first.high - first.value, second.value - second.low, phi)
-    difference = (gained - lost) / n
-    return max(-1.0, difference - down), min(1.0, difference + up)
-
-
-def _root(x: float, y: float, phi: float) -> float:
-    return math.sqrt(max(0.0, x * x - 2 * phi * x * y + y * y))
-
-
-def _phi(both: int, gained: int, lost: int, neither: int) -> float:
-    """Correlation of the pairs, a positive one with the continuity correction of method 10; 0 where it is
-    undefined.
-    """
-    margins = (both + gained) * (lost + neither) * (both + lost) * (gained + neither)
-    if margins == 0:
-        return 0.0
-    product = both * neither - gained * lost
-    corrected = max(product - (both + gained + lost + neither) / 2, 0.0) if product > 0 else float(product)
-    return corrected / math.sqrt(margins)
 
 
 def _normal_quantile(confidence: float) -> float:

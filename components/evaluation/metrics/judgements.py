@@ -1,8 +1,7 @@
-"""Judgements as a Parquet table: one row a predicted transition, the real one and the dreamed one side by
-side.
+"""Judgements as a Parquet table: one row per predicted transition, with the real and the predicted side.
 
-The table is what the metrics are computed from, so whoever doubts a number can count again; several seeds'
-tables are pooled by reading them one after the other.
+All fidelity metrics can be recomputed from this table. To pool several seeds, read their tables one after the
+other.
 """
 
 from __future__ import annotations
@@ -20,41 +19,50 @@ from components.records import Transition
 from components.trajectories.store import read_frame, write_frame
 
 _PREFIX = "real_"
-"""Columns of the real transition carry it, since both sides have a reward and a reasoning."""
-_REAL = [field.name for field in dataclasses.fields(Transition)]
-_OWN = [field.name for field in dataclasses.fields(Judgement) if field.name != "transition"]
+"""Prefix of the real transition's columns, because both sides have a reward and a reasoning."""
+_REAL_FIELDS = [field.name for field in dataclasses.fields(Transition)]
+_JUDGEMENT_FIELDS = [field.name for field in dataclasses.fields(Judgement) if field.name != "transition"]
 
 
 def write_judgements(path: Path, judgements: Sequence[Judgement]) -> None:
-    """Write one row a judgement, in order, replacing `path` in one step. Raises DataError if it cannot be
-    written.
+    """Write one row per judgement, in order, and replace `path` atomically.
+
+    Raises:
+        DataError: the file cannot be written.
     """
-    rows = [_row(judgement) for judgement in judgements]
-    write_frame(path, pd.DataFrame(rows, columns=[*(_PREFIX + name for name in _REAL), *_OWN]))
+    rows = [_to_row(judgement) for judgement in judgements]
+    columns = [*(_PREFIX + name for name in _REAL_FIELDS), *_JUDGEMENT_FIELDS]
+    write_frame(path, pd.DataFrame(rows, columns=columns))
 
 
 def read_judgements(path: Path) -> list[Judgement]:
-    """The judgements of `path`. Raises DataError if the file is missing, damaged, empty or has other
-    columns.
+    """Return the judgements of `path`, in order.
+
+    Raises:
+        DataError: the file is missing, damaged, empty or has different columns.
     """
     frame = read_frame(path)
-    expected = {*(_PREFIX + name for name in _REAL), *_OWN}
-    if set(frame.columns) != expected:
-        odd = sorted(set(frame.columns) ^ expected)
+    expected_columns = {*(_PREFIX + name for name in _REAL_FIELDS), *_JUDGEMENT_FIELDS}
+    if set(frame.columns) != expected_columns:
+        differing_columns = sorted(set(frame.columns) ^ expected_columns)
         raise DataError(
-            f"{path} has other columns: {', '.join(odd)}.",
+            f"{path} has different columns: {', '.join(differing_columns)}.",
             "Expected a table of judgements.",
-            "Measure again.",
+            "Measure the fidelity again.",
         )
     rows: list[dict[str, Any]] = frame.to_dict("records")
     return [
         Judgement(
-            Transition(**{name: row[_PREFIX + name] for name in _REAL}), **{name: row[name] for name in _OWN}
+            Transition(**{name: row[_PREFIX + name] for name in _REAL_FIELDS}),
+            **{name: row[name] for name in _JUDGEMENT_FIELDS},
         )
         for row in rows
     ]
 
 
-def _row(judgement: Judgement) -> dict[str, Any]:
-    real = {_PREFIX + name: getattr(judgement.transition, name) for name in _REAL}
-    return real | {name: getattr(judgement, name) for name in _OWN}
+def _to_row(judgement: Judgement) -> dict[str, Any]:
+    transition = vars(judgement.transition)
+    own_values = vars(judgement)
+    return {_PREFIX + name: transition[name] for name in _REAL_FIELDS} | {
+        name: own_values[name] for name in _JUDGEMENT_FIELDS
+    }

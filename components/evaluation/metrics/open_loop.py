@@ -1,9 +1,9 @@
-"""How long whole dreams stay true: dreamed episodes replayed action by action in the real world that they
-described.
+"""Agreement of whole dreamed episodes with the real engine, by episode length.
 
-A single step is judged on its real history; a dream has only its own. What it gets wrong once, it builds on.
-So episodes of 5, 10 and 20 steps are compared state by state, and of the dreamed successes it is counted how
-many the real engine confirms.
+A single step is judged given its real history. A dream has only its own history, so it builds on its earlier
+errors. Dreamed episodes are therefore replayed action by action in the real world that they described. States
+are compared after 5, 10 and 20 steps. Of the dreamed successes, the share that the real engine confirms is
+counted.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from components.evaluation.metrics.intervals import Estimate, clustered_proporti
 from components.experience.real_replay import Replay
 
 DEPTHS = (5, 10, 20)
-"""Steps at which the agreement with reality is reported."""
+"""Steps after which the agreement with the real engine is reported."""
 
 
 @dataclass(frozen=True)
-class Rehearsal:
-    """One dreamed episode of `policy` and what the real engine says of it: see
-    `components.experience.real_replay.Replay`.
+class OpenLoopEpisode:
+    """The replay of one dreamed episode of `policy`, without its texts.
+
+    For the fields see `components.experience.real_replay.Replay`.
     """
 
     policy: str
@@ -35,46 +36,57 @@ class Rehearsal:
     same: tuple[bool, ...]
 
     @classmethod
-    def of(cls, policy: str, found: Replay) -> Rehearsal:
-        """The outcome of a replay without its texts."""
+    def of(cls, policy: str, replay: Replay) -> OpenLoopEpisode:
+        """Return the outcome of a replay without its texts."""
         return cls(
-            policy, found.dreamed.task.id, found.dreamed.success, found.confirmed, found.playable, found.same
+            policy,
+            replay.dreamed.task.id,
+            replay.dreamed.success,
+            replay.confirmed,
+            replay.playable,
+            replay.same,
         )
 
 
-def open_loop_metrics(rehearsals: Sequence[Rehearsal], depths: Sequence[int] = DEPTHS) -> dict[str, Estimate]:
-    """Agreement by depth, over all episodes that go so far; intervals of clusters by task.
+def open_loop_metrics(
+    episodes: Sequence[OpenLoopEpisode], depths: Sequence[int] = DEPTHS
+) -> dict[str, Estimate]:
+    """Return the agreement by depth d; the intervals are clustered by task.
 
-    `open_loop_exact/d`: share of the d-th states that are the real engine's to the letter;
-    `open_loop_unbroken/d`: share of the episodes whose first d states all are; `open_loop_playable`: share of
-    the episodes that describe a world at all (the others contradict themselves, and count as wrong in the two
-    above); `rollout_agreement/d`: share of the successes dreamed within d steps that the real engine
-    confirms.
+    - `open_loop_exact/d`: share of the d-th states that are the real engine's word for word.
+    - `open_loop_unbroken/d`: share of the episodes whose first d states all are.
+    - `open_loop_playable`: share of the episodes that describe a consistent world. The others contradict
+      themselves, and count as wrong in the two metrics above.
+    - `rollout_agreement/d`: share of the successes dreamed within d steps that the real engine confirms.
+
+    The first two count episodes of at least d steps.
     """
-    metrics = {"fidelity/open_loop_playable": _share([(r, r.playable) for r in rehearsals])}
+    metrics = {
+        "fidelity/open_loop_playable": _share([(episode, episode.playable) for episode in episodes]),
+    }
     for depth in depths:
-        long = [r for r in rehearsals if len(r.same) >= depth]
-        won = [r for r in rehearsals if r.success and len(r.same) <= depth]
+        long_episodes = [episode for episode in episodes if len(episode.same) >= depth]
+        successes = [episode for episode in episodes if episode.success and len(episode.same) <= depth]
         metrics |= {
-            f"fidelity/open_loop_exact/{depth}": _share([(r, r.same[depth - 1]) for r in long]),
-            f"fidelity/open_loop_unbroken/{depth}": _share([(r, all(r.same[:depth])) for r in long]),
-            f"fidelity/rollout_agreement/{depth}": _share([(r, r.confirmed) for r in won]),
+            f"fidelity/open_loop_exact/{depth}": _share([(e, e.same[depth - 1]) for e in long_episodes]),
+            f"fidelity/open_loop_unbroken/{depth}": _share([(e, all(e.same[:depth])) for e in long_episodes]),
+            f"fidelity/rollout_agreement/{depth}": _share([(e, e.confirmed) for e in successes]),
         }
     return metrics
 
 
-def _share(found: Sequence[tuple[Rehearsal, bool]]) -> Estimate:
-    return clustered_proportion([right for _, right in found], [rehearsal.task_id for rehearsal, _ in found])
-
-
-def write_rehearsals(path: Path, rehearsals: Sequence[Rehearsal]) -> None:
-    """Write them as JSON, one line each."""
-    path.write_text(
-        "".join(json.dumps(asdict(rehearsal)) + "\n" for rehearsal in rehearsals), encoding="utf-8"
+def _share(outcomes: Sequence[tuple[OpenLoopEpisode, bool]]) -> Estimate:
+    return clustered_proportion(
+        [is_right for _, is_right in outcomes], [episode.task_id for episode, _ in outcomes]
     )
 
 
-def read_rehearsals(path: Path) -> list[Rehearsal]:
-    """Read `write_rehearsals` back."""
+def write_open_loop_episodes(path: Path, episodes: Sequence[OpenLoopEpisode]) -> None:
+    """Write the episodes as JSON Lines, one episode a line."""
+    path.write_text("".join(json.dumps(asdict(episode)) + "\n" for episode in episodes), encoding="utf-8")
+
+
+def read_open_loop_episodes(path: Path) -> list[OpenLoopEpisode]:
+    """Return the episodes that `write_open_loop_episodes` wrote."""
     rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [Rehearsal(**{**row, "same": tuple(row["same"])}) for row in rows]
+    return [OpenLoopEpisode(**{**row, "same": tuple(row["same"])}) for row in rows]

@@ -1,4 +1,7 @@
-"""Did a run come back? Metric by metric: equal to the bit, within a tolerance, or different."""
+"""Comparison of a run's metrics with those of its reproduction.
+
+The verdict on each metric is: equal, within tolerance, different or missing.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,20 @@ from typing import Any
 
 EQUAL, NEAR, DIFFERENT, MISSING = "equal", "within tolerance", "different", "missing"
 TOLERANCE = 1e-6
-"""Relative: what other rounding may change where no choice hangs on it."""
+"""Relative tolerance: the effect of different rounding as long as it changes no discrete choice."""
 PLACE_DEPENDENT = {
-    "second": "wall time: it depends on the machine and on what else runs there",
-    "cost/endpoint": "answers of language-model endpoints: those that were cached at that place cost nothing",
-    "cost/check_interactions": "steps of all checks, games of that place's champion included",
-    "cost/replayed_episodes": "episodes begun again because infrastructure ended them",
-    "champion": "games of that place's champion",
+    "second": "wall time: it depends on the machine and its other load",
+    "cost/endpoint": "answers of language-model endpoints: answers cached on that machine cost nothing",
+    "cost/check_interactions": "real steps of all checks, including games of that machine's champion",
+    "cost/replayed_episodes": "episodes restarted after infrastructure failures",
+    "champion": "games of that machine's champion",
 }
-"""Part of a metric's name -> why the metric depends on the place, so that it is left out of the comparison.
-"""
+"""Part of a metric's name -> the reason why the metric depends on the machine and is not compared."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One metric of both runs; None where a run lacks it."""
+class MetricVerdict:
+    """Values of one metric in both runs (None if a run lacks it) and the verdict of the comparison."""
 
     name: str
     first: float | None
@@ -33,27 +35,40 @@ class Verdict:
 
 def verdicts(
     first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]
-) -> list[Verdict]:
-    """Of every metric that does not depend on the place."""
+) -> list[MetricVerdict]:
+    """Return one verdict for each metric that does not depend on the machine.
+
+    Args:
+        first: metrics of the original run, as in metrics.json.
+        second: metrics of its reproduction.
+    """
     names = [*first, *(name for name in second if name not in first)]
-    return [_verdict(name, first.get(name), second.get(name)) for name in names if not _reason(name)]
+    return [
+        _compare_metric(name, first.get(name), second.get(name))
+        for name in names
+        if not _exclusion_reason(name)
+    ]
 
 
 def left_out(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, str]:
-    """Metric -> why it is not compared."""
-    return {name: reason for name in (*first, *second) if (reason := _reason(name))}
+    """Return the metrics that are not compared: name -> reason."""
+    return {name: reason for name in (*first, *second) if (reason := _exclusion_reason(name))}
 
 
-def _reason(name: str) -> str:
+def _exclusion_reason(name: str) -> str:
     return next((reason for part, reason in PLACE_DEPENDENT.items() if part in name), "")
 
 
-def _verdict(name: str, first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> Verdict:
+def _compare_metric(
+    name: str, first: Mapping[str, Any] | None, second: Mapping[str, Any] | None
+) -> MetricVerdict:
     if first is None or second is None:
-        return Verdict(name, first["value"] if first else None, second["value"] if second else None, MISSING)
+        return MetricVerdict(
+            name, first["value"] if first else None, second["value"] if second else None, MISSING
+        )
     one, other = first["value"], second["value"]
     if one == other and first["n"] == second["n"]:
-        return Verdict(name, one, other, EQUAL)
-    numbers = one is not None and other is not None and first["n"] == second["n"]
-    near = numbers and math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE * TOLERANCE)
-    return Verdict(name, one, other, NEAR if near else DIFFERENT)
+        return MetricVerdict(name, one, other, EQUAL)
+    is_comparable = one is not None and other is not None and first["n"] == second["n"]
+    is_near = is_comparable and math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE * TOLERANCE)
+    return MetricVerdict(name, one, other, NEAR if is_near else DIFFERENT)

@@ -1,4 +1,4 @@
-"""What approximate retrieval misses, as a metric with its n and interval."""
+"""Recall of the approximate retrieval index against exact search, as a metric with its n and interval."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Trajectory
 
 QUERIES = 500
-"""Steps looked up, evenly spread: their neighbours give an interval of a percent."""
+"""Steps that are looked up, evenly spaced. With so many the interval is about one percentage point wide."""
 
 
 def recall_metrics(buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> dict[str, Estimate]:
-    """`retrieval/recall` where the index is approximate, nothing where it is exact."""
+    """Return `retrieval/recall` for an approximate index, and no metric for an exact one."""
     return (
         {"retrieval/recall": recall_estimate(buffer, episodes)}
         if buffer.config.k and buffer.config.index != "exact"
@@ -22,10 +22,9 @@ def recall_metrics(buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> dict
 
 
 def recall_estimate(buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> Estimate:
-    """Of the k steps that exact search finds nearest to steps of `episodes`, the share that the buffer's
-    index finds; n counts them.
+    """Return the share of the true k nearest neighbours that the buffer's index returns; n counts neighbours.
 
-    The interval is Wilson's over neighbours, as if those of one query were independent.
+    The interval is Wilson's over neighbours. It treats the neighbours of one query as independent.
     """
     steps = [(step.state, step.action) for episode in episodes for step in episode.steps]
     return proportion(*buffer.neighbours_found(steps[:: max(1, -(-len(steps) // QUERIES))]))

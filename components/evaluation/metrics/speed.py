@@ -1,9 +1,9 @@
-"""Speed of several ways to do the same work, measured in turns: rates, and ratios that a busy machine
-disturbs little.
+"""Speed of several implementations of the same work: rates, and ratios that other load on the machine hardly
+affects.
 
-In each round every contestant does a share of its work, in turns of about a second, on one thread. What else
-runs on the machine then slows all alike, and the ratio of a round says more than two rates. Over the rounds:
-the median with its interval.
+In each round every implementation does a share of the work on one thread, in turns of about one second. Other
+load on the machine then slows all of them equally. So the ratio within a round is more reliable than two
+separate rates. The metrics are medians over the rounds, with intervals.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from components.evaluation.metrics.intervals import Estimate, median
 
 @dataclass
 class Work:
-    """What a contestant has done in a round: steps, tokens written (0 where none are) and the seconds it
-    took.
-    """
+    """Work of one implementation in one round: steps, generated tokens (0 if it generates none), seconds."""
 
     steps: int = 0
     tokens: int = 0
@@ -28,21 +26,25 @@ class Work:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add the wall time of the block."""
-        began = perf_counter()
+        """Add the wall time of the block to `seconds`."""
+        start = perf_counter()
         try:
             yield
         finally:
-            self.seconds += perf_counter() - began
+            self.seconds += perf_counter() - start
 
 
 Round = Mapping[str, Work]
-"""Contestant -> its work in one round."""
+"""Implementation -> its work in one round."""
 
 
 def speed_metrics(rounds: Sequence[Round], first: str, confidence: float) -> dict[str, Estimate]:
-    """Steps and tokens a second of each contestant, and `ratio_vs_<other>`: steps a second of `first` over
-    those of each other one.
+    """Return steps and tokens per second of each implementation, and the ratios of `first` to the others.
+
+    Args:
+        rounds: at least one round; all have the same implementations.
+        first: the implementation in the numerator of each `ratio_vs_<other>` (steps per second).
+        confidence: level of the intervals.
     """
     metrics: dict[str, Estimate] = {}
     for name in rounds[0]:
@@ -55,10 +57,10 @@ def speed_metrics(rounds: Sequence[Round], first: str, confidence: float) -> dic
             )
         if name != first:
             metrics[f"ratio_vs_{name}"] = median(
-                [_rate(r[first]) / _rate(r[name]) for r in rounds], confidence
+                [_steps_per_second(r[first]) / _steps_per_second(r[name]) for r in rounds], confidence
             )
     return metrics
 
 
-def _rate(work: Work) -> float:
+def _steps_per_second(work: Work) -> float:
     return work.steps / work.seconds

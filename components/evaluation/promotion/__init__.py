@@ -1,1 +1,1 @@
-"""The promotion gate: does the challenger replace the champion?"""
+"""Promotion gate: whether a challenger policy replaces the champion."""

@@ -1,5 +1,6 @@
-"""The promotion gate plays further validation games while its conditions are undecided, up to
-`promotion.max_batches` batches.
+"""Batches of the promotion gate: further validation games are played while a condition is undecided.
+
+There are at most `promotion.max_batches` batches.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from components.evaluation.promotion.gate import Decision, decide
 
 
 @dataclass(frozen=True)
-class Match:
-    """Validation games that challenger and champion have both played: task id -> won, and task id -> family.
+class PlayedGames:
+    """Validation games that both policies have played: task id -> won, and task id -> family.
 
-    `champion` is None where there is none, or where the challenger is the champion itself.
+    `champion` is None if there is no champion, or if the challenger is the champion itself.
     """
 
     challenger: Mapping[str, bool]
     champion: Mapping[str, bool] | None = None
     families: Mapping[str, str] = field(default_factory=dict)
 
-    def __add__(self, other: Match) -> Match:
+    def __add__(self, other: PlayedGames) -> PlayedGames:
         champion = None if self.champion is None else {**self.champion, **(other.champion or {})}
-        return Match({**self.challenger, **other.challenger}, champion, {**self.families, **other.families})
+        return PlayedGames(
+            {**self.challenger, **other.challenger}, champion, {**self.families, **other.families}
+        )
 
 
-PlayBatch = Callable[[int], Match | None]
-"""Called with the number of a batch from 1; the games of that batch alone, or None where the world has no
-further ones.
-"""
+PlayBatch = Callable[[int], PlayedGames | None]
+"""Takes the number of a batch, from 1; returns the games of that batch, or None if no tasks are left."""
 
 
 def decide_in_batches(
-    first: Match,
+    first: PlayedGames,
     play_batch: PlayBatch,
     config: PromotionConfig,
     confidence: float = 0.95,
@@ -43,24 +44,36 @@ def decide_in_batches(
     agreement: tuple[Estimate, float] | None = None,
     is_champion: bool = False,
 ) -> tuple[Decision, int]:
-    """The decision, and the number of batches that it took. See `decide` for the arguments."""
+    """Return the decision and the number of batches that were played.
 
-    def judge(match: Match, final: bool) -> Decision:
+    Args:
+        first: games of the first batch.
+        play_batch: plays one further batch.
+        config: limits of the conditions and the maximum number of batches.
+        confidence: see `decide`.
+        agreement: see `decide`.
+        is_champion: see `decide`.
+    """
+
+    def decide_games(games: PlayedGames, final: bool) -> Decision:
         return decide(
-            match.challenger,
-            match.champion,
+            games.challenger,
+            games.champion,
             config,
             confidence,
-            families=match.families,
+            families=games.families,
             agreement=agreement,
             is_champion=is_champion,
             final=final,
         )
 
-    match, number = first, 1
+    games = first
+    batch_count = 1
     while True:
-        decision = judge(match, number == config.max_batches)
-        further = play_batch(number) if decision.undecided and number < config.max_batches else None
-        if further is None:
-            return judge(match, True), number
-        match, number = match + further, number + 1
+        decision = decide_games(games, batch_count == config.max_batches)
+        is_open = decision.undecided and batch_count < config.max_batches
+        further_games = play_batch(batch_count) if is_open else None
+        if further_games is None:
+            return decide_games(games, True), batch_count
+        games = games + further_games
+        batch_count += 1

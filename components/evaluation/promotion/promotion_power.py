@@ -1,11 +1,10 @@
-"""How often the promotion gate promotes, computed exactly: by the challenger's gain over the champion, and by
-its success rate.
+"""How often the promotion gate promotes, computed exactly for a given gain over the champion or success rate.
 
     python -m components.evaluation.promotion.promotion_power
 
-prints the tables of docs/reference/metrics.md. The numbers are those of `decide` with the conditions
-`threshold`, `min_absolute_change` and `max_p_value`; the guard of single families and the agreement of the
-dream are left out. Games are independent of each other.
+prints the tables of docs/evaluation.md. The numbers are those of `decide` with the conditions `threshold`,
+`min_absolute_change` and `max_p_value`. The conditions on single families and on the dream's agreement are
+left out. Games are treated as independent.
 """
 
 from __future__ import annotations
@@ -21,103 +20,113 @@ from components.config import PromotionConfig
 from components.evaluation.metrics.sequential import ABOVE, BELOW, least_successes, verdict_against
 
 GAMES = 128
-"""Games of a batch in configs/quick.yaml."""
+"""Games per batch in configs/quick.yaml."""
 DISCORDANCE = (0.2, 0.3)
-"""Share of the games that one of two policies wins alone, from two versions of one policy to two trainings of
-it.
+"""Shares of games that only one of two policies wins: two versions of one policy, and two separate
+trainings.
 """
 GAINS = (-0.05, 0.0, 0.05, 0.10, 0.15, 0.20)
 RATES = (0.15, 0.20, 0.25, 0.30, 0.35, 0.40)
 
 
-def promoted_over_champion(
+def promotion_probabilities_by_gain(
     gain: float, discordance: float, games: int, config: PromotionConfig
 ) -> list[float]:
-    """Probability that the challenger has been promoted after the first, second ... batch of `games`.
+    """Return the probability that the challenger is promoted by the end of the first, second ... batch.
 
-    Args: gain: its success rate minus the champion's. discordance: share of games that one of the two wins
-    alone.
+    Args:
+        gain: the challenger's true success rate minus the champion's.
+        discordance: share of games that only one of the two wins.
+        games: games per batch.
+        config: limits of the conditions and number of batches.
     """
     wins, losses = (discordance + gain) / 2, (discordance - gain) / 2
     gained, lost = np.meshgrid(np.arange(games + 1), np.arange(games + 1), indexing="ij")
     batch = binom.pmf(gained, games, wins) * binom.pmf(lost, games - gained, losses / (1 - wins))
-    going, promoted, total = np.ones((1, 1)), 0.0, []
+    undecided = np.ones((1, 1))
+    promoted = 0.0
+    probabilities = []
     for look in range(1, config.max_batches + 1):
-        going = np.clip(fftconvolve(going, batch), 0.0, None)
-        passes, goes_on = _verdicts(
+        undecided = np.clip(fftconvolve(undecided, batch), 0.0, None)
+        passes, stays_open = _gain_verdicts(
             look * games, config.min_absolute_change, config.max_p_value, config.max_batches
         )
-        promoted += float(going[passes].sum())
-        going = going * goes_on
-        total.append(promoted)
-    return total
+        promoted += float(undecided[passes].sum())
+        undecided = undecided * stays_open
+        probabilities.append(promoted)
+    return probabilities
 
 
 @functools.lru_cache(maxsize=16)
-def _verdicts(n: int, needed: float, p_value: float, looks: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each (gained, lost) after `n` games: promoted, and played on."""
+def _gain_verdicts(n: int, min_gain: float, p_value: float, looks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return two masks over (gained, lost) after `n` games: promoted, and undecided."""
     gained, lost = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
-    ahead = (gained - lost) / n >= needed - 1e-9
-    most = p_value / looks if p_value < 1 else 1.0
-    least = [_least_gained(discordant, most) for discordant in range(2 * n + 1)]
-    passes = ahead & (gained >= np.array(least)[gained + lost])
-    return passes, ahead & ~passes
+    is_ahead = (gained - lost) / n >= min_gain - 1e-9
+    max_p_value = p_value / looks if p_value < 1 else 1.0
+    min_gained = [_min_gained(discordant, max_p_value) for discordant in range(2 * n + 1)]
+    passes = is_ahead & (gained >= np.array(min_gained)[gained + lost])
+    return passes, is_ahead & ~passes
 
 
-def _least_gained(discordant: int, most: float) -> int:
-    """Fewest of so many discordant games that must be gained for a one-sided p-value of at most `most`."""
-    return int(binom.isf(most, discordant, 0.5)) + 1 if most < 1 else 0
-
-
-def promoted_over_floor(rate: float, games: int, config: PromotionConfig) -> list[float]:
-    """Probability that a first champion of success `rate` has been promoted after the first, second ... batch
-    of `games`.
+def _min_gained(discordant: int, max_p_value: float) -> int:
+    """Return the fewest of `discordant` games to be gained for a one-sided p-value of at most
+    `max_p_value`.
     """
-    going, promoted, total = np.ones(1), 0.0, []
-    batch, looks, error = (
-        binom.pmf(np.arange(games + 1), games, rate),
-        config.max_batches,
-        1 - config.confidence,
-    )
+    return int(binom.isf(max_p_value, discordant, 0.5)) + 1 if max_p_value < 1 else 0
+
+
+def promotion_probabilities_by_rate(rate: float, games: int, config: PromotionConfig) -> list[float]:
+    """Return the probability that a first champion is promoted by the end of the first, second ... batch.
+
+    Args:
+        rate: its true success rate.
+        games: games per batch.
+        config: floor, confidence and number of batches.
+    """
+    looks = config.max_batches
+    error = 1 - config.confidence
+    batch = binom.pmf(np.arange(games + 1), games, rate)
+    undecided = np.ones(1)
+    promoted = 0.0
+    probabilities = []
     for look in range(1, looks + 1):
-        going, n = np.convolve(going, batch), look * games
-        verdicts = [_verdict(config.threshold, wins, n, looks, error) for wins in range(n + 1)]
-        promoted += float(going[[verdict == ABOVE for verdict in verdicts]].sum())
-        going = np.where([verdict in (ABOVE, BELOW) for verdict in verdicts], 0.0, going)
-        total.append(promoted)
-    return total
+        undecided = np.convolve(undecided, batch)
+        n = look * games
+        verdicts = [_floor_verdict(config.threshold, wins, n, looks, error) for wins in range(n + 1)]
+        promoted += float(undecided[[verdict == ABOVE for verdict in verdicts]].sum())
+        undecided = np.where([verdict in (ABOVE, BELOW) for verdict in verdicts], 0.0, undecided)
+        probabilities.append(promoted)
+    return probabilities
 
 
 @functools.cache
-def _verdict(floor: float, wins: int, n: int, looks: int, error: float) -> str:
+def _floor_verdict(floor: float, wins: int, n: int, looks: int, error: float) -> str:
     return verdict_against(floor, wins, n, looks=looks, error=error)
 
 
 def power_tables(config: PromotionConfig, games: int = GAMES) -> str:
-    """The two tables as Markdown."""
+    """Return the two tables of docs/evaluation.md as Markdown."""
     looks = range(1, config.max_batches + 1)
-    numbers = [f"after {look * games} games" for look in looks]
-    lines = _head(["true gain", "games that one wins alone", *numbers])
+    look_headers = [f"after {look * games} games" for look in looks]
+    lines = _header(["true gain", "games that one wins alone", *look_headers])
     for discordance in DISCORDANCE:
         for gain in GAINS:
             if abs(gain) <= discordance:
-                found = promoted_over_champion(gain, discordance, games, config)
-                lines.append(
-                    _row([f"{gain:+.2f}", f"{discordance:.2f}", *(f"{share:.3f}" for share in found)])
-                )
-    lines += ["", *_head(["true success of a first champion", *numbers])]
-    lines += [
-        _row([f"{rate:.2f}", *(f"{share:.3f}" for share in promoted_over_floor(rate, games, config))])
-        for rate in RATES
-    ]
-    needed = [
+                shares = promotion_probabilities_by_gain(gain, discordance, games, config)
+                cells = [f"{gain:+.2f}", f"{discordance:.2f}", *(f"{share:.3f}" for share in shares)]
+                lines.append(_row(cells))
+    lines += ["", *_header(["true success of a first champion", *look_headers])]
+    for rate in RATES:
+        shares = promotion_probabilities_by_rate(rate, games, config)
+        lines.append(_row([f"{rate:.2f}", *(f"{share:.3f}" for share in shares)]))
+    needed_wins = [
         least_successes(config.threshold, n * games, looks=config.max_batches, error=1 - config.confidence)
         for n in looks
     ]
-    return "\n".join([*lines, _row(["wins needed", *map(str, needed)])]) + "\n"
+    return "\n".join([*lines, _row(["wins needed", *map(str, needed_wins)])]) + "\n"
 
 
-def _head(names: Sequence[str]) -> list[str]:
+def _header(names: Sequence[str]) -> list[str]:
     return [_row(names), "|" + "---|" * len(names)]
 
 

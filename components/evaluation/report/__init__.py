@@ -1,1 +1,1 @@
-"""The report of a run as Markdown and HTML."""
+"""The report of a run, as Markdown and as HTML."""

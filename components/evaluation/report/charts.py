@@ -1,7 +1,6 @@
-"""The report's curves as SVG texts without any reference to the outside, and what other figures share with
-them.
+"""Curves of the report as self-contained SVG texts, and the style that all figures share.
 
-Drawn on matplotlib's figure objects, not on pyplot, which keeps global state and is not safe in threads.
+They use matplotlib's figure objects, not pyplot: pyplot has global state and is not thread-safe.
 """
 
 from __future__ import annotations
@@ -13,26 +12,29 @@ from typing import Any
 
 INK, MUTED, GRID = "#1f2933", "#66758a", "#e3e8ef"
 COLOURS = {"cloned": "#9aa5b4", "dreamed": "#7b61c9", "refined": "#12878a"}
-LEAST_FOR_A_LINE = 3
-"""Values of a series through which a line is drawn: two points show no course."""
+MIN_POINTS_FOR_LINE = 3
+"""Fewest values that are connected by a line; two points show no trend."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def curve_svg(name: str, values: Sequence[float], rate: bool = False) -> str:
-    """One series, value against iteration from 1; a `rate` goes from 0 to 1. Fewer than `LEAST_FOR_A_LINE`
-    values are points alone.
+    """Return one series as SVG: value against iteration, from 1.
+
+    Args:
+        name: identifier of the series, which selects the colour.
+        values: one value per iteration. Fewer than `MIN_POINTS_FOR_LINE` values are drawn as points only.
+        rate: whether the axis runs from 0 % to 100 %.
     """
     figure = blank_figure(3.5, 1.7)
     axes = figure.add_subplot()
-    steps = range(1, len(values) + 1)
     colour = COLOURS["refined"] if name.startswith("sim_to_real") else COLOURS["dreamed"]
-    line = "-" if sum(map(math.isfinite, values)) >= LEAST_FOR_A_LINE else "none"
+    line_style = "-" if sum(map(math.isfinite, values)) >= MIN_POINTS_FOR_LINE else "none"
     axes.plot(
-        steps,
+        range(1, len(values) + 1),
         list(values),
         color=colour,
         linewidth=1.8,
-        linestyle=line,
+        linestyle=line_style,
         marker="o",
         markersize=4 if len(values) <= 40 else 0,
     )
@@ -42,31 +44,34 @@ def curve_svg(name: str, values: Sequence[float], rate: bool = False) -> str:
     if rate:
         axes.set_ylim(-0.05, 1.05)
         axes.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
-    quiet_axes(axes)
+    style_axes(axes)
     return svg_text(figure)
 
 
-def spark(values: Sequence[float], width: int = 40) -> str:
-    """The series as a line of blocks, for reports in plain text; a value that is not finite is a space."""
-    shown = [values[i * len(values) // width] for i in range(width)] if len(values) > width else list(values)
-    finite = [value for value in shown if math.isfinite(value)]
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """Return the series as a line of block characters; a value that is not finite is a space."""
+    sampled = (
+        [values[i * len(values) // width] for i in range(width)] if len(values) > width else list(values)
+    )
+    finite = [value for value in sampled if math.isfinite(value)]
     if not finite:
         return ""
-    low, span = min(finite), (max(finite) - min(finite)) or 1.0
+    low = min(finite)
+    span = (max(finite) - low) or 1.0
     return "".join(
-        _BLOCKS[round((value - low) / span * 7)] if math.isfinite(value) else " " for value in shown
+        _BLOCKS[round((value - low) / span * 7)] if math.isfinite(value) else " " for value in sampled
     )
 
 
 def blank_figure(width: float, height: float) -> Any:
-    """An empty figure of that many inches."""
+    """Return an empty figure; width and height are in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def quiet_axes(axes: Any) -> None:
-    """Axes without frame and ticks."""
+def style_axes(axes: Any) -> None:
+    """Remove the frame and the tick marks, and set the colours of the labels."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
@@ -77,10 +82,10 @@ def quiet_axes(axes: Any) -> None:
 
 
 def svg_text(figure: Any) -> str:
-    """The figure as SVG text, the same for the same figure."""
+    """Return the figure as SVG text; the same figure always gives the same text."""
     import matplotlib
 
-    sink = io.StringIO()
+    buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "report"}):
-        figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return sink.getvalue()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()

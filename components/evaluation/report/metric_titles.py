@@ -1,8 +1,8 @@
-"""Metrics in words: the group and title of a metric's name, and a sentence that says what it measures.
+"""Names of metrics in words: the group and title of a metric, and a sentence that says what it measures.
 
 `title_of("fidelity/next_state_exact/determined/changed_1_2")` is "next state exact, where the history
-determines it, 1-2 facts changed". A name that is not listed here is shown with spaces for underscores and
-without an explanation.
+determines it, 1-2 facts changed". A name that is not listed here is shown with spaces instead of underscores
+and without an explanation.
 """
 
 from __future__ import annotations
@@ -24,65 +24,65 @@ GROUPS = {
 """First part of a metric's name -> its group."""
 
 TERMS = {
-    "success_rate": ("success rate", "share of episodes in which the task was solved"),
+    "success_rate": ("success rate", "share of episodes that solve the task"),
     "return_mean": ("mean return", "mean reward of an episode"),
     "policy_entropy": (
         "policy entropy",
-        "how evenly the policy spreads its choice of a token, in nats; near 0 it no longer explores",
+        "entropy of the policy's next-token distribution, in nats; near 0 it no longer explores",
     ),
     "approx_kl": (
         "KL divergence",
-        "how far an update moved the policy from the one that played, in nats a token",
+        "divergence of the updated policy from the policy that played, in nats per token",
     ),
     "zero_variance_groups": (
         "groups without variance",
-        "groups of rollouts of one task that all ended alike; they give no update",
+        "groups whose rollouts all have the same return; they give no update",
     ),
-    "episode_length": ("episode length", "mean steps of an episode"),
-    "impossible_actions": ("impossible actions", "share of actions that the world refused"),
-    "malformed_actions": ("malformed actions", "share of actions that follow no command of the world"),
+    "episode_length": ("episode length", "mean number of steps per episode"),
+    "impossible_actions": ("impossible actions", "share of actions that the environment refused"),
+    "malformed_actions": ("malformed actions", "share of actions that are no valid command"),
     "unparsable_episodes": (
-        "unreadable episodes",
-        "episodes that ended because the dream had no readable answer",
+        "unparsable episodes",
+        "episodes that ended because the dream gave no answer that can be parsed",
     ),
     "unparsable_rate": (
-        "unreadable answers",
+        "unparsable answers",
         "share of the experience model's answers that cannot be parsed",
     ),
-    "broken_episodes": ("broken episodes", "episodes that infrastructure ended"),
-    "overlong_episodes": ("overlong episodes", "episodes that no longer fit the policy's context"),
-    "cut_replies": ("cut replies", "share of replies that reached the longest length"),
+    "broken_episodes": ("broken episodes", "episodes that an infrastructure failure ended"),
+    "overlong_episodes": ("overlong episodes", "episodes that exceeded the policy's context length"),
+    "cut_replies": ("truncated replies", "share of replies that reached the maximum length"),
     "idle_steps": ("idle steps", "share of steps that changed nothing"),
     "lessons": ("episodes with a signal", "episodes whose advantage is not zero"),
-    "gradient_norm": ("gradient norm", "length of the gradient before it is clipped"),
+    "gradient_norm": ("gradient norm", "norm of the gradient before clipping"),
     "clip_share": ("clipped tokens", "share of tokens whose probability ratio was clipped"),
     "logprob_gap": (
         "log-probability gap",
-        "difference between sampler and learner in a token's log-probability",
+        "difference between the sampler's and the trainer's log-probability of a token",
     ),
-    "loss": ("loss", "what the optimiser lowers; of RL it does not tell how well the policy plays"),
-    "generated_task_share": ("generated tasks", "share of tasks that the curriculum made up"),
-    "tasks_proposed": ("tasks proposed", "variations that the experience model wrote"),
-    "tasks_accepted": ("tasks accepted", "proposed variations that are new, well-formed and feasible"),
+    "loss": ("loss", "value that the optimiser minimises; in RL it does not show how well the policy plays"),
+    "generated_task_share": ("generated tasks", "share of tasks that the curriculum generated"),
+    "tasks_proposed": ("proposed tasks", "task variations that the experience model proposed"),
+    "tasks_accepted": ("accepted tasks", "proposed variations that are new, well-formed and feasible"),
     "tasks_pool": ("tasks in the pool", "generated tasks that may be played"),
-    "interactions": ("interactions", "steps taken in the world of this stage"),
-    "dreamed_interactions": ("dreamed steps", "steps that the experience model answered"),
-    "real_interactions": ("real interactions", "steps taken in the real environment for training"),
+    "interactions": ("interactions", "steps in the environment of this stage"),
+    "dreamed_interactions": ("dreamed interactions", "steps that the experience model answered"),
+    "real_interactions": ("real interactions", "steps in the real environment for training"),
     "check_interactions": (
         "check interactions",
-        "real steps spent on checks and evaluation, not on training",
+        "real steps for checks and evaluation, not for training",
     ),
-    "budget": ("budget", "most real interactions that training may take"),
+    "budget": ("budget", "largest number of real interactions that training may use"),
     "tokens": ("tokens", "tokens trained on"),
     "tokens_trained": ("tokens trained on", "tokens of all optimiser steps of all models"),
-    "tokens_generated": ("tokens generated", "tokens that policy and experience model wrote"),
-    "endpoint_prompt_tokens": ("endpoint tokens read", "tokens sent to language-model endpoints"),
-    "endpoint_completion_tokens": ("endpoint tokens written", "tokens that endpoints wrote"),
+    "tokens_generated": ("generated tokens", "tokens that policy and experience model generated"),
+    "endpoint_prompt_tokens": ("endpoint prompt tokens", "tokens sent to language-model endpoints"),
+    "endpoint_completion_tokens": ("endpoint completion tokens", "tokens that endpoints generated"),
     "next_state_exact": (
         "next state exact",
-        "share of predicted states that equal the real one word for word",
+        "share of predicted states that equal the real state word for word",
     ),
-    "fact_precision": ("fact precision", "share of predicted facts that the real state has"),
+    "fact_precision": ("fact precision", "share of predicted facts that the real state contains"),
     "fact_recall": ("fact recall", "share of the real state's facts that were predicted"),
     "hallucination_rate": ("hallucination rate", "share of predicted facts that the real state contradicts"),
     "inconsistency_rate": (
@@ -91,28 +91,28 @@ TERMS = {
     ),
     "reward_precision": (
         "reward precision",
-        "of the rewards that the model grants, the share that the real environment grants too",
+        "share of the predicted rewards that the real environment also gives",
     ),
-    "reward_recall": ("reward recall", "of the real environment's rewards, the share that the model grants"),
+    "reward_recall": ("reward recall", "share of the real environment's rewards that the model predicts"),
     "policy_reward_precision": (
         "reward precision, policy's steps",
-        "reward precision on real episodes of the policy itself",
+        "reward precision on the policy's own real episodes",
     ),
     "policy_reward_recall": (
         "reward recall, policy's steps",
-        "reward recall on real episodes of the policy itself",
+        "reward recall on the policy's own real episodes",
     ),
     "rollout_agreement": (
         "dreamed successes confirmed",
-        "share of dreamed successes that the real engine rewards for the same actions",
+        "share of dreamed successes that the real engine also rewards for the same actions",
     ),
     "rollout_state_agreement": (
         "dreamed states confirmed",
-        "share of states of dreamed successes that the real engine gives too",
+        "share of the dreamed successes' states that equal the real engine's",
     ),
     "dreamed_success_rate": (
         "success rate in the dream",
-        "share of dreamed episodes that the dream calls a success",
+        "share of dreamed episodes that end in success",
     ),
     "real_success_rate": (
         "success rate in reality",
@@ -120,11 +120,11 @@ TERMS = {
     ),
     "refused_answers_a_step": (
         "refused answers",
-        "answers of the experience model that a check refused, a step",
+        "answers of the experience model that a check refused, per step",
     ),
-    "quarantined_share": ("rows set aside", "share of rows in episodes that break a rule"),
+    "quarantined_share": ("quarantined rows", "share of rows in episodes that violate a rule"),
     "rows": ("rows", "transitions in the file"),
-    "demonstrations": ("demonstrations", "expert episodes that the policy was cloned from"),
+    "demonstrations": ("demonstrations", "expert episodes that the policy was trained to imitate"),
     "seconds": ("seconds", "wall time"),
     "steps_per_second": ("steps per second", "speed of the whole stage"),
     "success_rate_change": (
@@ -133,17 +133,17 @@ TERMS = {
     ),
     "mcnemar_p_value": (
         "p-value",
-        "how likely so large a difference on the same games is by chance (McNemar)",
+        "probability of a gain of at least this size by chance, on the same games (McNemar)",
     ),
 }
-"""Part of a metric's name -> its words, and what it measures."""
+"""Part of a metric's name -> its title, and what it measures."""
 
 _QUALIFIERS = {
     "determined": "where the history determines it",
-    "revealing": "where something new is revealed",
+    "revealing": "where the step reveals something new",
     "near_miss": "near misses",
     "held_out_tasks": "held-out tasks",
-    "held_out_worlds": "worlds never seen",
+    "held_out_worlds": "held-out worlds",
     "expert": "expert's steps",
     "noisy": "noisy expert's steps",
     "random": "random steps",
@@ -155,44 +155,46 @@ _QUALIFIERS = {
     "refined": "refined policy",
     "train": "training data",
 }
+"""Further part of a metric's name -> its words."""
 _CONDITIONS = {
     "threshold": "success rate reaches the floor",
-    "rollout_agreement": "the dream can be trusted",
-    "min_absolute_change": "gains enough over the champion",
-    "max_p_value": "the gain is not chance",
-    "max_family_drop": "no family of tasks gets worse",
+    "rollout_agreement": "real engine confirms dreamed successes",
+    "min_absolute_change": "gain over the champion is large enough",
+    "max_p_value": "gain is unlikely by chance",
+    "max_family_drop": "no family of tasks loses too much",
 }
+"""Name of a promotion condition -> its words."""
 
 
 def group_of(name: str) -> str:
-    """The group that a metric or curve belongs to."""
-    first = name.partition("/")[0]
-    return GROUPS.get(first, first.replace("_", " "))
+    """Return the group of a metric or curve."""
+    prefix = name.partition("/")[0]
+    return GROUPS.get(prefix, prefix.replace("_", " "))
 
 
 def title_of(name: str) -> str:
-    """A metric's name in words, without its group."""
+    """Return a metric's name in words, without its group."""
     parts = name.split("/")[1:] if "/" in name else [name]
-    known = next((part for part in parts if part in TERMS), "")
-    others = [_qualifier(part) for part in parts if part != known]
-    return ", ".join([*([TERMS[known][0]] if known else []), *others])
+    term = next((part for part in parts if part in TERMS), "")
+    qualifiers = [_qualifier_in_words(part) for part in parts if part != term]
+    return ", ".join([*([TERMS[term][0]] if term else []), *qualifiers])
 
 
 def explanation_of(name: str) -> str:
-    """What the metric measures; empty if this is not listed."""
-    known = next((part for part in name.split("/") if part in TERMS), "")
-    return TERMS[known][1] if known else ""
+    """Return what the metric measures; empty if it is not listed."""
+    term = next((part for part in name.split("/") if part in TERMS), "")
+    return TERMS[term][1] if term else ""
 
 
 def condition_in_words(name: str) -> str:
-    """A condition of promotion in words."""
+    """Return a promotion condition in words."""
     return _CONDITIONS.get(name, name.replace("_", " "))
 
 
-def _qualifier(part: str) -> str:
-    """`changed_1_2` or `1-2` -> "1-2 facts changed"; a split or a policy in words."""
+def _qualifier_in_words(part: str) -> str:
+    """Return a split or a policy in words; `changed_1_2` and `1-2` are "1-2 facts changed"."""
     match = re.fullmatch(r"(?:changed_)?(\d+)(?:([_-])(\d+)|(?:_plus|\+))?", part)
     if match is None:
         return _QUALIFIERS.get(part, part.replace("_", " "))
-    more = f"-{match[3]}" if match[3] else ("" if part.removeprefix("changed_") == match[1] else "+")
-    return f"{match[1]}{more} facts changed"
+    suffix = f"-{match[3]}" if match[3] else ("" if part.removeprefix("changed_") == match[1] else "+")
+    return f"{match[1]}{suffix} facts changed"

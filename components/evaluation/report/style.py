@@ -1,5 +1,6 @@
-"""How the HTML report looks: one column, light or dark as the reader's system, also on a telephone and on
-paper; nothing is fetched.
+"""Style sheet of the HTML report: one column, light or dark as the system, also narrow and printed.
+
+It loads nothing from outside the page.
 """
 
 STYLE = """\
@@ -78,11 +79,11 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 summary { font-size: 17px; font-weight: 700; cursor: pointer; }
 .episode { border-top: 1px solid var(--line); padding: 10px 0; }
 .episode summary { font-size: 14.5px; font-weight: 600; overflow-wrap: anywhere; }
-.parting { background: var(--bad-ground); border-left: 4px solid var(--bad); border-radius: 4px;
+.divergence { background: var(--bad-ground); border-left: 4px solid var(--bad); border-radius: 4px;
   padding: 4px 12px; margin: 8px 0; }
 .turn { background: var(--ground); border-radius: 8px; padding: 6px 12px; margin: 6px 0; break-inside: avoid;
   }
-.turn.parted { outline: 2px solid var(--bad); }
+.turn.diverged { outline: 2px solid var(--bad); }
 .turn p { margin: 2px 0; }
 .act, .both, .pair, .why { font: 12.5px/1.55 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono",
   monospace; }

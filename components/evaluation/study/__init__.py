@@ -1,1 +1,1 @@
-"""Results of studies, ablations and transfer: cells, pooling, tables, figures."""
+"""Results of studies, ablations and transfer: cells, pooled metrics, tables and figures."""

@@ -1,10 +1,10 @@
-"""Ablations of the experience model: the same measurement of models that lack one thing each, pooled over
-seeds (Table 2, Figure 4, 5).
+"""Ablations of the experience model: models that each lack one part, measured alike and pooled over seeds
+(Table 2, Figures 4 and 5 of the paper).
 
-Every variant faces the same questions: the same held-out offline steps, and the same real steps of the same
-policies. A difference is paired by task and seed, its n is the number of tasks, and its interval speaks of
-further tasks and further seeds (`crossed_mean`): another seed trains another model. Intervals of a variant's
-own metrics are those of clusters by task.
+Every variant gets the same questions: the same held-out offline steps, and the same real steps of the same
+policies. A difference is paired by task and seed. Its n is the number of tasks, and its interval covers
+further tasks and further seeds (`crossed_mean`), because each seed trains its own model. The intervals of a
+variant's own metrics are clustered by task.
 """
 
 from __future__ import annotations
@@ -13,61 +13,77 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.config import OF_REASONING, Config, ExperienceModelConfig
-from components.evaluation.metrics.fidelity_metrics import EXAMINED, examined_policies, fidelity_metrics
+from components.evaluation.metrics.fidelity_metrics import (
+    EXAMINED_POLICIES,
+    examined_policy_metrics,
+    fidelity_metrics,
+)
 from components.evaluation.metrics.intervals import Estimate, crossed_mean
 from components.evaluation.metrics.judge_axes import axes_metrics, axis_scores
-from components.evaluation.metrics.open_loop import Rehearsal, open_loop_metrics
+from components.evaluation.metrics.open_loop import OpenLoopEpisode, open_loop_metrics
 from components.experience.step_judgements import Judgement
 
 FULL = "full"
-_IDLE = {
+"""Name of the variant that lacks nothing."""
+_DEFAULTS = {
     name: ExperienceModelConfig.model_fields[name].default
     for name in ("recall", "near_miss_weight", *OF_REASONING)
 }
-"""Options that some variants make idle, and that are left alone then."""
+"""Defaults of options that have no effect in some variants. These variants must leave them at the default."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     FULL: {},
-    "no-history": {"experience_model": {"history": False, "recall": _IDLE["recall"]}},
+    "no-history": {"experience_model": {"history": False, "recall": _DEFAULTS["recall"]}},
     "no-retrieval": {"retrieval": {"k": 0}},
     "no-reasoning": {
-        "experience_model": {"reasoning": False, **{name: _IDLE[name] for name in OF_REASONING}}
+        "experience_model": {"reasoning": False, **{name: _DEFAULTS[name] for name in OF_REASONING}}
     },
     "expert-only": {
-        "experience_model": {"behaviours": ["expert"], "near_miss_weight": _IDLE["near_miss_weight"]}
+        "experience_model": {"behaviours": ["expert"], "near_miss_weight": _DEFAULTS["near_miss_weight"]}
     },
 }
-"""Name -> what it changes in the config. The first takes nothing away."""
-SWITCHED = ("retrieval", "curriculum")
-"""Sections that a variant turns off as a whole."""
-SIZES = (500, 2000, 5000, 10000)
-"""Offline transitions of the data-size curve (Figure 5)."""
+"""Name -> its changes of the config, by section."""
+REPLACED_SECTIONS = ("retrieval", "curriculum")
+"""Config sections that a variant replaces as a whole."""
+DATA_SIZES = (500, 2000, 5000, 10000)
+"""Numbers of offline transitions of the data-size curve (Figure 5)."""
 
 
-def variants(sizes: Sequence[int] = SIZES) -> dict[str, dict[str, dict[str, Any]]]:
-    """All ablations, and a variant `data-N` for each size."""
+def variants(sizes: Sequence[int] = DATA_SIZES) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return all ablations, and a variant `data-N` for each size."""
     return VARIANTS | {f"data-{size}": {"experience_model": {"transitions": size}} for size in sizes}
 
 
-def varied(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) -> Config:
-    """`config` with the sections' `changes` and another seed; a section that is turned off loses the options
-    that it makes idle.
+def apply_variant(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) -> Config:
+    """Return `config` with the changes of a variant and another seed.
+
+    If the curriculum is disabled, options that depend on it are removed.
+
+    Args:
+        config: the full model's config.
+        changes: section -> option -> value.
+        seed: seed of the new config.
     """
     values = config.model_dump(mode="json")
-    for section, changed in changes.items():
-        values[section] = dict(changed) if section in SWITCHED else values[section] | changed
+    if not changes.get("curriculum", {}).get("enabled", True):
+        values["synthetic_rl"].get("ppo", {}).pop("clusters", None)
+    for section, options in changes.items():
+        values[section] = dict(options) if section in REPLACED_SECTIONS else values[section] | options
     return Config.model_validate(values | {"seed": seed})
 
 
-def pooled(judgements: Sequence[Judgement], rehearsals: Sequence[Rehearsal]) -> dict[str, Estimate]:
-    """All metrics of one variant over all its seeds; the intervals are those of clusters by task, so seeds do
-    not make them narrower than the tasks allow.
+def pooled_metrics(
+    judgements: Sequence[Judgement], open_loop_episodes: Sequence[OpenLoopEpisode]
+) -> dict[str, Estimate]:
+    """Return all metrics of one variant over all its seeds.
+
+    The intervals are clustered by task, so more seeds do not make them narrower than the tasks allow.
     """
-    offline = [j for j in judgements if j.transition.behaviour not in EXAMINED]
-    policies = [j for j in judgements if j.transition.behaviour in EXAMINED]
+    offline = [j for j in judgements if j.transition.behaviour not in EXAMINED_POLICIES]
+    policies = [j for j in judgements if j.transition.behaviour in EXAMINED_POLICIES]
     return (
         fidelity_metrics(offline)
-        | examined_policies(policies)
-        | open_loop_metrics(rehearsals)
+        | examined_policy_metrics(policies)
+        | open_loop_metrics(open_loop_episodes)
         | axes_metrics(offline)
     )
 
@@ -84,38 +100,46 @@ SCORES: dict[str, Score] = {
     "informativeness": lambda j: axis_scores(j)["informativeness"],
     "hallucination": lambda j: axis_scores(j)["hallucination"],
 }
-"""What is compared step by step: name -> score of a judgement, None where it does not apply."""
-HEADLINE = "next_state_exact/determined"
-"""The score that is compared seed by seed too."""
+"""Name -> score of one judgement, None if it does not apply. These scores are compared step by step."""
+PER_SEED_SCORE = "next_state_exact/determined"
+"""The score that is also compared for each seed alone."""
 
 
-Pair = tuple[Sequence[Judgement], Sequence[Judgement]]
-"""The judgements of the full model and of another, of one seed."""
+JudgementPair = tuple[Sequence[Judgement], Sequence[Judgement]]
+"""Judgements of the full model and of a variant, of one seed."""
 
 
-def differences(pairs: Mapping[int, Pair]) -> dict[str, Estimate]:
-    """`difference/<score>` of the variant minus the full model, seed -> (full, variant): paired by task, over
-    the tasks of all seeds.
+def differences_from_full_model(pairs: Mapping[int, JudgementPair]) -> dict[str, Estimate]:
+    """Return `difference/<score>`: variant minus full model, paired by task and seed.
 
-    `difference/<HEADLINE>/seed_<n>` is each seed's own.
+    `difference/<PER_SEED_SCORE>/seed_<n>` is the difference of one seed.
+
+    Args:
+        pairs: seed -> judgements of the full model and of the variant.
     """
-    found = {f"difference/{name}": _difference(list(pairs.values()), score) for name, score in SCORES.items()}
-    return found | {
-        f"difference/{HEADLINE}/seed_{seed}": _difference([pair], SCORES[HEADLINE])
+    metrics = {
+        f"difference/{name}": _score_difference(list(pairs.values()), score) for name, score in SCORES.items()
+    }
+    return metrics | {
+        f"difference/{PER_SEED_SCORE}/seed_{seed}": _score_difference([pair], SCORES[PER_SEED_SCORE])
         for seed, pair in pairs.items()
     }
 
 
-def _difference(pairs: Sequence[Pair], score: Score) -> Estimate:
-    sides = [(_by_task(full, score), _by_task(other, score)) for full, other in pairs]
-    tasks = sorted(set.intersection(*({*full} & {*other} for full, other in sides))) if sides else []
-    return crossed_mean([[other[task] - full[task] for task in tasks] for full, other in sides])
+def _score_difference(pairs: Sequence[JudgementPair], score: Score) -> Estimate:
+    task_means = [(_mean_by_task(full, score), _mean_by_task(variant, score)) for full, variant in pairs]
+    common_tasks: list[str] = []
+    if task_means:
+        common_tasks = sorted(set.intersection(*({*full} & {*variant} for full, variant in task_means)))
+    return crossed_mean(
+        [[variant[task] - full[task] for task in common_tasks] for full, variant in task_means]
+    )
 
 
-def _by_task(judgements: Sequence[Judgement], score: Score) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+def _mean_by_task(judgements: Sequence[Judgement], score: Score) -> dict[str, float]:
+    scores: dict[str, list[float]] = {}
     for judgement in judgements:
         value = score(judgement)
         if value is not None:
-            found.setdefault(judgement.transition.task_id, []).append(value)
-    return {task: sum(values) / len(values) for task, values in found.items()}
+            scores.setdefault(judgement.transition.task_id, []).append(value)
+    return {task: sum(values) / len(values) for task, values in scores.items()}

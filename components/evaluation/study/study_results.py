@@ -1,302 +1,231 @@
-"""A study: several methods, each with several seeds, on the same held-out games; cells, their pooling, and
-what differs.
+"""Metrics of a study: several methods with several seeds each, evaluated on the same held-out games.
 
-A cell is one method with one seed, a small file that says everything a table or a figure needs, so that a
-study may begin on one machine and end on another. A comparison is paired by game and seed, its interval
-speaks of further games and further seeds (`crossed_mean`; n is the number of games), and the p-values of all
-comparisons with one method are corrected together (Holm 1979). Each seed's own rate stands beside. Methods
-that learnt from some families of tasks alone are compared on games of the others.
+A comparison of two methods is paired by game and seed. Its interval covers further games and further seeds
+(`crossed_mean`; n is the number of games). The p-values of all comparisons with one base method are corrected
+together (Holm 1979). Each seed's own rate is reported too. Methods trained on some families of tasks only are
+compared on the games of the other families.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any
 
 from components.errors import DataError
 from components.evaluation.metrics.intervals import (
     Estimate,
     crossed_mean,
     crossed_p_value,
-    exact,
+    exact_value,
     mean,
     proportion,
 )
+from components.evaluation.study.cells import Cell
+from components.evaluation.study.reach_costs import reach_metrics
 
 Rows = list[dict[str, float]]
-"""A row a seed: game -> 1.0 where it was won."""
-Point = tuple[float, float]
-"""Where training has come to: (real interactions, seconds)."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What one method with one seed came to.
-
-    `games`: task id -> won. `curve`: one (real interactions, dreamed interactions, seconds, success of the
-    rollouts) an iteration of RL, all counted from the cloned policy; `held_out`: the same of policies on the
-    way, with their success on the held-out games in place of the rollouts'. `watched`: one (iteration,
-    dreamed success, share of replayed dreamed successes that were confirmed) a look of the watch.
-    `curriculum`: `Curriculum.life` of RL in the dream. `figures`: what its dream and its RL were like, by
-    name: fidelity of single steps, and means over the iterations of what taught and what did not. `seconds`:
-    stage -> wall time. `origin` tells config, data and models: a cell is read back for the same alone.
-    `policy` is the policy's content hash, empty in older cells. `crash` says how it ended if it did not come
-    to its end; then there are no games.
-    """
-
-    method: str
-    seed: int
-    origin: dict[str, Any]
-    games: dict[str, bool] = field(default_factory=dict)
-    families: dict[str, str] = field(default_factory=dict)
-    real_interactions: int = 0
-    dreamed_interactions: int = 0
-    check_interactions: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    curve: list[list[float]] = field(default_factory=list)
-    held_out: list[list[float]] = field(default_factory=list)
-    curriculum: list[dict[str, Any]] = field(default_factory=list)
-    watched: list[list[float]] = field(default_factory=list)
-    figures: dict[str, float] = field(default_factory=dict)
-    run_id: str = ""
-    commit: str = ""
-    policy: str = ""
-    crash: str = ""
-
-    @property
-    def success(self) -> float:
-        """Share of the held-out games won."""
-        return sum(self.games.values()) / len(self.games)
-
-    @property
-    def learnt(self) -> list[str]:
-        """The families of tasks that it learnt from; empty: all."""
-        families: list[str] = self.origin.get("config", {}).get("data", {}).get("families", [])
-        return families
-
-
-def require_different_cells(cells: Mapping[str, Sequence[Cell]]) -> None:
-    """Refuse a method of which two seeds are one policy: of the same run, or with the same content hash. It
-    would be a false n.
-
-    Raises:
-        DataError: two seeds of a method are one policy.
-    """
-    for method, found in cells.items():
-        for one, other in combinations([cell for cell in found if not cell.crash], 2):
-            if (one.run_id and one.run_id == other.run_id) or (one.policy and one.policy == other.policy):
-                what = (
-                    f"The cells {method}, seed {one.seed} and seed {other.seed}, are one policy (run "
-                    f"{one.run_id}, run {other.run_id})."
-                )
-                raise DataError(
-                    what,
-                    "Expected a policy of its own for each seed.",
-                    f"Remove {method}-{other.seed}.json and make it again.",
-                )
+"""One row per seed: game -> 1.0 if it was won, else 0.0."""
 
 
 def summarise(
     cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Estimate]]:
-    """Metrics of each method over its seeds, and its difference from another; of a method without a finished
-    cell the crashes alone.
+    """Return the metrics of each method over its seeds, and its difference from its base method.
 
-    `evaluate/success_rate`, also by family, and `.../learnt` and `.../held_back` where only some were learnt
-    from; `cost/...` as means over the seeds; `difference/success_rate` with `difference/p_value` (two-sided,
-    Holm-corrected over all methods compared with the same one) and `ratio/success_rate`, whose interval is
-    the difference's over the base of the same seeds and games. `reached/...`: see `_reached`.
-    `watched/rollout_agreement`: share of the dreamed successes replayed by the watch that were confirmed, a
-    mean a seed. The names of `Cell.figures` that all seeds have: means over the seeds.
-    `crashed_seeds`: cells that came to no end, where there are any.
+    - `evaluate/success_rate`, also by family and by seed. `.../learnt` and `.../held_back` are the families
+      with and without training tasks, if the method was trained on some families only.
+    - `cost/...`: means over the seeds.
+    - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods with the
+      same base.
+    - `ratio/success_rate`: its interval is that of the difference, divided by the base's rate on the same
+      seeds and games.
+    - `reached/...`: see `reach_metrics`.
+    - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean
+      over
+      the seeds.
+    - Names of `Cell.figures` that all seeds have: means over the seeds.
+    - `crashed_seeds`: number of crashed cells, if any. A method without a finished cell has only this metric.
 
-    Args: bases: what some methods are compared with, in place of `against`.
+    Args:
+        cells: method -> its cells.
+        against: base method of all methods that are not in `bases`.
+        bases: method -> its base method.
+
+    Raises:
+        DataError: cells with different games.
     """
-    whole = {name: [cell for cell in found if not cell.crash] for name, found in cells.items()}
-    metrics = {name: _of_method(found) if found else {} for name, found in whole.items()}
-    for name, found in cells.items():
-        metrics[name] |= (
-            {"crashed_seeds": exact(lost)} if (lost := sum(bool(cell.crash) for cell in found)) else {}
-        )
-        metrics[name] |= _reached(whole[name], whole.get(against) or [])
-    beside = {name: (bases or {}).get(name, against) for name in whole}
-    for base in dict.fromkeys(beside.values()):
-        compared = {
-            name: pair
-            for name in whole
-            if beside[name] == base and (pair := _pair(whole[name], whole.get(base) or []))
-        }
-        corrected = holm({name: crossed_p_value(_differences(*pair)) for name, pair in compared.items()})
-        for name, pair in compared.items():
-            metrics[name] |= _beside(*pair) | {"difference/p_value": exact(corrected[name])}
+    finished_cells = {
+        name: [cell for cell in method_cells if not cell.crash] for name, method_cells in cells.items()
+    }
+    metrics = {
+        name: _method_metrics(method_cells) if method_cells else {}
+        for name, method_cells in finished_cells.items()
+    }
+    for name, method_cells in cells.items():
+        crash_count = sum(bool(cell.crash) for cell in method_cells)
+        metrics[name] |= {"crashed_seeds": exact_value(crash_count)} if crash_count else {}
+        metrics[name] |= reach_metrics(finished_cells[name], finished_cells.get(against) or [])
+    _add_comparisons(metrics, finished_cells, against, bases or {})
     return metrics
 
 
-def _pair(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | None:
-    """The rows of both sides, of the seeds that both have, so that what a seed shares cancels; None where
-    there is none to compare.
+def _add_comparisons(
+    metrics: dict[str, dict[str, Estimate]],
+    cells: Mapping[str, Sequence[Cell]],
+    against: str,
+    bases: Mapping[str, str],
+) -> None:
+    """Add each method's comparison with its base; p-values with the same base are corrected together."""
+    base_of = {name: bases.get(name, against) for name in cells}
+    for base in dict.fromkeys(base_of.values()):
+        base_cells = cells.get(base) or []
+        row_pairs = {
+            name: rows
+            for name in cells
+            if base_of[name] == base and (rows := _paired_rows(cells[name], base_cells))
+        }
+        p_values = holm_correction(
+            {name: crossed_p_value(_differences(*rows)) for name, rows in row_pairs.items()}
+        )
+        for name, rows in row_pairs.items():
+            metrics[name] |= _comparison_metrics(*rows) | {"difference/p_value": exact_value(p_values[name])}
+
+
+def _paired_rows(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | None:
+    """Return the rows of both methods for their common seeds, so that effects of a seed cancel.
+
+    None if there is nothing to compare.
     """
     if not cells or not base or cells[0].method == base[0].method:
         return None
-    _same_games(cells[0], base[0])
-    ours, theirs = (
-        {cell.seed: row for cell, row in zip(side, _by_seed(side), strict=True)} for side in (cells, base)
+    _require_same_games(cells[0], base[0])
+    method_rows, base_rows = (
+        {cell.seed: row for cell, row in zip(side, _rows_by_seed(side), strict=True)}
+        for side in (cells, base)
     )
-    shared = sorted(ours.keys() & theirs.keys())
-    if not shared:
+    common_seeds = sorted(method_rows.keys() & base_rows.keys())
+    if not common_seeds:
         return None
-    mine, other = ([side[seed] for seed in shared] for side in (ours, theirs))
-    kept = _held_back(cells[0])
-    return [{game: row[game] for game in kept} for row in mine], [
-        {game: row[game] for game in kept} for row in other
+    compared_games = _unseen_family_games(cells[0])
+    return (
+        [{game: method_rows[seed][game] for game in compared_games} for seed in common_seeds],
+        [{game: base_rows[seed][game] for game in compared_games} for seed in common_seeds],
+    )
+
+
+def _differences(method_rows: Rows, base_rows: Rows) -> list[list[float]]:
+    return [
+        [row[game] - base_row[game] for game in row]
+        for row, base_row in zip(method_rows, base_rows, strict=True)
     ]
 
 
-def _differences(ours: Rows, theirs: Rows) -> list[list[float]]:
-    return [[mine[game] - other[game] for game in mine] for mine, other in zip(ours, theirs, strict=True)]
-
-
-def _beside(ours: Rows, theirs: Rows) -> dict[str, Estimate]:
-    difference = crossed_mean(_differences(ours, theirs))
-    metrics, rate = (
-        {"difference/success_rate": difference},
-        crossed_mean([list(row.values()) for row in theirs]).value,
-    )
-    if rate:
-        ends = [1 + part / rate for part in (difference.value, difference.low, difference.high)]
-        metrics["ratio/success_rate"] = Estimate(ends[0], difference.n, ends[1], ends[2])
+def _comparison_metrics(method_rows: Rows, base_rows: Rows) -> dict[str, Estimate]:
+    difference = crossed_mean(_differences(method_rows, base_rows))
+    metrics = {"difference/success_rate": difference}
+    base_rate = crossed_mean([list(row.values()) for row in base_rows]).value
+    if base_rate:
+        value, low, high = (
+            1 + part / base_rate for part in (difference.value, difference.low, difference.high)
+        )
+        metrics["ratio/success_rate"] = Estimate(value, difference.n, low, high)
     return metrics
 
 
-def _held_back(cell: Cell) -> list[str]:
-    """The games of families that it did not learn from; all of them where it learnt from all."""
-    return [game for game in cell.games if not cell.learnt or cell.families[game] not in cell.learnt]
+def _unseen_family_games(cell: Cell) -> list[str]:
+    """Return the games of families without training tasks; all games if every family has training tasks."""
+    families = cell.training_families
+    return [game for game in cell.games if not families or cell.families[game] not in families]
 
 
-def _of_method(cells: Sequence[Cell]) -> dict[str, Estimate]:
-    rows, families = _by_seed(cells), cells[0].families
-    found = {"evaluate/success_rate": _rate(rows)}
-    for family in sorted(set(families.values()) - {""}):
-        found[f"evaluate/success_rate/{family}"] = _rate(
-            [{game: won for game, won in row.items() if families[game] == family} for row in rows]
-        )
-    if cells[0].learnt:
-        kept = set(_held_back(cells[0]))
-        found["evaluate/success_rate/held_back"] = _rate(
-            [{game: won for game, won in row.items() if game in kept} for row in rows]
-        )
-        found["evaluate/success_rate/learnt"] = _rate(
-            [{game: won for game, won in row.items() if game not in kept} for row in rows]
-        )
-    for cell in cells:
-        found[f"evaluate/success_rate/seed_{cell.seed}"] = exact(cell.success)
-    for cost in ("real_interactions", "dreamed_interactions", "check_interactions"):
-        found[f"cost/{cost}"] = mean([float(getattr(cell, cost)) for cell in cells])
-    looked = [[confirmed for _, _, confirmed in cell.watched] for cell in cells if cell.watched]
-    if looked:
-        found["watched/rollout_agreement"] = _share(mean([sum(looks) / len(looks) for looks in looked]))
+def _method_metrics(cells: Sequence[Cell]) -> dict[str, Estimate]:
+    metrics = _success_metrics(cells)
+    costs = {
+        "real_interactions": [float(cell.real_interactions) for cell in cells],
+        "dreamed_interactions": [float(cell.dreamed_interactions) for cell in cells],
+        "check_interactions": [float(cell.check_interactions) for cell in cells],
+    }
+    for name, values in costs.items():
+        metrics[f"cost/{name}"] = mean(values)
+    agreements = [[agreement for _, _, agreement in cell.watched] for cell in cells if cell.watched]
+    if agreements:
+        seed_means = [sum(values) / len(values) for values in agreements]
+        metrics["watched/rollout_agreement"] = _clip_to_share(mean(seed_means))
     for name in cells[0].figures:
         if all(name in cell.figures for cell in cells):
             values = [cell.figures[name] for cell in cells]
-            found[name] = _share(mean(values)) if all(0 <= value <= 1 for value in values) else mean(values)
-    found["cost/seconds"] = mean([sum(cell.seconds.values()) for cell in cells])
-    return found
+            is_share = all(0 <= value <= 1 for value in values)
+            metrics[name] = _clip_to_share(mean(values)) if is_share else mean(values)
+    metrics["cost/seconds"] = mean([sum(cell.seconds.values()) for cell in cells])
+    return metrics
 
 
-def _rate(rows: Sequence[Mapping[str, float]]) -> Estimate:
-    """A success rate; where all games ended alike there is no spread to reckon with, and the interval is
-    Wilson's for as many games.
+def _success_metrics(cells: Sequence[Cell]) -> dict[str, Estimate]:
+    """Return the success rates: overall, by family, by training families, by seed."""
+    rows = _rows_by_seed(cells)
+    families = cells[0].families
+    metrics = {"evaluate/success_rate": _success_rate(rows)}
+    for family in sorted(set(families.values()) - {""}):
+        metrics[f"evaluate/success_rate/{family}"] = _success_rate(
+            [{game: won for game, won in row.items() if families[game] == family} for row in rows]
+        )
+    if cells[0].training_families:
+        unseen_games = set(_unseen_family_games(cells[0]))
+        metrics["evaluate/success_rate/held_back"] = _success_rate(
+            [{game: won for game, won in row.items() if game in unseen_games} for row in rows]
+        )
+        metrics["evaluate/success_rate/learnt"] = _success_rate(
+            [{game: won for game, won in row.items() if game not in unseen_games} for row in rows]
+        )
+    for cell in cells:
+        metrics[f"evaluate/success_rate/seed_{cell.seed}"] = exact_value(cell.success)
+    return metrics
+
+
+def _success_rate(rows: Sequence[Mapping[str, float]]) -> Estimate:
+    """Return the success rate over seeds and games.
+
+    If all games have the same outcome, there is no variance; the interval is Wilson's for the number of
+    games.
     """
     values = [value for row in rows for value in row.values()]
     if values and (all(value == 1.0 for value in values) or not any(values)):
         return proportion(round(values[0] * len(rows[0])), len(rows[0]))
-    return _share(crossed_mean([list(row.values()) for row in rows]))
+    return _clip_to_share(crossed_mean([list(row.values()) for row in rows]))
 
 
-def _share(found: Estimate) -> Estimate:
-    """What cannot be below 0 or above 1 has no interval beyond either."""
-    return Estimate(found.value, found.n, max(0.0, found.low), min(1.0, found.high))
+def _clip_to_share(estimate: Estimate) -> Estimate:
+    """Return the estimate with its interval clipped to 0 to 1."""
+    return Estimate(estimate.value, estimate.n, max(0.0, estimate.low), min(1.0, estimate.high))
 
 
-def _by_seed(cells: Sequence[Cell]) -> Rows:
-    """Of each cell the games in the order of the first one's, 1.0 where it won.
+def _rows_by_seed(cells: Sequence[Cell]) -> Rows:
+    """Return one row per cell, with the games in the first cell's order.
 
     Raises:
-        DataError: the cells played other games.
+        DataError: the cells have different games.
     """
     first = cells[0]
     for cell in cells[1:]:
-        _same_games(first, cell)
+        _require_same_games(first, cell)
     return [{game: float(cell.games[game]) for game in first.games} for cell in cells]
 
 
-def _same_games(one: Cell, other: Cell) -> None:
-    missing = set(one.games) ^ set(other.games)
-    if missing:
+def _require_same_games(one: Cell, other: Cell) -> None:
+    differing_games = set(one.games) ^ set(other.games)
+    if differing_games:
         pair = f"{one.method} (seed {one.seed}) and {other.method} (seed {other.seed})"
-        found = f"{pair} differ in {len(missing)} games, such as {min(missing)}."
         raise DataError(
-            found,
+            f"{pair} differ in {len(differing_games)} games, such as {min(differing_games)}.",
             "Expected the same held-out games.",
-            "Make the cells again with one evaluation.tasks and the same data.",
+            "Run the cells again with one evaluation.tasks and the same data.",
         )
 
 
-def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """p-values corrected for their number (Holm 1979, Scand. J. Statist. 6:65), by name."""
-    corrected, highest = {}, 0.0
-    for place, (name, value) in enumerate(sorted(values.items(), key=lambda pair: pair[1])):
-        highest = max(highest, min(1.0, (len(values) - place) * value))
+def holm_correction(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return p-values corrected for multiple comparisons (Holm 1979, Scand. J. Statist. 6:65), by name."""
+    corrected = {}
+    highest = 0.0
+    for place, (name, p_value) in enumerate(sorted(p_values.items(), key=lambda pair: pair[1])):
+        highest = max(highest, min(1.0, (len(p_values) - place) * p_value))
         corrected[name] = highest
     return corrected
-
-
-def reached_at(cell: Cell, success: float) -> Point | None:
-    """Where a policy on the way, or the last one, first won that share of the held-out games."""
-    last = [[*cell.curve[-1][:3], cell.success]] if cell.curve else []
-    return next(((point[0], point[2]) for point in [*cell.held_out, *last] if point[3] >= success), None)
-
-
-def reached_by(cells: Sequence[Cell], base: Sequence[Cell]) -> list[tuple[Point | None, Point]]:
-    """A pair a seed: where a cell won as many held-out games as its base did in the end (None: nowhere), and
-    where the base did.
-    """
-    ends = {
-        cell.seed: (cell.success, found)
-        for cell in base
-        if cell.held_out and (found := reached_at(cell, cell.success))
-    }
-    return [
-        (reached_at(cell, ends[cell.seed][0]), ends[cell.seed][1])
-        for cell in cells
-        if cell.held_out and cell.seed in ends
-    ]
-
-
-def _reached(cells: Sequence[Cell], base: Sequence[Cell]) -> dict[str, Estimate]:
-    """What it took to win as many held-out games as the base of the same seed does in the end; n counts the
-    seeds that came there.
-
-    `reached/seconds_ratio` is over the base's own seconds to the same success. Both sides are the first of
-    several policies that did so, each looked at once, so a lucky one counts. `reached/step_seconds/even` and
-    `.../third`: how much longer a real step would have to take (all environments together) for the method to
-    need as long as the base, and a third of it; of the seeds in which it took less than a third of the base's
-    real steps.
-    """
-    there = reached_by(cells, base)
-    pairs = [(own, other) for own, other in there if own is not None]
-    if not there:
-        return {}
-    metrics = {"reached/seeds": Estimate(float(len(pairs)), len(there), float(len(pairs)), float(len(pairs)))}
-    if pairs:
-        metrics["reached/real_interactions"] = mean([own[0] for own, _ in pairs])
-        metrics["reached/seconds"] = mean([own[1] for own, _ in pairs])
-        metrics["reached/seconds_ratio"] = mean([own[1] / other[1] for own, other in pairs])
-    sparing = [(own, other) for own, other in pairs if 3 * own[0] < other[0]]
-    for name, share in (("even", 1), ("third", 3)) if sparing else ():
-        metrics[f"reached/step_seconds/{name}"] = mean(
-            [(share * own[1] - other[1]) / (other[0] - share * own[0]) for own, other in sparing]
-        )
-    return metrics

@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from components.evaluation.metrics.intervals import Estimate
-from components.evaluation.study.study_results import Cell
+from components.evaluation.study.cells import Cell
 
 COLUMNS = (
     "method",
     "success on held-out games",
-    "seed by seed",
-    "beside {base} (paired)",
+    "per seed",
+    "difference from {base} (paired)",
     "p (Holm)",
     "real steps",
     "dreamed steps",
-) + ("minutes", "to {base}'s end: seeds, real steps, its time")
+    "minutes",
+    "to reach {base}'s final success: seeds, real steps, time ratio",
+)
 
 
 def study_table(
@@ -25,80 +27,89 @@ def study_table(
     base: str,
     bases: Mapping[str, str] | None = None,
 ) -> str:
-    """One row a method; intervals of 95 % for further games and seeds.
+    """Return a table with one row per method; the 95 % intervals cover further games and seeds.
 
-    Below it: cells that crashed or were not made, and the commits that made the others.
+    Lines below the table list crashed and missing cells, and the commits of the finished cells.
 
-    Args: bases: what some methods are compared with, in place of `base`.
+    Args:
+        metrics: method -> metrics, from `summarise`.
+        cells: method -> its cells.
+        base: base method of all methods that are not in `bases`.
+        bases: method -> its base method.
     """
     rows = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
-    for name, own in metrics.items():
-        other = (bases or {}).get(name, base)
-        rows.append(
-            _row(
-                name,
-                own,
-                [cell for cell in cells[name] if not cell.crash],
-                "" if other == base else f"{other}: ",
-            )
-        )
+    for name, method_metrics in metrics.items():
+        method_base = (bases or {}).get(name, base)
+        finished_cells = [cell for cell in cells[name] if not cell.crash]
+        base_prefix = "" if method_base == base else f"{method_base}: "
+        rows.append(_row(name, method_metrics, finished_cells, base_prefix))
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    every = [cell for name in metrics for cell in cells[name]]
-    crashed = [
+    problems = _problem_lines({name: cells[name] for name in metrics})
+    commits = Counter(cell.commit[:7] for name in metrics for cell in cells[name] if cell.commit)
+    if problems:
+        lines += ["", *problems]
+    if commits:
+        lines += [
+            "",
+            f"Commit: {', '.join(f'{commit} ({count} cells)' for commit, count in commits.items())}.",
+        ]
+    return "\n".join(lines)
+
+
+def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
+    """Return one line per crashed cell, then one per method with missing seeds."""
+    every_cell = [cell for method_cells in cells.values() for cell in method_cells]
+    lines = [
         f"- `{cell.method}`, seed {cell.seed}, crashed: {' '.join(cell.crash.split())}"
-        for cell in every
+        for cell in every_cell
         if cell.crash
     ]
-    seeds = {cell.seed for cell in every}
-    lacking = {name: sorted(seeds - {cell.seed for cell in cells[name]}) for name in metrics}
-    crashed += [
-        f"- `{name}`: no cell of seed {', '.join(map(str, missing))}"
-        for name, missing in lacking.items()
-        if missing
-    ]
-    commits = Counter(cell.commit[:7] for cell in every if cell.commit)
-    made = (
-        [f"Made at commit {', '.join(f'{name} ({count} cells)' for name, count in commits.items())}."]
-        if commits
-        else []
-    )
-    return "\n".join([*lines, *(["", *crashed] if crashed else []), *(["", *made] if made else [])])
+    seeds = {cell.seed for cell in every_cell}
+    for name, method_cells in cells.items():
+        missing_seeds = sorted(seeds - {cell.seed for cell in method_cells})
+        if missing_seeds:
+            lines.append(f"- `{name}`: no cell for seed {', '.join(map(str, missing_seeds))}")
+    return lines
 
 
-def _row(name: str, own: Mapping[str, Estimate], cells: Sequence[Cell], other: str) -> list[str]:
+def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base_prefix: str) -> list[str]:
     if not cells:
-        return [name, "no cell was finished", *[""] * (len(COLUMNS) - 2)]
-    rate, change, ratio = (
-        own["evaluate/success_rate"],
-        own.get("difference/success_rate"),
-        own.get("ratio/success_rate"),
-    )
-    beside = f"{other}{change.value:+.3f} ({change.low:+.3f} to {change.high:+.3f})" if change else ""
-    beside += f", {ratio.value:.2f} of it ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""
-    held_back = own.get("evaluate/success_rate/held_back")
+        return [name, "no finished cell", *[""] * (len(COLUMNS) - 2)]
+    rate = metrics["evaluate/success_rate"]
+    unseen_families = metrics.get("evaluate/success_rate/held_back")
+    difference, ratio = metrics.get("difference/success_rate"), metrics.get("ratio/success_rate")
+    success_cell = f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})"
+    if unseen_families:
+        success_cell += f", unseen families {unseen_families.value:.3f}"
+    difference_cell = ""
+    if difference:
+        interval = f"{difference.low:+.3f} to {difference.high:+.3f}"
+        difference_cell = f"{base_prefix}{difference.value:+.3f} ({interval})"
+    if ratio:
+        difference_cell += f", ratio {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
     return [
         name,
-        f"{rate.value:.3f} ({rate.low:.3f} to {rate.high:.3f})"
-        + (f", families held back {held_back.value:.3f}" if held_back else ""),
+        success_cell,
         "; ".join(f"{cell.success:.3f}" for cell in cells),
-        beside,
-        _p_value(own["difference/p_value"].value) if change else "",
-        f"{own['cost/real_interactions'].value:,.0f}",
-        f"{own['cost/dreamed_interactions'].value:,.0f}",
-        f"{own['cost/seconds'].value / 60:.1f}",
-        _reached(own),
+        difference_cell,
+        _format_p_value(metrics["difference/p_value"].value) if difference else "",
+        f"{metrics['cost/real_interactions'].value:,.0f}",
+        f"{metrics['cost/dreamed_interactions'].value:,.0f}",
+        f"{metrics['cost/seconds'].value / 60:.1f}",
+        _reach_cell(metrics),
     ]
 
 
-def _p_value(value: float) -> str:
+def _format_p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _reached(own: Mapping[str, Estimate]) -> str:
-    seeds = own.get("reached/seeds")
+def _reach_cell(metrics: Mapping[str, Estimate]) -> str:
+    seeds = metrics.get("reached/seeds")
     if seeds is None:
         return ""
-    came = f"{seeds.value:.0f} of {seeds.n}"
+    count = f"{seeds.value:.0f} of {seeds.n}"
     if not seeds.value:
-        return came
-    return f"{came}, {own['reached/real_interactions'].value:,.0f}, {own['reached/seconds_ratio'].value:.2f}"
+        return count
+    real_steps, time_ratio = metrics["reached/real_interactions"], metrics["reached/seconds_ratio"]
+    return f"{count}, {real_steps.value:,.0f}, {time_ratio.value:.2f}"

@@ -1,11 +1,10 @@
-"""Which transitions of the log the index holds: a function of the log alone, however it came to be.
+"""Which transitions of the log the index holds: a function of the log alone.
 
-1. Of equal transitions (state, action, next state) two are held, of two tasks, so that a query's own task
-   never hides all of
-   them; more would crowd out others. The first real ones come first, then the first synthetic ones still in
-   reach.
-2. All of these real ones are held, always, even if they alone are more than the capacity.
-3. The synthetic ones in reach are the newest: the longest end of the log that fits into what capacity the
+1. Of equal transitions (state, action, next state) the index holds two, of two different tasks. So a query's
+   own task never hides all copies; more copies would crowd out other transitions. The first real ones come
+   before the first synthetic ones in reach.
+2. All these real ones are held, even if they alone exceed the capacity.
+3. The synthetic ones in reach are the newest: the longest end of the log that fits into the capacity that the
    real ones leave.
 
 The log itself keeps everything.
@@ -17,44 +16,47 @@ from collections.abc import Sequence
 
 from components.records import REAL, Transition, origin
 
-COPIES = 2
-"""Of equal transitions, how many are held; each of another task."""
+MAX_COPIES = 2
+"""Equal transitions that are held, each of another task."""
 
 Triple = tuple[str, str, str]
-Known = dict[Triple, set[str]]
-"""Transition -> the tasks (origins of generated ones) that its copies are of."""
+"""State, action, next state."""
+TasksOfCopies = dict[Triple, set[str]]
+"""Transition -> the tasks of its copies (of a generated task, its origin)."""
 
 
-def held(log: Sequence[Transition], capacity: int) -> list[int]:
-    """Numbers in the log of the transitions that an index of this capacity holds, ascending."""
-    real: Known = {}
-    kept = _first_copies(
-        log, [number for number, transition in enumerate(log) if transition.source == REAL], real
-    )
+def select_held(log: Sequence[Transition], capacity: int) -> list[int]:
+    """Numbers in the log, ascending, of the transitions that an index of this capacity holds."""
+    copies: TasksOfCopies = {}
+    real = [number for number, transition in enumerate(log) if transition.source == REAL]
     synthetic = [number for number, transition in enumerate(log) if transition.source != REAL]
-    reach = _reach(log, synthetic, real, capacity - len(kept))
-    return sorted(kept + _first_copies(log, synthetic[reach:], real))
+    held_real = _first_copies(log, real, copies)
+    reach = _first_in_reach(log, synthetic, copies, capacity - len(held_real))
+    return sorted(held_real + _first_copies(log, synthetic[reach:], copies))
 
 
-def another_copy(transition: Transition, known: Known) -> bool:
-    """True if the transition is to be held beside its copies in `known`, where it is then noted."""
-    tasks = known.setdefault((transition.state, transition.action, transition.next_state), set())
-    wanted = len(tasks) < COPIES and origin(transition.task_id) not in tasks
-    if wanted:
-        tasks.add(origin(transition.task_id))
-    return wanted
+def add_copy(transition: Transition, copies: TasksOfCopies) -> bool:
+    """True if the transition is held in addition to `copies`; then it is added to them."""
+    tasks = copies.setdefault((transition.state, transition.action, transition.next_state), set())
+    task_id = origin(transition.task_id)
+    is_held = len(tasks) < MAX_COPIES and task_id not in tasks
+    if is_held:
+        tasks.add(task_id)
+    return is_held
 
 
-def _first_copies(log: Sequence[Transition], numbers: Sequence[int], known: Known) -> list[int]:
-    return [number for number in numbers if another_copy(log[number], known)]
+def _first_copies(log: Sequence[Transition], numbers: Sequence[int], copies: TasksOfCopies) -> list[int]:
+    return [number for number in numbers if add_copy(log[number], copies)]
 
 
-def _reach(log: Sequence[Transition], synthetic: Sequence[int], real: Known, room: int) -> int:
-    """Where in `synthetic` the longest end begins that needs no more than `room` places."""
-    known = {triple: set(tasks) for triple, tasks in real.items()}
+def _first_in_reach(
+    log: Sequence[Transition], synthetic: Sequence[int], real_copies: TasksOfCopies, free_places: int
+) -> int:
+    """The place in `synthetic` where the longest end begins that needs at most `free_places`."""
+    copies = {triple: set(tasks) for triple, tasks in real_copies.items()}
     for place in range(len(synthetic) - 1, -1, -1):
-        if another_copy(log[synthetic[place]], known):
-            if room <= 0:
+        if add_copy(log[synthetic[place]], copies):
+            if free_places <= 0:
                 return place + 1
-            room -= 1
+            free_places -= 1
     return 0

@@ -1,7 +1,7 @@
-"""Encoders phi(state, action) for retrieval (section 4.1.1 leaves the choice open: "an arbitrary semantic
-encoder").
+"""Encoders phi(state, action) for retrieval (section 4.1.1: "an arbitrary semantic encoder").
 
-Hashed n-grams are here and the default; models are in `components/experience/retrieval/sentence_encoder.py`.
+The default is hashed n-grams, in this module. Models are in
+`components/experience/retrieval/sentence_encoder.py`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from components.experience.retrieval.sentence_encoder import (
 _WORD = re.compile(r"\w+|[^\w\s]")
 _DIGIT = re.compile(r"\d")
 NUMBER_WEIGHT = 0.5
-"""What a gram with a digit counts: that a fridge takes no pen is known from any pen and any fridge, whatever
-their numbers.
-"""
+"""Weight of a gram with a digit: whether a fridge takes a pen does not depend on their numbers."""
+MAX_CACHED_VECTORS = 200_000
 
 
 class Encoder(Protocol):
-    """Texts to unit vectors. `identity` names what they depend on: an index or a cache made with another is
-    of no use.
+    """Texts -> unit vectors.
+
+    `identity` names all that the vectors depend on: an index or a cache of another identity cannot be used.
     """
 
     name: str
@@ -47,9 +47,11 @@ class Encoder(Protocol):
 def encode_steps(encoder: Encoder, steps: Sequence[tuple[str, str]], action_weight: float) -> np.ndarray:
     """phi(s, a) of (state, action) pairs: unit vectors [n, 2 * dimensions], float32.
 
-    State and action are encoded apart and set side by side, so that the cosine of two steps is the weighted
-    mean of the cosines of their actions and of their states. As one text, the long state would drown the few
+    State and action are encoded separately and concatenated. So the cosine of two steps is the weighted mean
+    of the cosines of their actions and of their states. In one text, the long state would outweigh the few
     words that decide what happens.
+
+    Args: action_weight: weight of the action's cosine, from 0 to 1.
     """
     actions = encoder([action for _, action in steps]) * np.float32(np.sqrt(action_weight))
     states = encoder([state for state, _ in steps]) * np.float32(np.sqrt(1 - action_weight))
@@ -57,8 +59,9 @@ def encode_steps(encoder: Encoder, steps: Sequence[tuple[str, str]], action_weig
 
 
 class HashingEncoder:
-    """Hashed word uni- and bigrams with signs, those with a digit at half weight, to length one: needs no
-    model, same on every machine.
+    """Signed hashes of word uni- and bigrams, normalised to length one; grams with a digit count half.
+
+    It needs no model, and its vectors are the same on every machine.
     """
 
     def __init__(self, dimensions: int = 256) -> None:
@@ -66,29 +69,28 @@ class HashingEncoder:
         self.name = f"hashing-{dimensions}"
         self.identity = f"{self.name}-numbers-{NUMBER_WEIGHT}"
         self._places: dict[str, tuple[int, float]] = {}
+        """Gram -> its dimension and signed weight."""
         self._vectors: dict[str, np.ndarray] = {}
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """See `Encoder`; vectors are cached by text."""
-        return (
-            np.stack([self._vector(text) for text in texts])
-            if texts
-            else np.zeros((0, self.dimensions), np.float32)
-        )
+        """See `Encoder`. Vectors are cached by text."""
+        if not texts:
+            return np.zeros((0, self.dimensions), np.float32)
+        return np.stack([self._vector(text) for text in texts])
 
     def _vector(self, text: str) -> np.ndarray:
         if text not in self._vectors:
-            if len(self._vectors) > 200_000:
+            if len(self._vectors) > MAX_CACHED_VECTORS:
                 self._vectors.clear()
             words = _WORD.findall(text.lower())
             vector = np.zeros(self.dimensions, np.float32)
             for gram in [*words, *(f"{a} {b}" for a, b in zip(words, words[1:], strict=False))]:
-                place, weight = self._place(gram)
+                place, weight = self._gram_place(gram)
                 vector[place] += weight
             self._vectors[text] = vector / (float(np.linalg.norm(vector)) or 1.0)
         return self._vectors[text]
 
-    def _place(self, gram: str) -> tuple[int, float]:
+    def _gram_place(self, gram: str) -> tuple[int, float]:
         if gram not in self._places:
             number = int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "little")
             weight = NUMBER_WEIGHT if _DIGIT.search(gram) else 1.0
@@ -97,12 +99,12 @@ class HashingEncoder:
 
 
 def make_encoder(config: RetrievalConfig, embeddings: Path | None = None) -> Encoder:
-    """The encoder that the config names; `embeddings` is the directory where the slow ones keep theirs from
-    run to run.
+    """The encoder that the config names.
+
+    Args: embeddings: directory where slow encoders cache their vectors across runs; None: memory alone.
 
     Raises:
-        ExperienceModelError: it is not installed, or the directory that `encoder_path` names holds no
-            encoder.
+        ExperienceModelError: the encoder is not installed, or the directory `encoder_path` holds no encoder.
     """
     if config.encoder == "hashing":
         return HashingEncoder(config.dimensions)
@@ -110,8 +112,9 @@ def make_encoder(config: RetrievalConfig, embeddings: Path | None = None) -> Enc
 
 
 def encoder_identity(config: RetrievalConfig) -> str:
-    """What the vectors depend on: the name and, of a model, its weights; equal identities give equal vectors.
-    Raises as `make_encoder`.
+    """What the vectors depend on: the name of the encoder and, for a model, its weights.
+
+    Equal identities give equal vectors. Raises as `make_encoder`.
     """
     if config.encoder == "hashing":
         return HashingEncoder(config.dimensions).identity
@@ -119,7 +122,7 @@ def encoder_identity(config: RetrievalConfig) -> str:
 
 
 def encoder_folder(config: RetrievalConfig) -> Path:
-    """The directory of a sentence encoder, looked at but not loaded. Raises as `make_encoder`."""
+    """The directory of a sentence encoder, which is checked but not loaded. Raises as `make_encoder`."""
     folder = minilm_folder() if config.encoder == "minilm" else Path(config.encoder_path)
     require_encoder(folder)
     return folder

@@ -1,17 +1,18 @@
-"""The index on the disk: opened, completed or built anew from the log, and never trusted without its card.
+"""The vector index on disk: opened, completed or rebuilt from the log, and never used without its card.
 
 `<directory>/stored/` holds Chroma's files, the hashes of the steps in their order, and card.json, which says
-what they were made with. It is only ever replaced as a whole, built beside and renamed, under a lock; a run
-works on a private copy, so that neither another process nor what the run adds can touch it. Rules of opening,
-each stated in the message:
+what they were made with. The folder is only replaced as a whole: built under another name and renamed, under
+a lock. A run works on a private copy, so that no other process changes it and its additions are not stored.
+Rules of opening, each stated in the message:
 
-1. None there: built.
-2. Its steps are the first of the log's: the rest is added.
-3. The log's steps are the first of its own (a run that opens the training part alone): used without the
-   others.
-4. A damaged card or file, another encoder, action weight or version of Chroma, another log: built anew.
+1. There is no stored index: it is built.
+2. Its steps are the first steps of the log: the rest is added.
+3. The steps of the log are its own first steps (a run that opens the training part alone): it is used
+   without the others.
+4. Its card or a file is damaged, or its encoder, action weight, version of Chroma or log is another one: it
+   is rebuilt.
 
-Nothing is ever lost with it: the log is the truth. `dreamgym index --rebuild` makes it again.
+The log is the truth, so nothing is lost with the index. `dreamgym index --rebuild` builds it again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Encode = Callable[[Sequence[Step]], np.ndarray]
 
 @dataclass(frozen=True)
 class IndexCard:
-    """What a stored index was made with; `files` are the hashes of its files, known once it is built."""
+    """What a stored index was made with. `files` maps its files to their hashes, once it is built."""
 
     encoder: str
     action_weight: float
@@ -54,7 +55,7 @@ class IndexCard:
 
     @classmethod
     def of(cls, encoder: Encoder, action_weight: float, steps: Sequence[Step]) -> IndexCard:
-        """The card that an index of `steps` would have."""
+        """The card of an index of `steps`."""
         return cls(
             encoder.identity,
             action_weight,
@@ -66,7 +67,7 @@ class IndexCard:
 
 
 class PrivateIndex(ChromaIndex):
-    """A copy of a stored index for one run, removed when it is closed."""
+    """A copy of a stored index for one run, which is deleted at `close`."""
 
     def __init__(self, stored: Path) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dreamgym-index-")
@@ -82,42 +83,51 @@ class PrivateIndex(ChromaIndex):
 def open_stored(
     directory: Path, card: IndexCard, steps: Sequence[Step], encode: Encode, rebuild: bool = False
 ) -> tuple[ChromaIndex, str]:
-    """A private index of exactly `steps`, in their order, and a sentence on what was done to the stored one.
+    """Open a private index of exactly `steps`, in their order, and bring the stored one up to date.
 
     Args:
-        card: what an index of `steps` should say.
-        encode: the vectors [n, d] of steps.
-        rebuild: build it anew, whatever is there.
+        card: the card of an index of `steps`.
+        encode: steps -> their vectors [n, d].
+        rebuild: build the stored index again, even if it can be used.
+
+    Returns:
+        The index, and a sentence on what was done to the stored one.
     """
-    began, stored = time.monotonic(), directory / "stored"
-    with _locked(directory):
-        there, reason = (0, "as asked") if rebuild else _usable(stored, card, _hashes(steps))
-        if there < len(steps):
-            with _built_beside(stored, keep=there > 0) as folder:
-                _fill(folder, card, steps, there, encode)
+    start_seconds = time.monotonic()
+    stored = directory / "stored"
+    with _exclusive_lock(directory):
+        usable_steps, problem = (0, "as asked") if rebuild else _usable_steps(stored, card, _hashes(steps))
+        if usable_steps < len(steps):
+            with _replacement(stored, keep=usable_steps > 0) as folder:
+                _add_steps(folder, card, steps, usable_steps, encode)
         index = PrivateIndex(stored)
     index.keep(range(len(steps)))
-    message = f"Stored index: {_what(there, reason, len(steps))} ({time.monotonic() - began:.1f} s)."
+    description = _opening_description(usable_steps, problem, len(steps))
+    message = f"Stored index: {description} ({time.monotonic() - start_seconds:.1f} s)."
     _LOG.info(message)
     return index, message
 
 
-def size_of(directory: Path) -> int:
-    """Bytes of the stored index on the disk."""
+def stored_size_bytes(directory: Path) -> int:
+    """Size of the stored index on disk, in bytes."""
     return sum(path.stat().st_size for path in (directory / "stored").rglob("*") if path.is_file())
 
 
-def _what(there: int, reason: str, steps: int) -> str:
-    if reason:
-        return f"{'built' if reason == _NONE else 'rebuilt'} from the log with {steps:,} steps: {reason}"
-    if there < steps:
-        return f"older than the log, so {steps - there:,} steps were added to its {there:,}"
-    more = f"; {there - steps:,} more in it are not of this log and left out" if there > steps else ""
+def _opening_description(usable_steps: int, problem: str, steps: int) -> str:
+    """What was done to the stored index; `problem` is why none of its steps could be used."""
+    if problem:
+        verb = "built" if problem == _NO_INDEX else "rebuilt"
+        return f"{verb} from the log with {steps:,} steps: {problem}"
+    if usable_steps < steps:
+        return f"older than the log, so {steps - usable_steps:,} steps were added to its {usable_steps:,}"
+    more = ""
+    if usable_steps > steps:
+        more = f"; {usable_steps - steps:,} more in it are not of this log and left out"
     return f"up to date with {steps:,} steps{more}"
 
 
-_NONE = "there was none"
-_MUST_AGREE = {
+_NO_INDEX = "there was none"
+_CARD_FIELDS = {
     "encoder": "encoder",
     "action_weight": "action weight",
     "dimensions": "number of dimensions",
@@ -125,38 +135,61 @@ _MUST_AGREE = {
 }
 
 
-def _usable(stored: Path, card: IndexCard, hashes: np.ndarray) -> tuple[int, str]:
-    """How many steps of the stored index can be used, or 0 and the reason why none can."""
+def _usable_steps(stored: Path, card: IndexCard, hashes: np.ndarray) -> tuple[int, str]:
+    """How many steps of the stored index can be used, and why not if none can."""
     if not stored.is_dir():
-        return 0, _NONE
+        return 0, _NO_INDEX
     try:
-        found = IndexCard(**json.loads(read_text(stored / "card.json")))
-        known = np.load(stored / "steps.npy", allow_pickle=False)
+        stored_card = IndexCard(**json.loads(read_text(stored / "card.json")))
+        stored_hashes = np.load(stored / "steps.npy", allow_pickle=False)
         files = _file_hashes(stored)
     except (OSError, ValueError, TypeError, EOFError) as error:
         return 0, f"its card or its list of steps is damaged ({type(error).__name__}: {error})"
-    damaged = sorted(name for name in {*files, *found.files} if files.get(name) != found.files.get(name))
-    if damaged or len(known) != found.steps or _fingerprint(known) != found.fingerprint:
-        return 0, f"its files are not those that its card names ({damaged[0] if damaged else 'steps.npy'})"
-    for name, word in _MUST_AGREE.items():
-        if getattr(found, name) != getattr(card, name):
+    problem = (
+        _file_problem(stored_card, stored_hashes, files)
+        or _card_problem(stored_card, card)
+        or _log_problem(stored_hashes, hashes)
+    )
+    return (0, problem) if problem else (len(stored_hashes), "")
+
+
+def _file_problem(stored_card: IndexCard, stored_hashes: np.ndarray, files: dict[str, str]) -> str:
+    """Which file differs from its hash in the card; "" if none does."""
+    names = {*files, *stored_card.files}
+    damaged = sorted(name for name in names if files.get(name) != stored_card.files.get(name))
+    if damaged:
+        return f"its files are not those that its card names ({damaged[0]})"
+    if len(stored_hashes) != stored_card.steps or _fingerprint(stored_hashes) != stored_card.fingerprint:
+        return "its files are not those that its card names (steps.npy)"
+    return ""
+
+
+def _card_problem(stored_card: IndexCard, card: IndexCard) -> str:
+    """What the stored index was made with that this run does not use; "" if nothing."""
+    for name, words in _CARD_FIELDS.items():
+        if getattr(stored_card, name) != getattr(card, name):
             return (
-                0,
-                f"it was made with the {word} {getattr(found, name)}, this run has {getattr(card, name)}",
+                f"it was made with the {words} {getattr(stored_card, name)}, this run has "
+                f"{getattr(card, name)}"
             )
-    common = min(len(known), len(hashes))
-    if not np.array_equal(known[:common], hashes[:common]):
-        first = int(np.flatnonzero(known[:common] != hashes[:common])[0])
-        return 0, f"it was made of another log, whose step {first + 1:,} is another one"
-    return len(known), ""
+    return ""
 
 
-def _fill(folder: Path, card: IndexCard, steps: Sequence[Step], there: int, encode: Encode) -> None:
-    """Add the steps from number `there` on, and write the card."""
+def _log_problem(stored_hashes: np.ndarray, hashes: np.ndarray) -> str:
+    """The first step in which stored index and log differ; "" if one is the beginning of the other."""
+    common = min(len(stored_hashes), len(hashes))
+    different = np.flatnonzero(stored_hashes[:common] != hashes[:common])
+    if len(different):
+        return f"it was made of another log, whose step {int(different[0]) + 1:,} is another one"
+    return ""
+
+
+def _add_steps(folder: Path, card: IndexCard, steps: Sequence[Step], first: int, encode: Encode) -> None:
+    """Add the steps from number `first` on, and write the card."""
     (folder / "card.json").unlink(missing_ok=True)
     index = ChromaIndex(folder / "chroma")
     try:
-        index.add(encode(steps[there:]))
+        index.add(encode(steps[first:]))
     finally:
         index.close()
     np.save(folder / "steps.npy", _hashes(steps))
@@ -165,8 +198,8 @@ def _fill(folder: Path, card: IndexCard, steps: Sequence[Step], there: int, enco
 
 
 @contextmanager
-def _built_beside(stored: Path, keep: bool) -> Iterator[Path]:
-    """A folder, begun as a copy of `stored` if it is to be kept, that takes its place once it is finished."""
+def _replacement(stored: Path, keep: bool) -> Iterator[Path]:
+    """A folder that replaces `stored` once the block has filled it. It starts as a copy if `keep` is true."""
     new, old = (stored.with_name(f"{kind}-{secrets.token_hex(4)}.tmp") for kind in ("new", "old"))
     try:
         if keep:
@@ -178,16 +211,16 @@ def _built_beside(stored: Path, keep: bool) -> Iterator[Path]:
             stored.rename(old)
         new.rename(stored)
     finally:
-        for left in stored.parent.glob("*.tmp"):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
+        for leftover in stored.parent.glob("*.tmp"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
             else:
-                left.unlink(missing_ok=True)
+                leftover.unlink(missing_ok=True)
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """One process at a time; the lock of one that dies is free."""
+def _exclusive_lock(directory: Path) -> Iterator[None]:
+    """A block that one process at a time runs. The lock of a process that dies is free."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as file:
         try:
@@ -207,7 +240,7 @@ def _file_hashes(stored: Path) -> dict[str, str]:
 
 
 def _hashes(steps: Sequence[Step]) -> np.ndarray:
-    """One number a step, uint64 [n]."""
+    """The hash of each step, uint64 [n]."""
     digests = [
         hashlib.blake2b(f"{len(state)}:{state}{action}".encode("utf-8", "surrogatepass"), digest_size=8)
         for state, action in steps

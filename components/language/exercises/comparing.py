@@ -1,10 +1,10 @@
 """Comparing: random lists, and the question whether a word is among them.
 
-What a dream must refuse is what is not there: no such place in the room, no such thing in the listing,
-another thing than the one wanted. The programmatic teacher writes both sides down, `cup 1 pan 2 want mug 1:
-no`, and yet a model of a million parameters that had read 22 million tokens of trajectories answered such
-questions no better than by chance, and went by what is usual. Single words first, the circuit forms within
-half a million tokens of this exercise; lists take two million more (docs/experiments).
+An experience model must refuse what is not there: a place that the room does not have, a thing that is not
+listed, another thing than the wanted one. The programmatic teacher writes both sides next to each other:
+`cup 1 pan 2 want mug 1: no`. A model of a million parameters had read 22 million tokens of trajectories. It
+answered such questions at chance level, and went by what is usual. With single words first, it learns
+them within half a million tokens of this exercise; lists take two million more (docs/experiments.md).
 """
 
 from __future__ import annotations

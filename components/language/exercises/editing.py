@@ -1,10 +1,10 @@
 """Editing: lists of random words from which some are removed and to which some are added.
 
-A dream that comes back to a place must show what lay there, less what was taken and more what was put there.
-The teacher writes all of that down, `cup 1 pan 2 vase 1, less pan 2, now cup 1 vase 1`; a model of a million
-parameters that had read 20 million tokens of trajectories found the right listing and the right changes every
-time, and then copied the listing as it was (docs/experiments): to copy is what it had learnt first, and to
-leave one out is another circuit.
+When an agent comes back to a place, the predicted state must list what lay there, less what was taken, plus
+what was put there. The teacher writes all of it down: `cup 1 pan 2 vase 1, less pan 2, now cup 1 vase 1`. A
+model of a million parameters had read 20 million tokens of trajectories. It found the right list and the
+right changes every time, and then copied the list unchanged (docs/experiments.md). It had learnt to copy
+first, and leaving a word out is another circuit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Magnitudes: pairs of numbers, and the question which is lower.
 
-The shop's dream granted purchases that cost more than was wanted, `for 112 want lower than 90: yes`: to a
-vocabulary a number is a word like any other, and the trajectories compare few of them (docs/experiments).
+The experience model of the shop granted purchases above the wanted price: `for 112 want lower than 90: yes`.
+In a vocabulary a number is a word like any other, and the trajectories compare few of them
+(docs/experiments.md).
 """
 
 from __future__ import annotations

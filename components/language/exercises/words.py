@@ -1,8 +1,8 @@
 """The words of an exercise: random tokens, or tokens that are easily confused, like `cup 1` and `cup 2`.
 
-Where a vocabulary has tokens for a thing with its number, those of one thing stand in the same places and
-come to resemble each other, so a model takes `apple 2` for `apple 1` that would never confuse two random
-words (docs/experiments).
+If a vocabulary has tokens for a thing with its number, those of one thing occur in the same contexts and get
+similar embeddings. A model that never confuses two random words then takes `apple 2` for `apple 1`
+(docs/experiments.md).
 """
 
 from __future__ import annotations

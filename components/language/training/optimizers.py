@@ -1,9 +1,8 @@
 """Optimisers of supervised training: AdamW for all weights, or Muon for the matrices of the blocks.
 
-Muon (Jordan et al. 2024) orthogonalises the momentum of a matrix; scaled as in "Muon is Scalable for LLM
-Training" (arXiv
-2502.16982) it takes AdamW's learning rate. A small model learns to copy in fewer updates with it
-(docs/experiments).
+With Muon, AdamW still trains the other weights. Muon (Jordan et al. 2024) orthogonalises the momentum of a
+matrix. Scaled as in "Muon is Scalable for LLM Training" (arXiv 2502.16982) it takes AdamW's learning rate. A
+small model learns to copy in fewer updates with it (docs/experiments.md).
 """
 
 from __future__ import annotations

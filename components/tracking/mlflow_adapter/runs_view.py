@@ -1,8 +1,7 @@
-"""The view in which MLflow's page of runs opens: the columns by which retrainings are compared, in place of
-every metric there is.
+"""The saved view of MLflow's page of runs: the columns that compare retrainings, instead of every metric.
 
-A saved view is a tag of the experiment that the page reads when its address names the view. Whoever changes
-columns in the browser keeps changes of their own; this view stays what the code says.
+A saved view is a tag of the experiment. The page reads the tag if its address names the view. Changes of
+columns in the browser stay with the user who makes them; this view stays as the code defines it.
 """
 
 from __future__ import annotations
@@ -14,20 +13,21 @@ from mlflow import MlflowClient
 NAME = "dreamgym"
 TAG = f"mlflow.sharedViewState.{NAME}"
 METRICS = (
-    "evaluate/success_rate",  # of a study's cell
-    *("evaluate/cloned/success_rate", "evaluate/dreamed/success_rate", "evaluate/refined/success_rate"),
-    *(
-        "fidelity/next_state_exact/determined",
-        "fidelity/reward_precision",
-        "fidelity/rollout_agreement/dreamed",
-    ),
-    *("cost/real_interactions", "cost/check_interactions"),
+    "evaluate/success_rate",  # a run of a study has only this one
+    "evaluate/cloned/success_rate",
+    "evaluate/dreamed/success_rate",
+    "evaluate/refined/success_rate",
+    "fidelity/next_state_exact/determined",
+    "fidelity/reward_precision",
+    "fidelity/rollout_agreement/dreamed",
+    "cost/real_interactions",
+    "cost/check_interactions",
 )
-PARAMS = ("seed", "rl.dream.algorithm.type", "environment.name")
+PARAMS = ("seed", "synthetic_rl.algorithm", "environment.name")
 
 
-def state() -> str:
-    """The view as MLflow keeps it."""
+def view_state() -> str:
+    """The view in MLflow's JSON."""
     columns = [
         "attributes.`Dataset`",
         *(f"metrics.`{name}`" for name in METRICS),
@@ -38,17 +38,17 @@ def state() -> str:
     )
 
 
-def offer(client: MlflowClient, experiment_id: str) -> None:
-    """Save the view with the experiment, unless it is there."""
-    if client.get_experiment(experiment_id).tags.get(TAG) != state():
-        client.set_experiment_tag(experiment_id, TAG, state())
+def save_view(client: MlflowClient, experiment_id: str) -> None:
+    """Save the view with the experiment, unless it is already saved."""
+    if client.get_experiment(experiment_id).tags.get(TAG) != view_state():
+        client.set_experiment_tag(experiment_id, TAG, view_state())
 
 
-def page(address: str, experiment_id: str) -> str:
-    """Where a browser finds the runs in this view."""
+def runs_page_url(address: str, experiment_id: str) -> str:
+    """URL of the experiment's runs in this view, on the MLflow server at `address`."""
     return f"{address}/#/experiments/{experiment_id}/runs?viewStateShareKey={NAME}"
 
 
-def artifact(address: str, experiment_id: str, run_id: str, name: str) -> str:
-    """Where a browser finds an artifact of a run."""
+def artifact_url(address: str, experiment_id: str, run_id: str, name: str) -> str:
+    """URL of an artifact of a run, on the MLflow server at `address`."""
     return f"{address}/#/experiments/{experiment_id}/runs/{run_id}/artifacts/{name}"

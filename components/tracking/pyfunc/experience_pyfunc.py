@@ -3,9 +3,10 @@ reward, done).
 
     mlflow.pyfunc.load_model("models:/dreamgym-experience-model/1").predict(rows)
 
-It answers as inside a dream, with three differences: it reads the demonstrations that the caller gives, and
-retrieves none; no adapter checks its answers; what the history leaves open is answered by the likeliest
-state, not by a sampled one.
+It answers as inside a dream, with three differences:
+1. It reads the demonstrations that the caller gives, and retrieves none.
+2. No adapter checks its answers.
+3. Hidden state that the history leaves open is the likeliest one, not a sampled one.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from components.language.tokenizer import Vocabulary
 from components.records import Transition
 from components.tracking.pyfunc.pyfunc_rows import Row, columns, items, parameters, part, read_rows, refusal
 
-ROWS = 32
-"""Most rows answered side by side."""
+MAX_BATCH_ROWS = 32
+"""Largest number of rows predicted in one batch."""
 FORMAT = (
     "<task> instruction <state> initial state [<think> premise] <action> action <state> state ... <demo> "
     "state <action> action <state> "
@@ -42,16 +43,16 @@ DEMONSTRATION = (
     'Expected an object such as {"state": "At desk 1: mug 1.", "action": "take mug 1", '
     '"next_state": "Took mug 1."}.'
 )
-_PARTS = ("state", "action", "next_state")
+_DEMONSTRATION_KEYS = ("state", "action", "next_state")
 
 
 def signature() -> ModelSignature:
-    """Input, output and parameters."""
-    shown = Array(Object([Property(name, DataType.string) for name in _PARTS]))
+    """Columns of the input and output, and the parameters."""
+    demonstrations = Array(Object([Property(name, DataType.string) for name in _DEMONSTRATION_KEYS]))
     inputs: list[ColSpec | TensorSpec] = [
         *columns(with_thoughts=False),
         ColSpec(DataType.string, "action"),
-        ColSpec(shown, "demonstrations", required=False),
+        ColSpec(demonstrations, "demonstrations", required=False),
         ColSpec(DataType.string, "premise", required=False),
     ]
     outputs: list[ColSpec | TensorSpec] = [
@@ -63,8 +64,9 @@ def signature() -> ModelSignature:
 
 
 def prompt(vocabulary: Vocabulary, config: ExperienceModelConfig, row: Row) -> list[int]:
-    """The tokens that the experience model reads of a row before it answers."""
-    action, history = str(row.values["action"]), row.history if config.history else ()
+    """Token ids of a row that the experience model reads before it answers."""
+    action = str(row.values["action"])
+    history = row.history if config.history else ()
     pieces = opening(row.task, _premise(row)) + [
         piece for step in history for piece in growth(step.action, step.state)
     ]
@@ -81,35 +83,36 @@ class ExperienceModelService:
         self.model = model
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """One answer a row: `reasoning`, `next_state`, `reward`, `done`; `answered` is False where no try
-        could be read.
+        """One prediction per row, with the columns `reasoning`, `next_state`, `reward`, `done`, `answered`.
 
-        A row without an answer keeps its state, with reward 0 and the episode at its end, as in a dream.
+        `answered` is False if no sampled answer could be parsed. Such a row keeps its state, has reward 0 and
+        ends its episode, as in a dream.
 
         Raises:
             MlflowException: a row cannot be read, or is longer than the model's longest sequence.
         """
-        rows, seed = read_rows(model_input), int((params or {}).get("seed", 0))
+        rows = read_rows(model_input)
+        seed = int((params or {}).get("seed", 0))
         for row in rows:
             row.text("action", "go to desk 1")
         answers = [
-            found
-            for start in range(0, len(rows), ROWS)
-            for found in self._predict(rows[start : start + ROWS], seed)
+            answer
+            for start in range(0, len(rows), MAX_BATCH_ROWS)
+            for answer in self._predict(rows[start : start + MAX_BATCH_ROWS], seed)
         ]
         return pd.DataFrame(answers, columns=["reasoning", "next_state", "reward", "done", "answered"])
 
     def _predict(self, rows: list[Row], seed: int) -> list[tuple[str, str, float, bool, bool]]:
-        foresight = self.model.begin([row.task for row in rows], [_premise(row) for row in rows], seed=seed)
+        batch = self.model.begin([row.task for row in rows], [_premise(row) for row in rows], seed=seed)
         for number, row in enumerate(rows):
             for step in row.history:
-                foresight.advance({number: (step.action, step.state)})
+                batch.advance({number: (step.action, step.state)})
         queries = {
             number: Query(row.states[-1], str(row.values["action"]), _demonstrations(row))
             for number, row in enumerate(rows)
         }
         try:
-            answers = foresight.predict(queries)
+            answers = batch.predict(queries)
         except DataError as error:
             raise refusal(error.found, "Shorten the history, or give fewer demonstrations.") from None
         return [
@@ -121,21 +124,28 @@ class ExperienceModelService:
 
 
 def _premise(row: Row) -> str:
-    """What the episode has decided about its hidden world; empty where the column has no text."""
+    """The hidden state that the episode assumes; empty if the column has no text."""
     value = row.values.get("premise")
     return value if isinstance(value, str) else ""
 
 
 def _demonstrations(row: Row) -> list[Transition]:
     """The caller's demonstrations, the most similar first."""
-    found = items(row.values.get("demonstrations"), row.number, "demonstrations", DEMONSTRATION)
-    texts = [[part(entry, key, name, DEMONSTRATION) for key in _PARTS] for name, entry in found]
-    return [Transition("", "", 0, state, action, following, 0.0, False) for state, action, following in texts]
+    entries = items(row.values.get("demonstrations"), row.number, "demonstrations", DEMONSTRATION)
+    texts = [
+        [part(entry, key, name, DEMONSTRATION) for key in _DEMONSTRATION_KEYS] for name, entry in entries
+    ]
+    return [
+        Transition("", "", 0, state, action, next_state, 0.0, False) for state, action, next_state in texts
+    ]
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ExperienceModelService:
-    """MLflow's way in. Args: path: the directory with the weights; model_config: `experience_model` (a
-    config's section), `device`.
+    """Load the model; MLflow calls this function by its name.
+
+    Args:
+        path: directory of the weights.
+        model_config: `experience_model` (the config's section) and `device` (default cpu).
     """
     settings = dict(model_config or {})
     config = ExperienceModelConfig.model_validate(settings.get("experience_model", {}))

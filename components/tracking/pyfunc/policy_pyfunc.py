@@ -22,8 +22,8 @@ from components.policy.agent_prompt import observed, opening, parse_reply, reply
 from components.policy.policy import Policy
 from components.tracking.pyfunc.pyfunc_rows import Row, columns, parameters, read_rows, refusal
 
-ROWS = 64
-"""Most rows answered side by side."""
+MAX_BATCH_ROWS = 64
+"""Largest number of rows answered in one batch."""
 FORMAT = (
     "<task> instruction <state> initial state <turn> instruction <state> initial state <think> thought "
     "<action> action <end> "
@@ -32,14 +32,14 @@ FORMAT = (
 
 
 def signature(temperature: float, max_new_tokens: int) -> ModelSignature:
-    """Input, output and parameters, with these defaults."""
+    """Columns of the input and output, and the parameters with these defaults."""
     outputs = Schema([ColSpec(DataType.string, "thought"), ColSpec(DataType.string, "action")])
     settings = parameters(temperature=float(temperature), seed=0, max_new_tokens=max_new_tokens)
     return ModelSignature(Schema(columns(with_thoughts=True)), outputs, settings)
 
 
 def prompt(row: Row) -> list[list[str]]:
-    """What the policy reads of an episode under way, in the parts in which a rollout encodes it."""
+    """What the policy reads of an unfinished episode, in the parts in which a rollout encodes it."""
     parts = [[*opening(row.task), *turn(row.task)]]
     for step in row.history:
         parts += [reply(step.thought, step.action), [*observed(step.state), *turn(row.task)]]
@@ -53,16 +53,20 @@ class PolicyModel:
         self.policy = policy
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """One thought and one action a row. Parameters: `temperature` (0: greedy), `seed`, `max_new_tokens`.
+        """One thought and one action per row.
+
+        Args:
+            params: `temperature` (0 is greedy), `seed` and `max_new_tokens`.
 
         Raises:
             MlflowException: a row cannot be read, or is longer than the model's longest sequence.
         """
-        rows, settings = read_rows(model_input), {"temperature": 0.0, "seed": 0} | dict(params or {})
+        rows = read_rows(model_input)
+        settings = {"temperature": 0.0, "seed": 0} | dict(params or {})
         replies = [
-            found
-            for start in range(0, len(rows), ROWS)
-            for found in self._act(rows[start : start + ROWS], settings)
+            answer
+            for start in range(0, len(rows), MAX_BATCH_ROWS)
+            for answer in self._act(rows[start : start + MAX_BATCH_ROWS], settings)
         ]
         return pd.DataFrame(replies, columns=["thought", "action"])
 
@@ -75,20 +79,25 @@ class PolicyModel:
         session = self.policy.engine(int(settings["seed"])).open(len(rows))
         for number, tokens in prompts.items():
             if len(tokens) >= session.longest:
-                found = f"Row {rows[number].number} takes {len(tokens):,} tokens."
-                raise refusal(found, f"The model reads at most {session.longest - 1:,}: shorten the history.")
-        written = session.generate(
+                problem = f"Row {rows[number].number} has {len(tokens):,} tokens."
+                raise refusal(
+                    problem, f"The model reads at most {session.longest - 1:,}: shorten the history."
+                )
+        completions = session.generate(
             prompts,
             stop={vocabulary.marker_id(END)},
             max_new_tokens=int(settings.get("max_new_tokens", self.policy.max_new_tokens)),
             temperature=float(settings["temperature"]),
         )
-        return [parse_reply(vocabulary.pieces(written[number].tokens)) for number in prompts]
+        return [parse_reply(vocabulary.pieces(completions[number].tokens)) for number in prompts]
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PolicyModel:
-    """MLflow's way in. Args: path: the directory with the weights; model_config: `max_new_tokens`, and
-    `device` (cpu).
+    """Load the model; MLflow calls this function by its name.
+
+    Args:
+        path: directory of the weights.
+        model_config: `max_new_tokens` (default 32) and `device` (default cpu).
     """
     settings: dict[str, Any] = {"max_new_tokens": 32, "device": "cpu"} | dict(model_config or {})
     compute = Compute(str(settings["device"]))

@@ -1,5 +1,6 @@
-"""The files by which MLflow loads a registered model: `MLmodel`, signature, input example, requirements; the
-weights lie in `weights/`.
+"""Files with which MLflow loads a registered model: `MLmodel`, signature, input example and requirements.
+
+The weights are in the folder `weights/`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from pathlib import Path
 from typing import Any
 
 WEIGHTS = "weights"
-"""The folder of a version that holds what was registered; a version of before holds it at its top."""
+"""Folder of a version that holds the registered files. Older versions hold them at the top level."""
 _PACKAGES = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "peft", "pandas", "pydantic")
-_PAGE_COLUMNS = 90
-_HELP = "docs/guides/mlflow-models.md"
+_PAGE_WIDTH = 90
+_HELP_PAGE = "docs/models.md"
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """How MLflow loads a model and what its page says."""
+    """How MLflow loads a model, and the text of its page.
+
+    `settings` are the keyword values of the module's `_load_pyfunc`. `facts` are listed on the page.
+    """
 
     title: str
     module: str
@@ -36,7 +40,7 @@ class ServedModel:
 
     @property
     def params(self) -> dict[str, str]:
-        """What MLflow lists as the parameters of the logged model."""
+        """The parameters that MLflow lists for the logged model."""
         return dict(self.facts)
 
     @property
@@ -47,56 +51,54 @@ class ServedModel:
             f"{self.title}\n\n{facts}\n\n**Prompt format** (lines are broken for the "
             f"page)\n\n{_block(self.prompt_format)}\n\n"
             f"**The prompt of the input example**\n\n{_block(self.prompt_example)}\n\nHow to load and serve "
-            f"it: {_HELP}."
+            f"it: {_HELP_PAGE}."
         )
 
 
 def _block(text: str) -> str:
-    """Text as Markdown shows it unchanged, in lines that fit MLflow's page."""
-    lines = textwrap.wrap(text, _PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False)
+    """A Markdown code block of the text, in lines that fit MLflow's page."""
+    lines = textwrap.wrap(text, _PAGE_WIDTH, break_long_words=False, break_on_hyphens=False)
     return "```\n" + "\n".join(lines) + "\n```"
 
 
 def write_model(directory: Path, weights: Path, model: ServedModel, run_id: str, model_id: str) -> None:
-    """Write the files of an MLflow model into the new `directory`; weights are linked where the file system
-    can, else copied.
+    """Write the files of an MLflow model into the new `directory`.
+
+    The weights are hard links where the file system supports them, else copies.
     """
-    import mlflow.pyfunc  # takes a second, and not all who open the registry write a model
+    import mlflow.pyfunc  # takes a second, and most users of the registry write no model
     from mlflow.models import Model
 
     metadata = {"prompt_format": model.prompt_format, "prompt_example": model.prompt_example, **model.facts}
-    described = Model(run_id=run_id, model_id=model_id)
+    mlflow_model = Model(run_id=run_id, model_id=model_id)
     mlflow.pyfunc.save_model(
         directory,
         loader_module=model.module,
-        mlflow_model=described,
+        mlflow_model=mlflow_model,
         signature=model.signature,
         input_example=[dict(row) for row in model.example],
         pip_requirements=_requirements(),
         metadata=metadata,
         model_config=dict(model.settings),
     )
-    described.flavors[mlflow.pyfunc.FLAVOR_NAME][mlflow.pyfunc.DATA] = WEIGHTS
-    described.save(directory / "MLmodel")
+    mlflow_model.flavors[mlflow.pyfunc.FLAVOR_NAME][mlflow.pyfunc.DATA] = WEIGHTS
+    mlflow_model.save(directory / "MLmodel")
     shutil.copytree(weights, directory / WEIGHTS, copy_function=_link)
 
 
 def weights_of(directory: Path) -> Path:
-    """Where the registered files of a downloaded version lie."""
-    return (
-        directory / WEIGHTS
-        if (directory / "MLmodel").is_file() and (directory / WEIGHTS).is_dir()
-        else directory
-    )
+    """The folder of a downloaded version that holds the registered files."""
+    has_weights_folder = (directory / "MLmodel").is_file() and (directory / WEIGHTS).is_dir()
+    return directory / WEIGHTS if has_weights_folder else directory
 
 
 def _requirements() -> list[str]:
-    """The packages that loading needs, as installed here; this project itself is on no package index."""
-    found = []
+    """Pins of the packages that loading needs. This project itself is not on a package index."""
+    pins = []
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found.append(f"{name}=={version(name).partition('+')[0]}")
-    return found
+            pins.append(f"{name}=={version(name).partition('+')[0]}")
+    return pins
 
 
 def _link(source: str, destination: str) -> None:

@@ -1,7 +1,7 @@
-"""Rows of a pyfunc model's input as tasks and histories, for the policy and the experience model alike.
+"""Read the rows of a pyfunc model's input as tasks and histories, for the policy and the experience model.
 
-A row is one episode under way: `task` (the instruction), `initial_state`, and `history`, a list of what was
-done and seen since: `[{"action": "go to desk 1", "state": "At desk 1: mug 1."}, ...]`, the oldest step first.
+A row is one unfinished episode: `task` (the instruction), `initial_state`, and `history`, a list of past
+steps with the oldest first: `[{"action": "go to desk 1", "state": "At desk 1: mug 1."}, ...]`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ STEP = (
 
 @dataclass(frozen=True)
 class Step:
-    """One past step: what was done, what was seen then, and the thought that the policy had written before,
-    if it is known.
-    """
+    """One past step: the action, the state after it, and the policy's thought (empty if unknown)."""
 
     action: str
     state: str
@@ -37,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Row:
-    """One episode under way; `values` holds the row's other columns."""
+    """One unfinished episode. `values` holds all columns of the row."""
 
     number: int
     task: Task
@@ -46,11 +44,15 @@ class Row:
 
     @property
     def states(self) -> list[str]:
-        """The initial state, then the state behind each step."""
+        """The initial state, then the state after each step."""
         return [self.task.initial_state, *(step.state for step in self.history)]
 
     def text(self, column: str, example: str) -> str:
-        """The text in `column`. Raises MlflowException if there is none."""
+        """The text in `column`.
+
+        Raises:
+            MlflowException: there is no text; the message gives `example`.
+        """
         return _text(self.values.get(column), self.number, column, example)
 
 
@@ -67,59 +69,65 @@ def columns(with_thoughts: bool) -> list[ColSpec | TensorSpec]:
 
 
 def parameters(**defaults: float | int) -> ParamSchema:
-    """What a call may set beside its rows, with these defaults."""
+    """Parameters that a call may set, with these defaults."""
     types = {int: DataType.long, float: DataType.double}
     return ParamSchema([ParamSpec(name, types[type(value)], value) for name, value in defaults.items()])
 
 
-def read_rows(given: Any) -> list[Row]:
-    """The rows of a data frame, a list of objects, or one object.
+def read_rows(model_input: Any) -> list[Row]:
+    """The rows of a data frame, of a list of objects, or of one object.
 
     Raises:
-        MlflowException: a value is missing or of another kind; the message names the row and what was
-            expected.
+        MlflowException: a value is missing or has another type; the message names the row and the expected
+            value.
     """
-    if isinstance(given, Mapping):
-        given = [given]
-    records = given.to_dict("records") if isinstance(given, pd.DataFrame) else given
+    if isinstance(model_input, Mapping):
+        model_input = [model_input]
+    records = model_input.to_dict("records") if isinstance(model_input, pd.DataFrame) else model_input
     if (
         not isinstance(records, Sequence)
         or isinstance(records, str)
         or not all(isinstance(record, Mapping) for record in records)
     ):
         raise refusal(
-            f"The input is a {type(given).__name__}.",
+            f"The input is a {type(model_input).__name__}.",
             "Expected rows with the columns task, initial_state and history.",
         )
     return [_row(number, record) for number, record in enumerate(records)]
 
 
-def refusal(found: str, expected: str) -> MlflowException:
-    """The error of an input that cannot be used: a server answers it with the code 400."""
-    return MlflowException.invalid_parameter_value(f"{found} {expected}")
+def refusal(problem: str, expected: str) -> MlflowException:
+    """The error for an unusable input. A server answers it with the HTTP status 400."""
+    return MlflowException.invalid_parameter_value(f"{problem} {expected}")
 
 
 def items(value: Any, number: int, column: str, expected: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(name for a message, object) of each entry of a list column; none where the column is empty. Raises
-    MlflowException otherwise.
+    """(name for messages, object) of each entry of a list column; nothing if the column is empty.
+
+    Raises:
+        MlflowException: the value is not a list, or an entry is not an object.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return
     entries = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(entries, list | tuple):
-        raise refusal(f"Row {number}: `{column}` is {_shown(value)}.", expected)
+        raise refusal(f"Row {number}: `{column}` is {_shorten(value)}.", expected)
     for place, entry in enumerate(entries):
         name = f"Row {number}, {column} {place}"
         if not isinstance(entry, Mapping):
-            raise refusal(f"{name} is {_shown(entry)}.", expected)
+            raise refusal(f"{name} is {_shorten(entry)}.", expected)
         yield name, entry
 
 
 def part(entry: Mapping[str, Any], key: str, name: str, expected: str) -> str:
-    """The text at `key` of an entry. Raises MlflowException if there is none."""
+    """The text at `key` of an entry.
+
+    Raises:
+        MlflowException: there is no text.
+    """
     value = entry.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise refusal(f"{name}: `{key}` is {_shown(value)}.", expected)
+        raise refusal(f"{name}: `{key}` is {_shorten(value)}.", expected)
     return value
 
 
@@ -142,11 +150,11 @@ def _row(number: int, record: Mapping[str, Any]) -> Row:
 def _text(value: Any, number: int, column: str, example: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise refusal(
-            f"Row {number}: `{column}` is {_shown(value)}.", f"Expected a text such as {example!r}."
+            f"Row {number}: `{column}` is {_shorten(value)}.", f"Expected a text such as {example!r}."
         )
     return value
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:99] + "…"

@@ -1,6 +1,4 @@
-"""What MLflow needs to know of the two kinds of models that a run registers: the policy and the experience
-model.
-"""
+"""How MLflow loads and describes the two models that a run registers: the policy and the experience model."""
 
 from __future__ import annotations
 
@@ -18,29 +16,39 @@ from components.tracking.pyfunc.pyfunc_rows import read_rows
 def served_policy(
     config: Config, weights: Path, example: Sequence[Mapping[str, Any]], facts: Mapping[str, str]
 ) -> ServedModel:
-    """The policy in `weights`, with the sampling of the evaluation as defaults. Args: example: rows of input;
-    facts: for its page.
+    """The policy in `weights`, with the evaluation's sampling settings as defaults.
+
+    Args:
+        example: rows of input.
+        facts: names and values for the model's page.
     """
-    length = config.rl.dream.max_new_tokens
-    vocabulary, row = Vocabulary.load(weights), read_rows(example)[-1]
+    max_new_tokens = config.synthetic_rl.max_new_tokens
+    vocabulary = Vocabulary.load(weights)
+    row = read_rows(example)[-1]
     tokens = [token for part in policy_pyfunc.prompt(row) for token in vocabulary.encode(part)]
     return ServedModel(
         title="A policy: from a task and the history of its episode to a thought and the next action.",
         module=policy_pyfunc.__name__,
-        signature=policy_pyfunc.signature(config.evaluation.temperature, length),
+        signature=policy_pyfunc.signature(config.evaluation.temperature, max_new_tokens),
         example=example,
-        settings={"max_new_tokens": length, "device": "cpu"},
+        settings={"max_new_tokens": max_new_tokens, "device": "cpu"},
         prompt_format=policy_pyfunc.FORMAT,
         prompt_example=vocabulary.decode(tokens),
-        facts={**facts, "format": _format_of(vocabulary)},
+        facts={**facts, "format": _prompt_format(vocabulary)},
     )
 
 
 def served_experience_model(
     config: Config, weights: Path, example: Sequence[Mapping[str, Any]], facts: Mapping[str, str]
 ) -> ServedModel:
-    """The experience model in `weights`. Args: example: rows of input; facts: for its page."""
-    vocabulary, row = Vocabulary.load(weights), read_rows(example)[-1]
+    """The experience model in `weights`.
+
+    Args:
+        example: rows of input.
+        facts: names and values for the model's page.
+    """
+    vocabulary = Vocabulary.load(weights)
+    row = read_rows(example)[-1]
     return ServedModel(
         title="An experience model: from a task, a history and an action to reasoning, the next state, the "
         "reward and whether it ends.",
@@ -50,11 +58,11 @@ def served_experience_model(
         settings={"experience_model": config.experience_model.model_dump(mode="json"), "device": "cpu"},
         prompt_format=experience_pyfunc.FORMAT,
         prompt_example=vocabulary.decode(experience_pyfunc.prompt(vocabulary, config.experience_model, row)),
-        facts={**facts, "format": _format_of(vocabulary)},
+        facts={**facts, "format": _prompt_format(vocabulary)},
     )
 
 
-def _format_of(vocabulary: Vocabulary) -> str:
+def _prompt_format(vocabulary: Vocabulary) -> str:
     return (
         "chat (the tokenizer's own template)"
         if vocabulary.has_chat_template

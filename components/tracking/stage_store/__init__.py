@@ -1,1 +1,1 @@
-"""The content-addressed store of finished stages, their keys and hashes."""
+"""Content-addressed store of finished stages: results, keys and hashes."""

@@ -1,5 +1,6 @@
-"""Content hashes (sha256, hex) of files, directories and source code: equal content has an equal hash,
-wherever it lies.
+"""Content hashes (sha256, hex) of files, directories and source code.
+
+Equal content has an equal hash, whatever its path.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from pathlib import Path
 from components.errors import DataError, TrackingError
 
 _CHUNK_BYTES = 1 << 20
-_NOT_SOURCE = {"__pycache__"}
-_OWN = ("components", "flows")
+_SKIPPED_FOLDERS = {"__pycache__"}
+_OWN_PACKAGES = ("components", "flows")
 
 
 def file_hash(path: Path) -> str:
-    """Hash of the bytes of one file. Raises DataError if it is missing or cannot be read."""
+    """Hash of the bytes of one file.
+
+    Raises:
+        DataError: the file is missing or cannot be read.
+    """
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
@@ -30,14 +35,15 @@ def file_hash(path: Path) -> str:
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}.",
             "Expected a file.",
-            "Make it again or restore it.",
+            "Restore it, or run the stage again that makes it.",
         ) from None
     return digest.hexdigest()
 
 
 def tree_hash(path: Path) -> str:
-    """Hash of a file, or of a directory: over its files in order of their relative paths; names count, times
-    and modes do not.
+    """Hash of a file, or of the files of a directory in the order of their relative paths.
+
+    File names count; times and modes do not.
 
     Raises:
         DataError: `path` or a file below it is missing or cannot be read.
@@ -53,14 +59,13 @@ def text_hash(text: str) -> str:
 
 
 def code_hash(names: Sequence[str]) -> str:
-    """Hash of the code of modules and packages (all files below a package), such as
-    `["components.language"]`.
+    """Hash of the code of modules and packages, such as `["components.language"]`.
 
-    Docstrings, comments and layout of Python files do not count. The packages are found as an import would
-    find them, but a named module itself is not run.
+    All files below a package count. Docstrings, comments and layout of Python files do not. The packages are
+    found as an import would find them, but a named module itself is not run.
 
     Raises:
-        TrackingError: there is no module of a name.
+        TrackingError: a name is not a module.
     """
     pairs = []
     for name in sorted(set(names)):
@@ -70,20 +75,21 @@ def code_hash(names: Sequence[str]) -> str:
 
 
 def module_hash(name: str) -> str:
-    """Hash of the code of one module: of a package of this project its `__init__.py` alone.
+    """Hash of the code of one module.
 
-    A package of others, such as a user's own world, counts whole.
+    Of a package of this project only its `__init__.py` counts. Of another package, such as a user's own
+    environment, all files count.
 
     Raises:
         TrackingError: there is no such module.
     """
-    if name.split(".")[0] not in _OWN:
+    if name.split(".")[0] not in _OWN_PACKAGES:
         return code_hash([name])
     return _hash_pairs((file.name, _source_hash(file)) for file in _module_files(name))
 
 
 def _source_hash(file: Path) -> str:
-    """Hash of a Python file without docstrings, comments and layout; of other files, of their bytes."""
+    """Hash of a Python file without docstrings, comments and layout, or of another file's bytes."""
     if file.suffix != ".py":
         return file_hash(file)
     try:
@@ -94,13 +100,17 @@ def _source_hash(file: Path) -> str:
 
 @functools.lru_cache(maxsize=2048)
 def _code_text(source: str) -> str:
-    """The syntax tree of a source text as text, without string expressions, which include docstrings."""
+    """The syntax tree of `source` as text, without string expressions such as docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         for field in ("body", "orelse", "finalbody"):
             statements = getattr(node, field, None)
             if isinstance(statements, list):
-                setattr(node, field, [one for one in statements if not _is_string_expression(one)])
+                setattr(
+                    node,
+                    field,
+                    [statement for statement in statements if not _is_string_expression(statement)],
+                )
     return ast.dump(tree)
 
 
@@ -113,28 +123,29 @@ def _is_string_expression(statement: ast.AST) -> bool:
 
 
 def with_imports(names: Sequence[str], leave_out: Sequence[str] = ()) -> list[str]:
-    """`names` and all modules of this project that they import, directly or not, also inside functions;
-    sorted.
+    """`names` and all modules of this project that they import, directly or indirectly, sorted.
 
-    `leave_out` names modules and packages that are not followed.
+    Imports inside functions count.
+
+    Args:
+        leave_out: modules and packages that are left out, with what they import.
 
     Raises:
-        TrackingError: there is no module of a name.
+        TrackingError: a name is not a module.
     """
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found and not any(
-            name == other or name.startswith(f"{other}.") for other in leave_out
-        ):
-            found.add(name)
-            waiting += _imported(name)
-    return sorted(found)
+    visited: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        is_left_out = any(name == other or name.startswith(f"{other}.") for other in leave_out)
+        if name not in visited and not is_left_out:
+            visited.add(name)
+            pending += _imported_modules(name)
+    return sorted(visited)
 
 
-def _imported(name: str) -> list[str]:
-    """Modules of the project's own packages that a module names in its imports."""
+def _imported_modules(name: str) -> list[str]:
+    """Modules of this project that a module imports."""
     modules: list[str] = []
     for file in _module_files(name):
         for module, members in (
@@ -146,16 +157,17 @@ def _imported(name: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _import_statements(source: str) -> list[tuple[str, list[str]]]:
-    """What a source text imports of the project's own packages: (module, what may be modules in it). Parsed
-    once, as each stage asks.
+    """(module, names that may be modules in it) of each import of this project's packages in `source`.
+
+    Cached, because every stage asks for the same sources.
     """
-    found: list[tuple[str, list[str]]] = []
+    imports: list[tuple[str, list[str]]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [(alias.name, []) for alias in node.names]
+            imports += [(alias.name, []) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.append((node.module, [f"{node.module}.{alias.name}" for alias in node.names]))
-    return [(module, members) for module, members in found if module.split(".")[0] in _OWN]
+            imports.append((node.module, [f"{node.module}.{alias.name}" for alias in node.names]))
+    return [(module, members) for module, members in imports if module.split(".")[0] in _OWN_PACKAGES]
 
 
 def _is_module(name: str) -> bool:
@@ -173,15 +185,15 @@ def _hash_pairs(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _files(folder: Path, skip: frozenset[str] | set[str] = frozenset()) -> list[Path]:
-    found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    kept = (file for file in found if not skip.intersection(file.relative_to(folder).parts))
-    return sorted(kept, key=lambda file: file.relative_to(folder).as_posix())
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    selected = (file for file in files if not skip.intersection(file.relative_to(folder).parts))
+    return sorted(selected, key=lambda file: file.relative_to(folder).as_posix())
 
 
 def _module_files(name: str) -> list[Path]:
-    """The file of a module; of a package its `__init__.py`. Packages of others: all their files."""
+    """The file of a module of this project, or `__init__.py` of its package; all files of another package."""
     sources = list(_sources(name))
-    if name.split(".")[0] not in _OWN:
+    if name.split(".")[0] not in _OWN_PACKAGES:
         return [file for _, file in sources]
     return [
         file
@@ -191,6 +203,7 @@ def _module_files(name: str) -> list[Path]:
 
 
 def _sources(name: str) -> Iterator[tuple[Path, Path]]:
+    """(folder, file) of each source file of a module or package."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
@@ -199,15 +212,15 @@ def _sources(name: str) -> Iterator[tuple[Path, Path]]:
         raise TrackingError(
             f"There is no module {name!r} to hash.",
             "Expected names such as components.language.",
-            "Mend its name.",
+            "Correct its name.",
         )
     if spec.submodule_search_locations:
         for folder in sorted(spec.submodule_search_locations):
-            visible = (
+            source_files = (
                 file
-                for file in _files(Path(folder), _NOT_SOURCE)
+                for file in _files(Path(folder), _SKIPPED_FOLDERS)
                 if not file.name.startswith(".") and file.suffix != ".pyc"
             )
-            yield from ((Path(folder), file) for file in visible)
+            yield from ((Path(folder), file) for file in source_files)
     elif spec.origin:
         yield Path(spec.origin).parent, Path(spec.origin)

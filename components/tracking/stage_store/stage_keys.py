@@ -1,7 +1,7 @@
-"""What a stage's key is made of, part by part, and which parts differ between two keys.
+"""Parts of a stage's key, and the differences between the parts of two keys.
 
-The parts are kept with the result (`key_parts` in stage.json), so that it can be said later why a stage runs
-again: another input, config value, module of code, package or seed. They are plain JSON values.
+The parts are stored with the result (`key_parts` in stage.json). They explain later why a stage runs again:
+because of an input, a config value, a module of code, a package or the seed. They are plain JSON values.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ from components.errors import DataError
 from components.files import read_text
 from components.tracking.stage_store.hashes import module_hash, text_hash
 
-INPUTS, CONFIG, CODE, PACKAGES, SEED = "inputs", "config", "code", "packages", "seed"
+INPUTS = "inputs"
+CONFIG = "config"
+CODE = "code"
+PACKAGES = "packages"
+SEED = "seed"
 PARTS = (INPUTS, CONFIG, CODE, PACKAGES, SEED)
-"""Kinds of parts, in the order in which their changes are told."""
+"""Kinds of parts, in the order in which their changes are reported."""
 
 
 @dataclass(frozen=True)
 class KeyChange:
-    """One difference: the kind of part, its name (input, config key, module, package), values before and now.
+    """One difference between two keys.
 
-    None stands for a part that there is not on that side. Inputs and code have hashes as values.
+    `part` is one of PARTS and `name` the input, config key, module or package. `before` and `now` are the
+    two values; None if the part is missing. Values of inputs and code are hashes.
     """
 
     part: str
@@ -41,7 +46,7 @@ def key_parts(
     packages: Mapping[str, str] | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """The parts of a key: input hashes, config values, the hash of each module of `code`, pins, the seed.
+    """The parts of a key: input hashes, config values, hashes of the modules of `code`, pins and the seed.
 
     Raises:
         TrackingError: `code` names a module that does not exist.
@@ -57,16 +62,18 @@ def key_parts(
 
 
 def key_of(name: str, parts: Mapping[str, Any]) -> str:
-    """sha256 (hex) of a stage's name and the parts.
+    """sha256 (hex) of a stage's name and the parts of its key.
 
     Raises:
-        TypeError, ValueError: a part is not JSON, or a NaN.
+        TypeError, ValueError: a part is not a JSON value, or it is NaN.
     """
     return text_hash(json.dumps({"name": name, **parts}, sort_keys=True, allow_nan=False))
 
 
 def read_pins(file: Path) -> dict[str, str]:
-    """Package -> version of a file of pins such as constraints.txt; a line of another form counts as a whole.
+    """Package -> version, from a file of pins such as constraints.txt.
+
+    A line of another form becomes a package with an empty version.
 
     Raises:
         DataError: the file cannot be read.
@@ -87,17 +94,18 @@ def read_pins(file: Path) -> dict[str, str]:
 
 
 def key_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[KeyChange]:
-    """The parts that differ, in the order of PARTS and then of names; config keys are dotted."""
-    found = []
+    """The parts that differ, in the order of PARTS, then of names. Config keys are dotted."""
+    changes = []
     for part in PARTS:
-        old, new = _flat(before.get(part), part), _flat(now.get(part), part)
+        old = _flatten(before.get(part), part)
+        new = _flatten(now.get(part), part)
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
-                found.append(KeyChange(part, name, old.get(name), new.get(name)))
-    return found
+                changes.append(KeyChange(part, name, old.get(name), new.get(name)))
+    return changes
 
 
-def _flat(value: Any, name: str) -> dict[str, Any]:
+def _flatten(value: Any, name: str) -> dict[str, Any]:
     return dict(_leaves(value, "")) if isinstance(value, Mapping) else {name: value}
 
 

@@ -1,77 +1,43 @@
-"""The content-addressed store of finished stages: what was computed once is not computed again, and a damaged
-result never used.
+"""Content-addressed store of finished stages. A finished stage is reused, and a damaged result is never used.
 
-A stage's key is the hash of its inputs' content, its slice of the config and the source of the code it
-depends on. Its files lie in `<root>/<name>-<first 12 of the key>/`, with `stage.json` naming the hash of
-every output. While a stage runs, they lie in `....partial/`, which outlives a crash, so that the stage
-resumes from its own checkpoints; `commit` renames it.
+A stage's key is the hash of the content of its inputs, its slice of the config and the source of the code
+that it depends on. Its files are in `<root>/<name>-<first 12 characters of the key>/`. The record
+`stage.json` there has the hash of every output.
 
-Two processes with the same key: the second gets a work directory of its own, and its `commit` returns the
-result of whichever came first. In one process a second `begin` (a retry) gets the same work directory, so
-threads must not share a key.
+While a stage runs, its files are in `<...>.partial/`. That directory remains after a crash, so that the stage
+resumes from its own checkpoints. `commit` renames it.
+
+If two processes compute the same key, the second one gets a work directory of its own. Its `commit` returns
+the result of the process that was first. Within one process a second `begin` (a retry) gets the same work
+directory, so threads must not share a key.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from components.errors import DataError, TrackingError
 from components.files import cannot_write, read_text, sync_directory, sync_tree, write_json
-from components.tracking.runs import Metrics, checked_metrics
-from components.tracking.stage_store.hashes import code_hash, file_hash, tree_hash
+from components.tracking.runs import checked_metrics
+from components.tracking.stage_store.hashes import tree_hash
 from components.tracking.stage_store.stage_keys import key_of, key_parts
+from components.tracking.stage_store.stage_result import (
+    RECORD,
+    EarlierResult,
+    StageResult,
+    output_path,
+    read_verified_result,
+    result_from_record,
+)
+from components.tracking.stage_store.work_directory import release, work_directory
 
-__all__ = ["StageResult", "StageStore", "code_hash", "file_hash", "tree_hash"]
-
-RECORD = "stage.json"
 _LOG = logging.getLogger(__name__)
-_BEGUN: dict[tuple[int, Path], tuple[Path, int | None]] = {}
-"""(process, lock file) -> (work directory, lock's descriptor, None if another process holds the lock).
-
-Record locks vanish with their process and are not inherited by its workers; that is why the process is part
-of the key.
-"""
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """A finished stage. `seconds` is the wall time of the computation, of all its attempts, also when this
-    run `reused` it.
-    """
-
-    name: str
-    key: str
-    directory: Path
-    metrics: Metrics
-    outputs: dict[str, Path]
-    output_hashes: dict[str, str]
-    seconds: float
-    details: dict[str, Any] = field(default_factory=dict)
-    reused: bool = False
-
-
-@dataclass(frozen=True)
-class EarlierResult:
-    """A finished result of a stage as its record tells, unverified: what its key was made of, and how long it
-    took.
-
-    `parts` is empty in a record of a version that did not keep them. `made`: seconds since 1970.
-    """
-
-    directory: Path
-    key: str
-    seconds: float
-    parts: dict[str, Any]
-    made: float
 
 
 class StageStore:
@@ -83,8 +49,7 @@ class StageStore:
     def key(
         self, name: str, inputs: Mapping[str, str], config: Mapping[str, Any], code: Sequence[str]
     ) -> str:
-        """sha256 (hex) of the stage's name, its inputs' content hashes, its config (JSON values) and the
-        source of `code`.
+        """sha256 (hex) of a stage's name, input hashes, config (JSON values) and the source of `code`.
 
         Raises:
             TrackingError: `code` names a module that does not exist.
@@ -93,59 +58,65 @@ class StageStore:
         return key_of(name, key_parts(inputs, config, code))
 
     def find(self, name: str, key: str) -> StageResult | None:
-        """The stage's result with `reused` set, or None if it was never made or is damaged (then a warning
-        says how).
+        """The stage's result with `reused` set, or None if it does not exist or is damaged.
+
+        A warning in the log says how it is damaged.
         """
-        result, reason = self.look_up(name, key)
-        if result is None and reason:
-            _LOG.warning("%s", reason)
+        result, damage = self.look_up(name, key)
+        if result is None and damage:
+            _LOG.warning("%s", damage)
         return result
 
     def look_up(self, name: str, key: str) -> tuple[StageResult | None, str]:
-        """(result, "") if it can be reused, (None, "") if it was never made, (None, what is damaged) if it
-        must be made again.
+        """A reusable result, or the reason why it must be computed again.
+
+        Returns:
+            (result, "") if it can be reused, (None, "") if it does not exist, (None, damage) if it is
+            damaged.
         """
         directory = self._directory(name, key)
         if not directory.exists():
             return None, ""
         try:
-            return _verified(directory, name, key), ""
+            return read_verified_result(directory, name, key), ""
         except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return (
                 None,
                 f"The stored result of {name} in {directory} is damaged and will be made again: {error}",
             )
 
-    def earlier(self, name: str) -> list[EarlierResult]:
-        """All finished results of a stage, whatever their keys, the newest first; what cannot be read is left
-        out.
-        """
-        found = []
+    def earlier_results(self, name: str) -> list[EarlierResult]:
+        """All finished results of a stage under any key, the newest first; unreadable ones are left out."""
+        results = []
         for record in self.root.glob(f"{name}-*/{RECORD}"):
             try:
                 values = json.loads(read_text(record))
                 if values["name"] == name and record.parent == self._directory(name, values["key"]):
-                    made = record.stat().st_mtime
-                    parts = values.get("key_parts") or {}
-                    found.append(
-                        EarlierResult(record.parent, values["key"], float(values["seconds"]), parts, made)
+                    results.append(
+                        EarlierResult(
+                            directory=record.parent,
+                            key=values["key"],
+                            seconds=float(values["seconds"]),
+                            parts=values.get("key_parts") or {},
+                            finished_at=record.stat().st_mtime,
+                        )
                     )
             except (DataError, TrackingError, OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
-        return sorted(found, key=lambda result: result.made, reverse=True)
+        return sorted(results, key=lambda result: result.finished_at, reverse=True)
 
-    def begun(self, name: str, key: str) -> list[str]:
-        """Names of what an attempt that did not come to its end left in the work directory."""
+    def unfinished_files(self, name: str, key: str) -> list[str]:
+        """Names of the files that an unfinished attempt left in the work directory."""
         work = self._work(name, key)
-        return (
-            sorted(entry.name for entry in work.iterdir() if not entry.name.startswith("."))
-            if work.is_dir()
-            else []
-        )
+        if not work.is_dir():
+            return []
+        return sorted(entry.name for entry in work.iterdir() if not entry.name.startswith("."))
 
     def begin(self, name: str, key: str) -> Path:
-        """The work directory, with whatever a crashed attempt left in it. Raises DataError if it cannot be
-        made.
+        """Create the work directory and return it; it holds what a crashed attempt left.
+
+        Raises:
+            DataError: it cannot be created.
         """
         work = self._work(name, key)
         try:
@@ -165,32 +136,33 @@ class StageStore:
         details: Mapping[str, Any] | None = None,
         parts: Mapping[str, Any] | None = None,
     ) -> StageResult:
-        """Make the work directory the stage's result; `outputs` are files or directories relative to it.
+        """Make the work directory the stage's result, and return it.
 
-        `parts` are those of the key (`stage_keys.py`), kept so that later changes can be told.
+        If another process has committed this key, its result is returned and the work directory removed.
 
-        If another process has committed this key meanwhile, its result is returned (`reused`) and the work
-        directory removed.
+        Args:
+            outputs: label -> file or directory, relative to the work directory.
+            parts: parts of the key (`stage_keys.py`), stored to explain later changes.
 
         Raises:
-            DataError: an output is missing or lies elsewhere, or the disk refuses; the work directory then
-                stays.
-            TrackingError: a metric is not in the form {"value", "n", "low", "high"}, or `begin` was not
-                called.
+            DataError: an output is missing or outside the work directory, or the disk refuses.
+            TrackingError: a metric has another form than `metrics.json`, or `begin` was not called.
         """
-        work, final = self._work(name, key), self._directory(name, key)
+        work = self._work(name, key)
+        final = self._directory(name, key)
         if not work.is_dir():
             raise TrackingError(
                 f"The stage {name} has no work directory {work}.", "Expected one from StageStore.begin."
             )
+        output_hashes = {
+            label: tree_hash(output_path(work, label, place)) for label, place in outputs.items()
+        }
         record = {
             "name": name,
             "key": key,
             "metrics": checked_metrics(metrics),
             "outputs": dict(outputs),
-            "output_hashes": {
-                label: tree_hash(_inside(work, label, place)) for label, place in outputs.items()
-            },
+            "output_hashes": output_hashes,
             "seconds": seconds,
             "details": dict(details or {}),
             "key_parts": dict(parts or {}),
@@ -198,23 +170,24 @@ class StageStore:
         try:
             sync_tree(work)
             write_json(work / RECORD, record)
-            first = self._place(work, final, name, key)
+            other_result = self._rename_to_final(work, final, name, key)
         except OSError as error:
             raise cannot_write(final, error) from error
-        self._release(name, key)
-        return first or _result(final, record, reused=False)
+        release(self._lock_file(name, key))
+        return other_result or result_from_record(final, record, reused=False)
 
-    def _place(self, work: Path, final: Path, name: str, key: str) -> StageResult | None:
-        """Rename `work` to `final`, or give the valid result that is there already; a damaged one is set
-        aside, not removed.
+    def _rename_to_final(self, work: Path, final: Path, name: str, key: str) -> StageResult | None:
+        """Rename `work` to `final` and return None, or return the valid result that is already there.
+
+        A damaged result there is renamed, not removed.
         """
         while True:
-            first, damage = self.look_up(name, key)
-            if first is not None:
+            existing, damage = self.look_up(name, key)
+            if existing is not None:
                 shutil.rmtree(work)
-                return first
+                return existing
             if damage:
-                final.rename(_free_name(final))
+                final.rename(_free_damaged_name(final))
             try:
                 work.rename(final)
             except OSError:
@@ -228,7 +201,7 @@ class StageStore:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name) or not re.fullmatch(r"[0-9a-f]{64}", key):
             raise TrackingError(
                 f"No stage can be called {name!r} with the key {key!r}.",
-                "Expected letters, digits, '_', '-'; a sha256.",
+                "Expected letters, digits, '_' and '-' in the name, and a sha256 as the key.",
             )
         return self.root / f"{name}-{key[:12]}"
 
@@ -236,76 +209,11 @@ class StageStore:
         return self.root.absolute() / ".locks" / self._directory(name, key).name
 
     def _work(self, name: str, key: str) -> Path:
-        """The directory of this process's last `begin`; else `.partial` if its lock is free, else one that
-        carries the process's id.
-        """
-        final, lock = self._directory(name, key), self._lock_file(name, key)
-        begun = _BEGUN.get((os.getpid(), lock))
-        if begun is None:
-            descriptor = _acquire(lock)
-            own = "" if descriptor is not None else f".{os.getpid()}"
-            begun = _BEGUN[os.getpid(), lock] = (final.with_name(f"{final.name}{own}.partial"), descriptor)
-        return begun[0]
-
-    def _release(self, name: str, key: str) -> None:
-        _, descriptor = _BEGUN.pop((os.getpid(), self._lock_file(name, key)), (None, None))
-        if descriptor is not None:
-            os.close(descriptor)
+        return work_directory(self._directory(name, key), self._lock_file(name, key))
 
 
-def _verified(directory: Path, name: str, key: str) -> StageResult:
-    record = json.loads(read_text(directory / RECORD))
-    if (record["name"], record["key"]) != (name, key):
-        raise DataError(f"{RECORD} is of {record['name']} with key {record['key'][:12]}.")
-    for label, place in record["outputs"].items():
-        found, expected = tree_hash(_inside(directory, label, place)), record["output_hashes"][label]
-        if found != expected:
-            raise DataError(f"{label} ({place}) has the hash {found[:12]}.", f"Expected {expected[:12]}.")
-    return _result(directory, record, reused=True)
-
-
-def _result(directory: Path, record: Mapping[str, Any], reused: bool) -> StageResult:
-    return StageResult(
-        name=record["name"],
-        key=record["key"],
-        directory=directory,
-        metrics=checked_metrics(record["metrics"]),
-        outputs={label: directory / place for label, place in record["outputs"].items()},
-        output_hashes=dict(record["output_hashes"]),
-        seconds=float(record["seconds"]),
-        details=dict(record["details"]),
-        reused=reused,
-    )
-
-
-def _inside(directory: Path, label: str, place: str) -> Path:
-    path = directory / place
-    if not path.resolve().is_relative_to(directory.resolve()):
-        raise DataError(f"The output {label} lies at {place}.", f"Expected a path relative to {directory}.")
-    if not path.exists():
-        raise DataError(f"The output {label} is missing: {path}.", "Expected a file or a directory.")
-    return path
-
-
-def _free_name(final: Path) -> Path:
+def _free_damaged_name(final: Path) -> Path:
     number = 1
-    while (aside := final.with_name(f"{final.name}.damaged-{number}")).exists():
+    while (renamed := final.with_name(f"{final.name}.damaged-{number}")).exists():
         number += 1
-    return aside
-
-
-def _acquire(lock: Path) -> int | None:
-    """The descriptor of `lock`, held until it is closed or the process ends; None if another living process
-    holds it.
-    """
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise cannot_write(lock, error) from error
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return renamed

@@ -1,7 +1,7 @@
-"""The wall time of a piece of work that may be killed and taken up again: each attempt counts, the time
-between them does not.
+"""Wall time of work that may be killed and resumed: all attempts count, the time between them does not.
 
-A thread notes in the work directory how long it has run, every few seconds; a kill loses as much at most.
+A thread writes the time so far to a file in the work directory every few seconds. A kill loses at most one
+such interval.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-NOTE = ".seconds"
-"""The file in the work directory, gone when the work is done."""
-EVERY = 5.0
+FILE_NAME = ".seconds"
+"""Name of the file in the work directory. `stop` removes it."""
+SAVE_SECONDS = 5.0
+"""Seconds between two writes of the file."""
 
 
 class Stopwatch:
-    """`with Stopwatch(work) as watch: ...`, and `watch.stop()` once all is done."""
+    """`with Stopwatch(work) as watch: ...`, then `watch.stop()` when all work is done."""
 
     def __init__(self, work: Path) -> None:
-        self._note, self._ended = work / NOTE, threading.Event()
-        self._before = _read(self._note)
-        self._began = time.monotonic()
-        self._thread = threading.Thread(target=self._keep, name="stopwatch", daemon=True)
+        self._file = work / FILE_NAME
+        self._ended = threading.Event()
+        self._earlier_seconds = _read_seconds(self._file)
+        self._start = time.monotonic()
+        self._thread = threading.Thread(target=self._save_regularly, name="stopwatch", daemon=True)
 
     @property
     def seconds(self) -> float:
         """Seconds of all attempts so far."""
-        return self._before + time.monotonic() - self._began
+        return self._earlier_seconds + time.monotonic() - self._start
 
     def __enter__(self) -> Stopwatch:
         self._thread.start()
@@ -40,27 +42,27 @@ class Stopwatch:
     ) -> None:
         self._ended.set()
         self._thread.join()
-        self._write()
+        self._save()
 
     def stop(self) -> float:
-        """Seconds of all attempts; the note is gone, as it is no part of the result."""
-        self._note.unlink(missing_ok=True)
+        """Seconds of all attempts. Removes the file, which is not part of the result."""
+        self._file.unlink(missing_ok=True)
         return self.seconds
 
-    def _keep(self) -> None:
-        while not self._ended.wait(EVERY):
-            self._write()
+    def _save_regularly(self) -> None:
+        while not self._ended.wait(SAVE_SECONDS):
+            self._save()
 
-    def _write(self) -> None:
-        """A full disk is the work's matter: the time is then counted from the last note."""
-        beside = self._note.with_name(f"{NOTE}.tmp")
+    def _save(self) -> None:
+        """Write the time so far. If the disk is full, the last time that was written counts."""
+        temporary = self._file.with_name(f"{FILE_NAME}.tmp")
         with contextlib.suppress(OSError):
-            beside.write_text(f"{self.seconds:.2f}", encoding="utf-8")
-            beside.replace(self._note)
+            temporary.write_text(f"{self.seconds:.2f}", encoding="utf-8")
+            temporary.replace(self._file)
 
 
-def _read(note: Path) -> float:
+def _read_seconds(file: Path) -> float:
     try:
-        return max(0.0, float(note.read_text(encoding="utf-8")))
+        return max(0.0, float(file.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return 0.0

@@ -1,1 +1,1 @@
-"""Episodes told again: under another instruction, or with other names."""
+"""Augmented copies of episodes: with another instruction (hindsight), or with other names."""

@@ -1,12 +1,16 @@
-"""Episodes told again under another instruction, under which they end otherwise (hindsight, as in arXiv
-1707.01495).
+"""Hindsight relabelling: copies of episodes under an instruction that reverses their outcome.
 
-In the logs most that was got is what was wanted, so a small experience model learns to say the one for the
-other and grants whatever a policy brings to its end. The page does not know what was wanted: the same form,
-sent, is a success under the instruction that asks for what stands in it, and a failure under another. Here
-each judged episode is told under one that turns its outcome: that of another task of the family, or its own
-with a word or a number changed. What an episode would have been is said by the adapter (`Judging`), whose
-judgement is only trusted for families in which it is right about every recorded end.
+Source: hindsight experience replay, arXiv 1707.01495.
+
+In the logs most of what an agent achieved is also what its instruction asked for. A small experience model
+then treats the two as the same, and grants success for whatever a policy completes. The page does not know
+the instruction: the same submitted form is a success under the instruction that asks for its content, and a
+failure under another one.
+
+So each judged episode is copied under an instruction that reverses its outcome. The instruction is that of
+another task of the family, or the task's own with one word or number changed. The adapter says what the
+outcome would have been (`Judging`). It is trusted only for families in which it is right about every recorded
+outcome.
 """
 
 from __future__ import annotations
@@ -21,70 +25,63 @@ from components.errors import ConfigError
 from components.records import Task, Trajectory
 from components.trajectories.augmentation.renaming import Names
 
-MARK = "~h"
-"""Stands at the end of the id of a task that is told under another instruction, before the number of the
-copy.
-"""
-TRIED = 24
-"""Instructions that are tried for an episode, at most."""
-NEAREST = 8
-"""Other tasks whose instructions are tried, those that share most words."""
-OF_OTHERS = 0.3
-"""Share of tries with another task's instruction, where the task's own may be changed as well."""
+HINDSIGHT_MARK = "~h"
+"""Appended to the task id of a relabelled copy, before the number of the copy."""
+MAX_ATTEMPTS = 24
+"""Largest number of instructions that are tried for an episode."""
+SIMILAR_TASKS = 8
+"""Number of other tasks whose instructions are tried: those that share most words."""
+OTHER_TASK_SHARE = 0.3
+"""Share of attempts with another task's instruction, if the task's own can be changed as well."""
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def hindsight(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, seed: int) -> list[Trajectory]:
-    """Up to `copies` of each judged episode under an instruction that turns its outcome; each of a copy has
-    an id of its own.
+    """Up to `copies` relabelled copies of each judged episode, each with an id of its own.
 
     Raises:
-        ConfigError: copies are asked for, and the adapter does not judge.
+        ConfigError: `copies` is above 0, and the adapter cannot judge.
     """
     if not copies:
         return []
     if not isinstance(adapter, Judging):
-        given = (
-            f"hindsight is {copies}, and the environment {adapter.name} does not say what an episode "
-            "would have been."
-        )
         raise ConfigError(
-            given,
+            f"hindsight is {copies}, and the environment {adapter.name} does not say what the outcome of an "
+            "episode under another instruction would be.",
             "Expected an adapter with `judged`, or 0.",
             "Set experience_model.hindsight=0 and pretrain.hindsight=0.",
         )
     judged = [
         episode for episode in episodes if episode.steps[-1].done and adapter.judged(episode) is not None
     ]
-    wrong = {episode.task.family for episode in judged if adapter.judged(episode) != float(episode.success)}
+    misjudged_families = {
+        episode.task.family for episode in judged if adapter.judged(episode) != float(episode.success)
+    }
+    trusted = [episode for episode in judged if episode.task.family not in misjudged_families]
     names = Names.of(episodes)
-    nearest, found = (
-        _nearest(list({episode.task.id: episode.task for episode in episodes}.values())),
-        list[Trajectory](),
-    )
+    tasks = list({episode.task.id: episode.task for episode in episodes}.values())
+    similar_instructions = _similar_instructions(tasks)
+    relabelled: list[Trajectory] = []
     for number in range(1, copies + 1):
-        for episode in (episode for episode in judged if episode.task.family not in wrong):
+        for episode in trusted:
             rng = random.Random(f"hindsight/{seed}/{number}/{episode.steps[0].episode_id}")
-            told = _turned(
-                episode,
-                adapter,
-                _candidates(episode, names, nearest[episode.task.id], rng),
-                f"{MARK}{number}",
-            )
-            found += [_explained(told, adapter)] if told else []
-    return found
+            instructions = _candidates(episode, names, similar_instructions[episode.task.id], rng)
+            copy = _reverse_outcome(episode, adapter, instructions, f"{HINDSIGHT_MARK}{number}")
+            if copy:
+                relabelled.append(_with_reasoning(copy, adapter))
+    return relabelled
 
 
-def in_hindsight(task_id: str) -> bool:
-    """True of the id of a task that is told under another instruction, in other names too or not."""
-    return re.search(rf"{MARK}\d+(~\d+)*$", task_id) is not None
+def is_hindsight_copy(task_id: str) -> bool:
+    """True if a task id is that of a relabelled copy, with other names or not."""
+    return re.search(rf"{HINDSIGHT_MARK}\d+(~\d+)*$", task_id) is not None
 
 
-def _nearest(tasks: Sequence[Task]) -> dict[str, list[str]]:
-    """Task -> instructions of the `NEAREST` others of its family that share most words with its own."""
+def _similar_instructions(tasks: Sequence[Task]) -> dict[str, list[str]]:
+    """Task id -> instructions of the `SIMILAR_TASKS` other tasks of its family that share most words."""
     words = {task.id: set(_WORD.findall(task.instruction)) for task in tasks}
-    found = {}
+    instructions = {}
     for task in tasks:
         others = [
             other for other in tasks if other.family == task.family and other.instruction != task.instruction
@@ -95,77 +92,67 @@ def _nearest(tasks: Sequence[Task]) -> dict[str, list[str]]:
                 other.id,
             )
         )
-        found[task.id] = [other.instruction for other in others[:NEAREST]]
-    return found
+        instructions[task.id] = [other.instruction for other in others[:SIMILAR_TASKS]]
+    return instructions
 
 
-def _turned(
+def _reverse_outcome(
     episode: Trajectory, adapter: Judging, instructions: Iterator[str], mark: str
 ) -> Trajectory | None:
-    """The episode under the first instruction that turns its outcome."""
-    wanted = 0.0 if episode.success else 1.0
-    for _, instruction in zip(range(TRIED), instructions, strict=False):
+    """The episode under the first instruction that reverses its outcome; None if no attempt does."""
+    reversed_reward = 0.0 if episode.success else 1.0
+    for _, instruction in zip(range(MAX_ATTEMPTS), instructions, strict=False):
         task = replace(episode.task, id=episode.task.id + mark, instruction=instruction)
         steps = [
             replace(step, task_id=task.id, episode_id=step.episode_id + mark, reward=0.0)
             for step in episode.steps
         ]
-        steps[-1] = replace(steps[-1], reward=wanted)
-        told = replace(episode, task=task, steps=tuple(steps))
-        if instruction != episode.task.instruction and adapter.judged(told) == wanted:
-            return told
+        steps[-1] = replace(steps[-1], reward=reversed_reward)
+        copy = replace(episode, task=task, steps=tuple(steps))
+        if instruction != episode.task.instruction and adapter.judged(copy) == reversed_reward:
+            return copy
     return None
 
 
-def _explained(told: Trajectory, adapter: Adapter) -> Trajectory:
-    """The episode with the reasoning that its instruction leads to."""
-    reasons = [
-        adapter.reason(told.up_to(step.step), step.action, step.next_state, step.reward)
-        for step in told.steps
+def _with_reasoning(copy: Trajectory, adapter: Adapter) -> Trajectory:
+    """The copy with the teacher's reasoning for its new instruction."""
+    reasonings = [
+        adapter.reason(copy.up_to(step.step), step.action, step.next_state, step.reward)
+        for step in copy.steps
     ]
-    return replace(
-        told,
-        steps=tuple(
-            replace(step, reasoning=reason) for step, reason in zip(told.steps, reasons, strict=True)
-        ),
-    )
+    steps = [
+        replace(step, reasoning=reasoning) for step, reasoning in zip(copy.steps, reasonings, strict=True)
+    ]
+    return replace(copy, steps=tuple(steps))
 
 
 def _candidates(
     episode: Trajectory, names: Names, others: Sequence[str], rng: random.Random
 ) -> Iterator[str]:
-    """Endless instructions: one of `others`, or the episode's own with one name or number in it changed."""
+    """Endless instructions: one of `others`, or the episode's own with one name or number changed."""
     own = episode.task.instruction
-    said = [word for word in _WORD.findall(own) if word.casefold() in names.own[episode.task.id]]
-    numbers, elsewhere = (
-        _NUMBER.findall(own),
-        [number for other in others for number in _NUMBER.findall(other)],
-    )
-    seen = sorted(
-        {
-            word
-            for text in (*episode.states, *(s.action for s in episode.steps))
-            for word in _WORD.findall(text)
-        }
-        - set(said)
-    )
-    while others or said:
-        luck = rng.random()
-        if others and (luck < OF_OTHERS or not (said or (numbers and elsewhere))):
+    own_names = [word for word in _WORD.findall(own) if word.casefold() in names.of_task[episode.task.id]]
+    own_numbers = _NUMBER.findall(own)
+    other_numbers = [number for other in others for number in _NUMBER.findall(other)]
+    texts = (*episode.states, *(step.action for step in episode.steps))
+    page_words = sorted({word for text in texts for word in _WORD.findall(text)} - set(own_names))
+    while others or own_names:
+        draw = rng.random()
+        if others and (draw < OTHER_TASK_SHARE or not (own_names or (own_numbers and other_numbers))):
             yield rng.choice(others)
-        elif elsewhere and numbers and (not said or luck < 2 * OF_OTHERS):
-            yield _exchanged(own, rng.choice(numbers), rng.choice(elsewhere))
+        elif other_numbers and own_numbers and (not own_names or draw < 2 * OTHER_TASK_SHARE):
+            yield _replace_word(own, rng.choice(own_numbers), rng.choice(other_numbers))
         else:
-            word = rng.choice(said)
-            yield _exchanged(own, word, rng.choice([*seen, *3 * _misread(word)]))
+            word = rng.choice(own_names)
+            yield _replace_word(own, word, rng.choice([*page_words, *3 * _misspellings(word)]))
 
 
-def _exchanged(text: str, old: str, new: str) -> str:
+def _replace_word(text: str, old: str, new: str) -> str:
     return re.sub(rf"(?<![^\W_]){re.escape(old)}(?![^\W_])", lambda _: new, text, count=1)
 
 
-def _misread(word: str) -> list[str]:
-    """The word in other case, without its last letter, and with it twice."""
+def _misspellings(word: str) -> list[str]:
+    """The word in other case, without its last letter, and with its last letter doubled."""
     return [
         other for other in (word.upper(), word.lower(), word[:-1], word + word[-1]) if other not in ("", word)
     ]

@@ -1,1 +1,1 @@
-"""Versions of `data/` under DVC."""
+"""Versions of `data/` under DVC, and run records as DVC experiments."""

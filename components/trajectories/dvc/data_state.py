@@ -1,6 +1,4 @@
-"""`data/` as it lies, held against the version that `data.dvc` names: hashes of a version and of its folders,
-and what differs.
-"""
+"""Compare `data/` in the workspace with the version that `data.dvc` names; hashes of versions and folders."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from components.trajectories.dvc.dvc_cache import (
     missing_objects,
     object_path,
 )
-from components.trajectories.dvc.dvc_command import alone
+from components.trajectories.dvc.dvc_command import exclusive_dvc_access
 from components.trajectories.dvc.pointer import DATA, POINTER, Out, hashes_of, part_of, read_pointer
 
 
 def hash_data(root: Path) -> dict[str, str]:
-    """Relative path -> MD5 of every file in `data/` that DVC would version, in the order of its listings."""
+    """Path below `data/` -> MD5 of every file that DVC would version, in the order of DVC's listings."""
     data = root.absolute() / DATA
     return {relative: file_digest(data / relative) for relative in sorted(_data_files(root))}
 
@@ -31,19 +29,23 @@ def _data_files(root: Path) -> Iterator[str]:
     from dvc.fs import LocalFileSystem
     from dvc.ignore import DvcIgnoreFilter
 
-    data, ignored = root.absolute() / DATA, DvcIgnoreFilter(LocalFileSystem(), str(root.absolute()))
-    for folder, _, names in ignored.walk(ignored.fs, str(data)):
+    data = root.absolute() / DATA
+    ignore_filter = DvcIgnoreFilter(LocalFileSystem(), str(root.absolute()))
+    for folder, _, names in ignore_filter.walk(ignore_filter.fs, str(data)):
         yield from ((Path(folder) / name).relative_to(data).as_posix() for name in names)
 
 
-def parts_lying(
-    root: Path, lying: Mapping[str, str], options: Mapping[str, Mapping[str, object]]
+def current_parts(
+    root: Path, current: Mapping[str, str], options: Mapping[str, Mapping[str, object]]
 ) -> tuple[Out, ...]:
-    """The parts of `data/` as it lies. Args: options: what the user has set for a part in data.dvc, which is
-    kept.
+    """The parts of `data/` as it is now.
+
+    Args:
+        current: the files of `data/` from `hash_data`.
+        options: part -> further keys that the user set for it in data.dvc, which are kept.
     """
     outs = []
-    for path, files in sorted(_by_part(lying).items()):
+    for path, files in sorted(_by_part(current).items()):
         size = sum((root / DATA / relative).stat().st_size for relative in files)
         if (root / path).is_dir():
             digest = listing_hash(_below(files, path[len(DATA) + 1 :]))
@@ -54,7 +56,7 @@ def parts_lying(
 
 
 def _by_part(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Path of each part -> its files, named below `data/`."""
+    """Path of each part -> its files, with paths below `data/`."""
     parts: dict[str, dict[str, str]] = {}
     for relative, md5 in files.items():
         parts.setdefault(part_of(relative), {})[relative] = md5
@@ -62,91 +64,105 @@ def _by_part(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
-    """The files of `folder`, named below it; all of them where it is empty."""
-    start = f"{folder}/" if folder else ""
-    return {relative[len(start) :]: md5 for relative, md5 in files.items() if relative.startswith(start)}
+    """The files of `folder` with paths below it; all files if `folder` is empty."""
+    prefix = f"{folder}/" if folder else ""
+    return {relative[len(prefix) :]: md5 for relative, md5 in files.items() if relative.startswith(prefix)}
 
 
 def data_hash(root: Path) -> str:
     """DVC's hash of all files of the version that `data.dvc` names, as if `data/` were one part.
 
-    Raises DataError if data.dvc is missing or unreadable, or if neither the cache nor `data/` has the
-    version's files.
+    Raises:
+        DataError: data.dvc is missing or unreadable, or neither the cache nor `data/` has the version's
+            files.
     """
     return version_hash(root, read_pointer(root / POINTER))
 
 
 def data_parts(root: Path) -> dict[str, str]:
-    """Path -> hash of each part of that version. Raises DataError if data.dvc is missing or unreadable."""
+    """Path -> hash of each part of the version that `data.dvc` names.
+
+    Raises:
+        DataError: data.dvc is missing or unreadable.
+    """
     return hashes_of(read_pointer(root / POINTER))
 
 
 def version_hash(root: Path, outs: Sequence[Out]) -> str:
-    """The same of any version whose listings are in the cache."""
+    """The same hash as `data_hash` for any version whose listings are in the cache."""
     whole = [out.md5 for out in outs if out.path == DATA]
-    return whole[0] if whole else listing_hash(_files_named(root, outs))
+    return whole[0] if whole else listing_hash(_version_files(root, outs))
 
 
-def _files_named(root: Path, outs: Sequence[Out]) -> dict[str, str]:
-    """The version's files by the cached listings; where one is missing, by `data/`, if it holds that very
-    part.
+def _version_files(root: Path, outs: Sequence[Out]) -> dict[str, str]:
+    """Path below `data/` -> MD5 of the version's files.
+
+    They come from the cached listings. If a listing is missing they come from `data/`, if it has that part.
     """
     cache = cache_directory(root)
     files: dict[str, str] = {}
     unlisted = [out for out in outs if out.is_directory and not object_path(cache, out.md5).is_file()]
-    lying = hash_data(root) if unlisted else {}
+    current = hash_data(root) if unlisted else {}
     for out in outs:
         if out not in unlisted:
             files |= files_of(cache, [out])
-        elif _lies(out, lying):
-            files |= {out.relative(name): md5 for name, md5 in _below(lying, out.inside).items()}
+        elif _is_unchanged(out, current):
+            files |= {out.file_path(name): md5 for name, md5 in _below(current, out.path_in_data).items()}
         else:
-            found = (
+            problem = (
                 f"The files of {out.path} ({out.md5}) are not in this clone: neither its listing in the "
                 "cache nor the part itself."
             )
-            raise DataError(found, next_step="Type `dreamgym data pull`.")
+            raise DataError(problem, next_step="Type `dreamgym data pull`.")
     return files
 
 
-def _lies(out: Out, lying: Mapping[str, str]) -> bool:
-    """True if `data/` holds the part just as the version has it."""
-    return (listing_hash(_below(lying, out.inside)) if out.is_directory else lying.get(out.inside)) == out.md5
+def _is_unchanged(out: Out, current: Mapping[str, str]) -> bool:
+    """True if `data/` holds exactly this version of the part."""
+    if out.is_directory:
+        return listing_hash(_below(current, out.path_in_data)) == out.md5
+    return current.get(out.path_in_data) == out.md5
 
 
 def part_hash(root: Path, folder: str, without: str = "") -> str:
-    """The hash that DVC would give to `folder` of the version if it were versioned by itself, and had no
-    folder `without`.
+    """The hash that DVC would give to `folder` of the version if it were versioned by itself.
 
-    What other folders hold does not matter. Where neither the cache nor `data/` has the files, it is a hash
-    of the parts' hashes. Raises DataError if data.dvc is missing or unreadable.
+    Other folders do not matter. If neither the cache nor `data/` has the files, it is a hash of the parts'
+    hashes.
+
+    Args:
+        without: a folder whose files are left out.
+
+    Raises:
+        DataError: data.dvc is missing or unreadable.
     """
     outs = read_pointer(root / POINTER)
     for out in outs:
-        if out.inside == folder and not without:
+        if out.path_in_data == folder and not without:
             return out.md5
-    within = [out for out in outs if _overlap(out.inside, folder)]
+    overlapping = [out for out in outs if _overlap(out.path_in_data, folder)]
     try:
-        below = _below(_files_named(root, within), folder)
+        files = _below(_version_files(root, overlapping), folder)
     except DataError:
-        below = {out.inside.removeprefix(f"{folder}/"): out.md5 for out in within}
-    left_out = {relative for relative in below if without and f"{relative}/".startswith(f"{without}/")}
-    return listing_hash({relative: md5 for relative, md5 in below.items() if relative not in left_out})
+        files = {out.path_in_data.removeprefix(f"{folder}/"): out.md5 for out in overlapping}
+    left_out = {relative for relative in files if without and f"{relative}/".startswith(f"{without}/")}
+    return listing_hash({relative: md5 for relative, md5 in files.items() if relative not in left_out})
 
 
 def _overlap(first: str, second: str) -> bool:
-    """True if one of the two folders lies in the other; the empty one is `data/` itself."""
+    """True if one of two folders contains the other. The empty path is `data/` itself."""
     return not first or f"{first}/".startswith(f"{second}/") or f"{second}/".startswith(f"{first}/")
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How `data/` differs from the version that data.dvc names, relative to `data/`.
+    """Differences between `data/` and the version that data.dvc names, as paths below `data/`.
 
-    `changed`: the version has them, and data/ has others or none; `added`: data/ alone has them, within a
-    part of the version or as a part of another one; `unsaved`: those of data/ whose bytes are not in the
-    cache, so that a checkout would lose them. A file in no part, and that no version ever had, is nobody's
-    matter here: no checkout touches it.
+    `changed`: files of the version that `data/` lacks or has with other content.
+    `added`: files that only `data/` has, inside a part of the version or as a part of another version.
+    `unsaved`: files of `data/` whose content is not in the cache, so that a checkout would lose it.
+
+    A file outside all parts that no version ever had is not listed, because no checkout changes it.
     """
 
     changed: list[str]
@@ -155,66 +171,75 @@ class Drift:
 
 
 def drift(root: Path) -> Drift:
-    """Hold `data/` against data.dvc, byte by byte; what another DVC command changes at that moment is waited
-    for.
+    """Compare `data/` with data.dvc by content. It waits for another DVC command that changes them.
 
-    Raises DataError as `read_pointer`, or if that command takes too long.
+    Raises:
+        DataError: as `read_pointer`, or the other command takes too long.
     """
     outs = read_pointer(root / POINTER)
     try:
-        lying = hash_data(root)
-        if all(_lies(out, lying) for out in outs) and not _outside(outs, lying):
+        current = hash_data(root)
+        if all(_is_unchanged(out, current) for out in outs) and not _outside_parts(outs, current):
             return Drift([], [], [])
     except FileNotFoundError:
-        pass  # a command that goes on at this moment replaces files
-    with alone(root):
-        outs, lying, cache = read_pointer(root / POINTER), hash_data(root), cache_directory(root)
-        other = [out for out in outs if not _lies(out, lying)]
-        named = files_of(
-            cache, [out for out in other if not out.is_directory or object_path(cache, out.md5).is_file()]
-        )
-        changed = [relative for relative, md5 in named.items() if lying.get(relative) != md5]
-        within = [relative for out in other for relative in _relatives(out, lying) if relative not in named]
-        at_stake = [*(relative for relative in changed if relative in lying), *within]
-        unsaved = [relative for relative in at_stake if not object_path(cache, lying[relative]).is_file()]
-        return Drift(changed, [*within, *left_over_files(root, outs, lying)], unsaved)
+        pass  # another command is replacing files
+    with exclusive_dvc_access(root):
+        outs = read_pointer(root / POINTER)
+        current = hash_data(root)
+        cache = cache_directory(root)
+        changed_parts = [out for out in outs if not _is_unchanged(out, current)]
+        listed_parts = [
+            out for out in changed_parts if not out.is_directory or object_path(cache, out.md5).is_file()
+        ]
+        listed = files_of(cache, listed_parts)
+        changed = [relative for relative, md5 in listed.items() if current.get(relative) != md5]
+        added = [
+            relative
+            for out in changed_parts
+            for relative in _files_in_part(out, current)
+            if relative not in listed
+        ]
+        replaced = [*(relative for relative in changed if relative in current), *added]
+        unsaved = [relative for relative in replaced if not object_path(cache, current[relative]).is_file()]
+        return Drift(changed, [*added, *left_over_files(root, outs, current)], unsaved)
 
 
-def _relatives(out: Out, lying: Mapping[str, str]) -> list[str]:
-    """The files of `data/` that lie in this part."""
+def _files_in_part(out: Out, current: Mapping[str, str]) -> list[str]:
+    """The files of `data/` that belong to a part."""
+    folder = out.path_in_data
     return [
         relative
-        for relative in lying
-        if not out.inside or relative == out.inside or relative.startswith(f"{out.inside}/")
+        for relative in current
+        if not folder or relative == folder or relative.startswith(f"{folder}/")
     ]
 
 
-def _outside(outs: Sequence[Out], lying: Mapping[str, str]) -> dict[str, str]:
-    inside = {relative for out in outs for relative in _relatives(out, lying)}
-    return {relative: md5 for relative, md5 in lying.items() if relative not in inside}
+def _outside_parts(outs: Sequence[Out], current: Mapping[str, str]) -> dict[str, str]:
+    in_parts = {relative for out in outs for relative in _files_in_part(out, current)}
+    return {relative: md5 for relative, md5 in current.items() if relative not in in_parts}
 
 
-def left_over_files(root: Path, outs: Sequence[Out], lying: Mapping[str, str]) -> list[str]:
-    """Files that are a whole part of another version, which the cache keeps: what a checkout of that one left
-    in `data/`.
-    """
+def left_over_files(root: Path, outs: Sequence[Out], current: Mapping[str, str]) -> list[str]:
+    """Files of `data/` that a checkout of another version left: a whole part that the cache has."""
     cache = cache_directory(root)
-    parts = parts_lying(root, _outside(outs, lying), {})
-    kept = [
+    parts = current_parts(root, _outside_parts(outs, current), {})
+    cached = [
         out for out in parts if object_path(cache, out.md5).is_file() and not missing_objects(cache, [out])
     ]
-    return [relative for out in kept for relative in _relatives(out, lying)]
+    return [relative for out in cached for relative in _files_in_part(out, current)]
 
 
 def missing_files(root: Path) -> list[str]:
-    """What `data.dvc` names and `data/` lacks, relative to `root`; of a part whose listing is not here, its
-    own path.
+    """Files that `data.dvc` names and `data/` lacks, relative to `root`.
+
+    A part whose listing is not in the cache is listed by its own path.
     """
-    outs, cache = read_pointer(root / POINTER), cache_directory(root)
+    outs = read_pointer(root / POINTER)
+    cache = cache_directory(root)
     listed = [out for out in outs if not out.is_directory or object_path(cache, out.md5).is_file()]
     unlisted = [out for out in outs if out not in listed]
-    lying = hash_data(root) if unlisted else {}
-    missing = [out.path for out in unlisted if not _lies(out, lying)]
+    current = hash_data(root) if unlisted else {}
+    missing = [out.path for out in unlisted if not _is_unchanged(out, current)]
     return missing + [
         f"{DATA}/{relative}" for relative in files_of(cache, listed) if not (root / DATA / relative).is_file()
     ]

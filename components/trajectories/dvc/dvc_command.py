@@ -1,8 +1,7 @@
-"""One DVC command as a child process: it waits for others in the repository, is ended if it hangs, and its
-failure is told.
+"""Run a DVC command as a child process, wait for other commands, end it if it hangs, and explain its failure.
 
-DVC itself gives up on a held lock after three seconds, and waits for a remote that accepts a connection and
-never answers without end.
+DVC itself gives up after three seconds if another command holds its lock. It waits forever for a remote that
+accepts a connection and never answers.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from typing import IO
 import psutil
 
 from components.errors import DataError, DreamGymError, ServiceUnreachable, StageTimeout
+from components.trajectories.dvc.pointer import POINTER, read_pointer
 
 LOCK_WAIT_SECONDS = 120.0
 TIME_LIMIT_SECONDS = 4 * 3600.0
-"""What one command may take: far more than any transfer of this project, and less than from one night to the
-next.
-"""
-_BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
-_SILENT = (
+"""Time limit of one command: much more than any transfer of this project, and less than a night."""
+_LOCKED_MESSAGES = ("Unable to acquire lock", "is busy, it is being blocked by")
+_NO_ANSWER_MESSAGES = (
     "Connection refused",
     "Connection reset",
     "timed out",
@@ -36,51 +34,57 @@ _SILENT = (
     "name resolution",
     "ot connect to",
 )
-"""What DVC's remotes say where nobody answers."""
-_DISK_FULL = ("No space left on device", "Disk quota exceeded")
-_CHECKOUT_FAILED = "Checkout failed for following targets"
+"""Texts in the errors of DVC's remotes if a server does not answer."""
+_DISK_FULL_MESSAGES = ("No space left on device", "Disk quota exceeded")
+_CHECKOUT_FAILED_MESSAGE = "Checkout failed for following targets"
 
 
 def run_dvc(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one DVC command, waiting for others in this repository.
+    """Run one DVC command after the other commands in this repository have ended.
 
     Raises:
-        DataError: another one has held the lock for too long.
-        StageTimeout: it has not ended after `TIME_LIMIT_SECONDS`; it is killed then.
+        DataError: another command held the lock for longer than `LOCK_WAIT_SECONDS`.
+        StageTimeout: the command did not end within `TIME_LIMIT_SECONDS`, and was killed.
     """
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
-    with alone(root, deadline):
+    with exclusive_dvc_access(root, deadline):
         while True:
-            done = _ended(root, arguments)
-            if not (done.returncode and any(words in done.stderr for words in _BUSY)):
+            done = _run_with_time_limit(root, arguments)
+            if not (done.returncode and any(words in done.stderr for words in _LOCKED_MESSAGES)):
                 return done
             if time.monotonic() >= deadline:
-                raise _locked(root)
+                raise _locked_error(root)
             time.sleep(0.5)
 
 
-def _ended(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def _run_with_time_limit(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dvc", *arguments]
     environment = os.environ | {"DVC_NO_ANALYTICS": "1", "LC_ALL": "C.UTF-8"}
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     deadline = time.monotonic() + TIME_LIMIT_SECONDS
-    with subprocess.Popen(command, cwd=root, env=environment, text=True, **pipes) as child:  # type: ignore[call-overload]
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
         try:
             while True:
-                with suppress(
-                    subprocess.TimeoutExpired
-                ):  # in short waits: the end of a stage's time reaches no thread that sleeps
+                # Short waits, because a stage's time limit cannot interrupt a thread that sleeps.
+                with suppress(subprocess.TimeoutExpired):
                     output, errors = child.communicate(timeout=1.0)
                     return subprocess.CompletedProcess(command, child.returncode, output, errors)
                 if time.monotonic() >= deadline:
-                    raise _hangs(root, " ".join(arguments))
+                    raise _timeout_error(root, " ".join(arguments))
         except BaseException:
-            _kill(child.pid)
+            _kill_tree(child.pid)
             raise
 
 
-def _kill(pid: int) -> None:
-    """The process and all below it: one that stayed would hold the pipes open, and DVC's lock."""
+def _kill_tree(pid: int) -> None:
+    """Kill a process and its descendants: one that stayed would hold the pipes and DVC's lock."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         for process in (*parent.children(recursive=True), parent):
@@ -88,19 +92,22 @@ def _kill(pid: int) -> None:
                 process.kill()
 
 
-def _hangs(root: Path, command: str) -> StageTimeout:
-    found = f"`dvc {command}` had not ended after {TIME_LIMIT_SECONDS / 3600:g} hours and was stopped."
+def _timeout_error(root: Path, command: str) -> StageTimeout:
+    problem = f"`dvc {command}` had not ended after {TIME_LIMIT_SECONDS / 3600:g} hours and was stopped."
     return StageTimeout(
-        found, "Expected its remote to answer.", f"Type it in {root.absolute()} to see where it waits."
+        problem, "Expected its remote to answer.", f"Type it in {root.absolute()} to see where it waits."
     )
 
 
 @contextmanager
-def alone(root: Path, deadline: float | None = None) -> Iterator[None]:
-    """Hold the lock of our own DVC commands, so that they queue instead of meeting each other's locks.
+def exclusive_dvc_access(root: Path, deadline: float | None = None) -> Iterator[None]:
+    """Hold this project's own lock around DVC commands, so that they queue instead of failing on DVC's lock.
+
+    Args:
+        deadline: time of `time.monotonic` until which it waits; None for `LOCK_WAIT_SECONDS` from now.
 
     Raises:
-        DataError: it was held by another process until `deadline`, by default `LOCK_WAIT_SECONDS` from now.
+        DataError: another process held the lock until the deadline.
     """
     deadline = time.monotonic() + LOCK_WAIT_SECONDS if deadline is None else deadline
     folder = root / ".dvc" / "tmp"
@@ -109,14 +116,14 @@ def alone(root: Path, deadline: float | None = None) -> Iterator[None]:
         return
     folder.mkdir(exist_ok=True)
     with (folder / "dreamgym.lock").open("w") as file:
-        while not _acquired(file):
+        while not _try_lock(file):
             if time.monotonic() >= deadline:
-                raise _locked(root)
+                raise _locked_error(root)
             time.sleep(0.1)
         yield
 
 
-def _acquired(file: IO[str]) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -124,46 +131,49 @@ def _acquired(file: IO[str]) -> bool:
     return True
 
 
-def _locked(root: Path) -> DataError:
-    found = f"Another process has held DVC's lock in {root.absolute()} for {LOCK_WAIT_SECONDS:g} s."
+def _locked_error(root: Path) -> DataError:
     return DataError(
-        found, next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again."
+        f"Another process has held DVC's lock in {root.absolute()} for {LOCK_WAIT_SECONDS:g} s.",
+        next_step="Wait for it, or stop it (`ps aux | grep dvc` shows it), then type the same again.",
     )
 
 
-def failed(root: Path, command: str, stderr: str, size: int = 0) -> DreamGymError:
-    """What to tell the user of a command that failed; `size`: the bytes that it was to write."""
+def command_error(root: Path, command: str, stderr: str, size: int = 0) -> DreamGymError:
+    """The error for a DVC command that failed.
+
+    Args:
+        stderr: what the command printed.
+        size: number of bytes that it had to write.
+    """
     free = shutil.disk_usage(root).free
-    no_room = _CHECKOUT_FAILED in stderr and free < size  # all that a checkout says of a full disk
-    if no_room or disk_is_full(stderr):
-        found = (
-            f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is as "
-            "it was."
+    # A checkout does not mention that the disk is full.
+    has_no_room = _CHECKOUT_FAILED_MESSAGE in stderr and free < size
+    if has_no_room or disk_is_full(stderr):
+        return DataError(
+            f"The disk is full: `dvc {command}` found no space, {free:,} bytes are free. data.dvc is "
+            "unchanged.",
+            next_step="Free some space (`dvc gc --workspace --all-experiments` removes versions that no run "
+            "made) and type the same again.",
         )
-        cure = (
-            "Free some space (`dvc gc --workspace --all-experiments` drops versions that no run made) "
-            "and type the same again."
-        )
-        return DataError(found, next_step=cure)
-    kind = ServiceUnreachable if is_silence(stderr) else DataError
-    return kind(
+    error_type = ServiceUnreachable if is_unreachable(stderr) else DataError
+    return error_type(
         f"`dvc {command}` failed: {reason_of(stderr)}",
-        next_step=f"Type it in {root.absolute()} to see all it says.",
+        next_step=f"Type it in {root.absolute()} to see its whole output.",
     )
 
 
 def disk_is_full(stderr: str) -> bool:
     """True if a command ended because the disk is full."""
-    return any(words in stderr for words in _DISK_FULL)
+    return any(words in stderr for words in _DISK_FULL_MESSAGES)
 
 
-def is_silence(said: str) -> bool:
-    """True if a command ended because a server does not answer now."""
-    return any(words in said for words in _SILENT)
+def is_unreachable(message: str) -> bool:
+    """True if a command ended because a server does not answer."""
+    return any(words in message for words in _NO_ANSWER_MESSAGES)
 
 
 def reason_of(stderr: str) -> str:
-    """DVC's ERROR lines, each with the paths that it lists below."""
+    """DVC's ERROR lines, each with the paths listed below it."""
     reasons: list[list[str]] = []
     for line in stderr.splitlines():
         if line.startswith("ERROR: "):
@@ -171,3 +181,16 @@ def reason_of(stderr: str) -> str:
         elif reasons and line.startswith("/"):
             reasons[-1].append(line)
     return "; ".join(" ".join(lines) for lines in reasons) or stderr.strip()[-300:] or "it gives no reason"
+
+
+def run_checked(root: Path, *arguments: str) -> str:
+    """The standard output of one DVC command.
+
+    Raises:
+        DataError, ServiceUnreachable: the command failed; the message has DVC's reason.
+    """
+    done = run_dvc(root, *arguments)
+    if done.returncode:
+        size = sum(out.size for out in read_pointer(root / POINTER)) if arguments[0] == "checkout" else 0
+        raise command_error(root, " ".join(arguments), done.stderr, size)
+    return done.stdout

@@ -19,8 +19,8 @@ import pytest
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.alfworld.adapter import is_validation_folder
-from components.environments.alfworld.engine import Game
-from components.environments.alfworld.games import FAMILIES, floors, game_data, make_world
+from components.environments.alfworld.engine import Game, game_data
+from components.environments.alfworld.games import FAMILIES, floors, make_game
 from components.environments.validation_split import draw_validation_tasks
 from components.errors import EnvironmentFailure
 from components.trajectories.recording import collect, plan
@@ -35,24 +35,26 @@ def transcript(cached: bool) -> list[tuple[str, str, tuple[str, ...], bool]]:
     """
     rng, game, lines = random.Random(5), Game(cached=cached), []
     for family in (FAMILIES[1], FAMILIES[2], FAMILIES[3], FAMILIES[5]):
-        made = make_world(family, floors(family)[2], 1, 4, 4)
+        game_spec = make_game(family, floors(family)[2], 1, 4, 4)
         for steps in (9, 2):
-            game.load(made)
-            seen, command = game.reset(), "reset"
+            game.load(game_spec)
+            observation, command = game.reset(), "reset"
             for _ in range(steps):
-                lines.append((command, seen.text, seen.admissible, seen.won))
+                lines.append((command, observation.text, observation.admissible, observation.won))
                 keen = [
                     c
-                    for c in seen.admissible
+                    for c in observation.admissible
                     if c.split()[0] in ("open", "take", "move", "use", "heat", "clean", "close")
                 ]
-                command = rng.choice(WORDS) if rng.random() < 0.15 else rng.choice(keen or seen.admissible)
-                seen = game.step(command)
-            lines.append((command, seen.text, seen.admissible, seen.won))
+                command = (
+                    rng.choice(WORDS) if rng.random() < 0.15 else rng.choice(keen or observation.admissible)
+                )
+                observation = game.step(command)
+            lines.append((command, observation.text, observation.admissible, observation.won))
     return lines
 
 
-def test_the_cached_engine_says_what_the_stock_engine_says():
+def test_the_cached_engine_answers_as_the_stock_engine_does():
     with ProcessPoolExecutor(
         2, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1
     ) as pool:
@@ -64,15 +66,15 @@ def test_the_cached_engine_says_what_the_stock_engine_says():
 
 def write_official(path: Path, family: str, seed: int) -> None:
     """A generated game in the form of the official files: entities are called like `mug_bar_1`."""
-    made = make_world(family, floors(family)[seed], seed, 5, 4)
-    data = game_data(made)
+    game_spec = make_game(family, floors(family)[seed], seed, 5, 4)
+    data = game_data(game_spec)
     problem = data["pddl_problem"]
-    for name in [*made.placement, *made.receptacles]:
+    for name in [*game_spec.placement, *game_spec.receptacles]:
         what, number = name.split(" ")
         what = what.removesuffix("basin")
         symbol = f"{what}_bar_{number}" + ("_bar_basin" if name.startswith(f"{what}basin") else "")
         problem = re.sub(rf"\b{name.replace(' ', '_')}\b", symbol, problem)
-    grammar = data["grammar"].replace("UNKNOWN GOAL", made.instruction)
+    grammar = data["grammar"].replace("UNKNOWN GOAL", game_spec.instruction)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({**data, "pddl_problem": problem, "grammar": grammar}))
 
@@ -138,7 +140,7 @@ def test_a_damaged_official_game_is_named(official, tmp_path, content):
 
 
 @pytest.mark.parametrize("value", [None, "", "/nowhere"])
-def test_without_the_official_data_the_user_is_told_what_to_type(monkeypatch, value):
+def test_missing_official_data_is_an_error_with_the_next_step(monkeypatch, value):
     monkeypatch.delenv("ALFWORLD_DATA", raising=False) if value is None else monkeypatch.setenv(
         "ALFWORLD_DATA", value
     )

@@ -1,4 +1,4 @@
-"""What a dream may not say: each lie is named; a real state never is one."""
+"""States of a dream that contradict its history are named; real states never are."""
 
 import pytest
 from builders import make_episode, make_task
@@ -47,7 +47,7 @@ def test_the_real_engine_never_contradicts_itself(played):
         (SEEN, "At drawer 1: open, book 1, safe 3." + H, "safe 3 is a place"),
     ],
 )
-def test_a_lie_is_named(history, lie, reason):
+def test_a_contradiction_is_named(history, lie, reason):
     assert reason in contradiction(history, lie)
 
 
@@ -72,11 +72,11 @@ def test_a_lie_is_named(history, lie, reason):
         (HELD, "Moved mug 1 to desk 1." + H),
     ],
 )
-def test_what_may_be_is_let_pass(history, state):
+def test_a_possible_state_is_not_objected_to(history, state):
     assert contradiction(history, state) == ""
 
 
-def test_two_of_a_kind_are_there_from_the_start_only_if_there_are_two():
+def test_a_goal_of_two_targets_is_done_from_the_start_only_if_both_are_there():
     pair = make_episode(make_task(instruction="put two mug in shelf", initial_state=ROOM))
     assert contradiction(pair, "At shelf 1: mug 2." + H) == ""
     assert "from the start" in contradiction(pair, "At shelf 1: mug 2, mug 3." + H)

@@ -6,7 +6,7 @@ import pytest
 from builders import make_episode, make_task
 
 from components.environments.alfworld.embody import embody
-from components.environments.alfworld.games import World
+from components.environments.alfworld.games import GameSpec
 from components.errors import EnvironmentFailure
 
 H = " Holding nothing."
@@ -30,7 +30,7 @@ def test_real_successes_replay_to_the_same_states_and_reward(adapter, world, pla
                 assert (answer.state, answer.reward, answer.done) == (real.next_state, real.reward, real.done)
 
 
-def test_things_stand_where_the_dream_first_showed_them():
+def test_objects_lie_where_the_dream_first_showed_them():
     episode = make_episode(
         make_task(parent="t9"),
         ("go to fridge 1", "At fridge 1: closed." + H),
@@ -43,7 +43,7 @@ def test_things_stand_where_the_dream_first_showed_them():
         won=True,
     )
     body = embody(episode)
-    world = World.from_json(body.spec)
+    world = GameSpec.from_json(body.spec)
     assert world.placement == {"egg 1": "fridge 1", "mug 1": "fridge 1", "pen 1": "desk 1"}
     assert (world.family, world.target, world.parent, world.instruction) == (
         "pick_and_place_simple",
@@ -83,7 +83,7 @@ def test_the_first_mention_counts_where_the_engine_knows_thing_and_place(world, 
     action fails.
     """
     body = embody(make_episode(make_task(), *steps, won=True))
-    assert World.from_json(body.spec).placement == placement
+    assert GameSpec.from_json(body.spec).placement == placement
     assert world.reset([body]) == [body.initial_state]
 
 
@@ -149,6 +149,6 @@ def test_a_plain_target_in_its_place_is_no_obstacle_where_two_or_a_hot_one_are_a
         task = make_task(instruction=instruction)
         steps = [("go to desk 1", f"At desk 1: {things}." + H), ("go to shelf 1", "At shelf 1: mug 2." + H)]
         body = embody(make_episode(task, *steps, won=True))
-        assert World.from_json(body.spec).placement == {"mug 1": "desk 1", "mug 2": "shelf 1"}
+        assert GameSpec.from_json(body.spec).placement == {"mug 1": "desk 1", "mug 2": "shelf 1"}
         world.reset([body])
         assert world.step(["go to desk 1"])[0].reward == 0

@@ -8,8 +8,8 @@ import pytest
 from builders import make_episode, make_task
 
 from components.environments.alfworld.coherence import contradiction
-from components.environments.alfworld.knowledge import read_goal
-from components.environments.alfworld.premise import homes, needed, objection, premise
+from components.environments.alfworld.goals import read_goal
+from components.environments.alfworld.premise import needed_kinds, objection, premise, read_premise
 from components.environments.alfworld.reasoning import reason
 
 H = " Holding nothing."
@@ -22,12 +22,12 @@ LIGHT = make_task(instruction="look at book under the desklamp", initial_state=R
 def test_an_experts_episode_shows_its_premise_and_no_real_one_is_objected_to(played):
     families = set()
     for episode in [e for episodes in played.values() for e in episodes]:
-        found = premise(episode)
-        assert found or not episode.success, episode.states
-        if found:
+        shown_premise = premise(episode)
+        assert shown_premise or not episode.success, episode.states
+        if shown_premise:
             goal = read_goal(episode.task.instruction)
-            assert len(homes(found)) == sum(needed(goal).values())
-            assert objection(episode.task, found) == "", (episode.task.instruction, found)
+            assert len(read_premise(shown_premise)) == sum(needed_kinds(goal).values())
+            assert objection(episode.task, shown_premise) == "", (episode.task.instruction, shown_premise)
             families.add(episode.task.family)
     assert len(families) == 6
 
@@ -47,7 +47,7 @@ def test_no_real_state_contradicts_the_episodes_own_premise(played):
     assert checked > 500
 
 
-def test_where_a_thing_was_laid_down_is_not_its_home():
+def test_the_place_where_a_thing_was_put_down_is_not_its_home():
     steps = [
         ("go to desk 1", "At desk 1: mug 1." + H),
         ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."),
@@ -80,7 +80,7 @@ def test_where_a_thing_was_laid_down_is_not_its_home():
         (make_task(instruction="put a hot mug in shelf", initial_state=ROOM), "mug 1 shelf 1", ""),
     ],
 )
-def test_what_cannot_be_a_premise_is_objected_to(task, text, reason):
+def test_an_impossible_premise_is_objected_to(task, text, reason):
     assert objection(task, text) == reason
 
 
@@ -106,7 +106,7 @@ def test_a_dream_keeps_to_its_premise_until_the_place_has_been_seen():
     )
 
 
-def test_the_reasoning_says_what_must_be_seen():
+def test_the_reasoning_names_what_the_premise_puts_in_a_place():
     dream = replace(make_episode(BODY), premise="mug 1 desk 1")
     assert reason(dream, "go to desk 1", "At desk 1: mug 1." + H, 0.0).endswith(
         "works, new, mug 1 desk 1 want desk 1: yes, with mug 1"

@@ -16,7 +16,7 @@ WRONG = ("move mug 1 to desk 2", "Moved mug 1 to desk 2." + H)
 RIGHT = ("move mug 1 to shelf 1", "Moved mug 1 to shelf 1." + H)
 
 
-def test_it_rises_along_every_experts_way_and_is_whole_at_its_end(played):
+def test_progress_rises_along_expert_episodes_and_ends_at_1(played):
     for episode in played["expert"]:
         values = [progress(episode.up_to(step)) for step in range(len(episode.steps) + 1)]
         assert values == sorted(values) and values[0] == 0 and values[-1] == 1, (
@@ -25,14 +25,14 @@ def test_it_rises_along_every_experts_way_and_is_whole_at_its_end(played):
         )
 
 
-def test_nothing_but_a_success_is_whole(played):
-    seen = [(progress(e), e.success) for episodes in played.values() for e in episodes]
-    assert all((value == 1) == won and 0 <= value <= 1 for value, won in seen)
-    assert len({value for value, won in seen if not won}) > 3
+def test_only_a_success_has_progress_1(played):
+    shares = [(progress(e), e.success) for episodes in played.values() for e in episodes]
+    assert all((value == 1) == won and 0 <= value <= 1 for value, won in shares)
+    assert len({value for value, won in shares if not won}) > 3
 
 
 @pytest.mark.parametrize(
-    ("instruction", "steps", "wanted"),
+    ("instruction", "steps", "expected"),
     [
         ("put a mug in shelf", [], 0),
         ("put a mug in shelf", [FOUND], 1 / 4),
@@ -49,7 +49,7 @@ def test_nothing_but_a_success_is_whole(played):
         ("dance", [FOUND, TOOK], 0),
     ],
 )
-def test_the_share_of_the_steps_that_are_done(instruction, steps, wanted):
+def test_the_share_of_the_steps_that_are_done(instruction, steps, expected):
     assert progress(
         make_episode(make_task(instruction=instruction, initial_state=ROOM), *steps)
-    ) == pytest.approx(wanted)
+    ) == pytest.approx(expected)

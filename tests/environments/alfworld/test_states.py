@@ -8,17 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.environments.alfworld.states import Seen, StateMapper, contradicts, read_state, state_facts
+from components.environments.alfworld.states import (
+    ParsedState,
+    StateMapper,
+    contradicts,
+    read_state,
+    state_facts,
+)
 
 HOT = frozenset({"hot"})
 GRAMMAR = {
     "Room: cabinet 1, fridge 1. Holding nothing.": (
-        Seen("room", contents=("cabinet 1", "fridge 1")),
+        ParsedState("room", contents=("cabinet 1", "fridge 1")),
         {("holding", "nothing"), ("at", "room"), ("receptacle", "cabinet 1"), ("receptacle", "fridge 1")},
     ),
-    "Room: nothing. Holding nothing.": (Seen("room"), {("holding", "nothing"), ("at", "room")}),
+    "Room: nothing. Holding nothing.": (ParsedState("room"), {("holding", "nothing"), ("at", "room")}),
     "At shelf 2: plate 1, vase 2. Holding nothing.": (
-        Seen("at", "shelf 2", contents=("plate 1", "vase 2")),
+        ParsedState("at", "shelf 2", contents=("plate 1", "vase 2")),
         {
             ("holding", "nothing"),
             ("at", "shelf 2"),
@@ -27,15 +33,15 @@ GRAMMAR = {
         },
     ),
     "At shelf 2: nothing. Holding mug 1.": (
-        Seen("at", "shelf 2", holding="mug 1"),
+        ParsedState("at", "shelf 2", holding="mug 1"),
         {("holding", "mug 1"), ("at", "shelf 2"), ("empty", "shelf 2")},
     ),
     "At fridge 1: closed. Holding mug 1.": (
-        Seen("at", "fridge 1", door="closed", holding="mug 1"),
+        ParsedState("at", "fridge 1", door="closed", holding="mug 1"),
         {("holding", "mug 1"), ("at", "fridge 1"), ("door", "fridge 1", "closed")},
     ),
     "At fridge 1: open, egg 1. Holding hot mug 1.": (
-        Seen("at", "fridge 1", contents=("egg 1",), door="open", holding="mug 1", treated=HOT),
+        ParsedState("at", "fridge 1", contents=("egg 1",), door="open", holding="mug 1", treated=HOT),
         {
             ("holding", "mug 1"),
             ("treated", "mug 1", "hot"),
@@ -45,19 +51,19 @@ GRAMMAR = {
         },
     ),
     "At fridge 1: open, nothing. Holding nothing.": (
-        Seen("at", "fridge 1", door="open"),
+        ParsedState("at", "fridge 1", door="open"),
         {("holding", "nothing"), ("at", "fridge 1"), ("door", "fridge 1", "open"), ("empty", "fridge 1")},
     ),
     "Took mug 1 from desk 1. Holding mug 1.": (
-        Seen("took", "desk 1", "mug 1", holding="mug 1"),
+        ParsedState("took", "desk 1", "mug 1", holding="mug 1"),
         {("holding", "mug 1"), ("at", "desk 1"), ("event", "took", "mug 1")},
     ),
     "Moved mug 1 to desk 1. Holding nothing.": (
-        Seen("moved", "desk 1", "mug 1"),
+        ParsedState("moved", "desk 1", "mug 1"),
         {("holding", "nothing"), ("at", "desk 1"), ("in", "mug 1", "desk 1"), ("event", "moved", "mug 1")},
     ),
     "Heated mug 1 with microwave 1. Holding clean hot mug 1.": (
-        Seen("treated", "microwave 1", "mug 1", holding="mug 1", treated=frozenset({"clean", "hot"})),
+        ParsedState("treated", "microwave 1", "mug 1", holding="mug 1", treated=frozenset({"clean", "hot"})),
         {
             ("holding", "mug 1"),
             ("treated", "mug 1", "hot"),
@@ -67,32 +73,32 @@ GRAMMAR = {
         },
     ),
     "Turned on desklamp 1 at desk 1. Holding book 1.": (
-        Seen("lit", "desk 1", "desklamp 1", holding="book 1"),
+        ParsedState("lit", "desk 1", "desklamp 1", holding="book 1"),
         {("holding", "book 1"), ("at", "desk 1"), ("event", "lit", "desklamp 1")},
     ),
     "Looked around at desk 1. Holding nothing.": (
-        Seen("looked", "desk 1"),
+        ParsedState("looked", "desk 1"),
         {("holding", "nothing"), ("at", "desk 1"), ("event", "looked", "")},
     ),
     "Looked around in the room. Holding nothing.": (
-        Seen("looked"),
+        ParsedState("looked"),
         {("holding", "nothing"), ("at", "room"), ("event", "looked", "")},
     ),
     "Nothing happens at desk 1. Holding mug 1.": (
-        Seen("failed", "desk 1", holding="mug 1"),
+        ParsedState("failed", "desk 1", holding="mug 1"),
         {("holding", "mug 1"), ("at", "desk 1"), ("event", "failed", "")},
     ),
     "Nothing happens in the room. Holding nothing.": (
-        Seen("failed"),
+        ParsedState("failed"),
         {("holding", "nothing"), ("at", "room"), ("event", "failed", "")},
     ),
 }
 
 
 @pytest.mark.parametrize("state", GRAMMAR)
-def test_every_line_of_the_grammar_is_read_and_asserts_its_facts(state):
-    seen, facts = GRAMMAR[state]
-    assert read_state(state) == seen
+def test_every_line_of_the_grammar_is_parsed_and_asserts_its_facts(state):
+    parsed, facts = GRAMMAR[state]
+    assert read_state(state) == parsed
     assert state_facts(state) == facts
     assert not any(contradicts(fact, facts) for fact in facts)
 
@@ -123,8 +129,8 @@ def test_every_line_of_the_grammar_is_read_and_asserts_its_facts(state):
         "Room: . Holding nothing.",
     ],
 )
-def test_a_text_outside_the_grammar_asserts_only_that_it_cannot_be_read(text):
-    assert read_state(text) == Seen("")
+def test_a_text_outside_the_grammar_asserts_only_that_it_is_unreadable(text):
+    assert read_state(text) == ParsedState("")
     assert state_facts(text) == {("unreadable", text)}
     assert contradicts(("unreadable", text), {("holding", "nothing"), ("at", "room")})
 
@@ -199,18 +205,18 @@ WORDS = st.one_of(
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(WORDS, max_size=8))
-def test_whatever_the_engine_says_the_state_can_be_read(observations):
+def test_every_mapped_state_can_be_parsed(observations):
     mapper = StateMapper()
     assert read_state(mapper.initial(" ".join(observations))).event == "room"
     for words in observations:
         state = mapper(words)
-        seen = read_state(state)
-        assert seen.event, (words, state)
-        assert seen.holding == mapper.holding
+        parsed = read_state(state)
+        assert parsed.event, (words, state)
+        assert parsed.holding == mapper.holding
         assert (
-            seen.place == mapper.place or seen.event == "treated"
+            parsed.place == mapper.place or parsed.event == "treated"
         )  # whose station is where the agent stands
-        assert seen.treated == (mapper.treated.get(mapper.holding, set()) if mapper.holding else set())
+        assert parsed.treated == (mapper.treated.get(mapper.holding, set()) if mapper.holding else set())
         facts = state_facts(state)
         assert not any(contradicts(fact, facts) for fact in facts), state
 
@@ -250,5 +256,5 @@ START = state_facts("Room: desk 1, shelf 1. Holding nothing.")
         (("receptacle", "shelf 9"), SHELF, False),
     ],
 )
-def test_what_a_real_state_denies(claim, truth, denied):
+def test_a_real_state_denies_other_values(claim, truth, denied):
     assert contradicts(claim, truth) is denied

@@ -1,6 +1,4 @@
-"""A real Chromium for the browser's tests: one pool that all share, tasks of eight types, and pages of our
-own as files.
-"""
+"""A real Chromium for the browser's tests: a shared pool, tasks of eight types, and pages from files."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ def episodes(adapter, tasks):
 
 @pytest.fixture
 def page(tmp_path):
-    """Writes a page and gives the spec that opens it: page(html, goal)."""
+    """A function page(html, goal) that writes a page and returns the spec that opens it."""
 
     def write(html: str, goal: str = "Look.", name: str = "page.html") -> dict[str, str]:
         file = tmp_path / name

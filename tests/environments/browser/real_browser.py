@@ -1,16 +1,16 @@
-"""The real Chromium that the browser's tests run, and how they look at it."""
+"""The real Chromium that the browser's tests run, and how they observe it."""
 
 from __future__ import annotations
 
 import pytest
 
 from components.environments.browser.engine.chromium import find_chromium
-from components.environments.browser.engine.pool import PoolSettings
+from components.environments.browser.engine.messages import PoolSettings
 from components.errors import EnvironmentFailure
 
 
 def settings(**changes) -> PoolSettings:
-    """One browser with patience for a busy machine; skips where there is no Chromium."""
+    """Return settings of one browser, with long timeouts for a busy machine. Skips without a Chromium."""
     try:
         executable = find_chromium()
     except EnvironmentFailure as failure:
@@ -28,14 +28,14 @@ def settings(**changes) -> PoolSettings:
 
 
 def opened(browsers, spec):
-    """What the page of `spec` shows."""
-    seen = browsers.load({0: spec})[0]
-    assert not isinstance(seen, str), seen
-    return seen
+    """Return what the page of `spec` shows."""
+    observation = browsers.load({0: spec})[0]
+    assert not isinstance(observation, str), observation
+    return observation
 
 
 def acted(browsers, action):
-    """What one action shows."""
-    seen = browsers.step({0: action})[0]
-    assert not isinstance(seen, str), seen
-    return seen
+    """Return what one action shows."""
+    observation = browsers.step({0: action})[0]
+    assert not isinstance(observation, str), observation
+    return observation

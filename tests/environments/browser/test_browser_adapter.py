@@ -1,6 +1,4 @@
-"""The adapter on MiniWoB's pages in a real Chromium: splits, coherence, repetition, forks, BrowserGym's own
-environment, failures.
-"""
+"""The adapter on MiniWoB's pages in a real Chromium: splits, coherence, repetition, forks and failures."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.states import read_state
-from components.environments.browser.task_lists import SOLVED, side_of, split_of
+from components.environments.browser.task_lists import EXPERT_TYPES, split_of_page, split_of_task
 from components.environments.protocol import Forkable
 from components.environments.step_cost import replay
 from components.errors import ConfigError, EnvironmentFailure
@@ -59,34 +57,38 @@ def test_no_page_of_one_split_is_shown_in_the_other():
             None, ["environment.name=browser", "environment.browser.types=[focus-text-2,click-test-2]"]
         ).environment
     )
-    shown = {}
+    pages_by_split = {}
     for split in ("train", "test"):
         with contextlib.suppress(EnvironmentFailure):
             for seed in range(3):
-                shown.setdefault(split, set()).update(
+                pages_by_split.setdefault(split, set()).update(
                     (task.family, task.instruction, task.initial_state) for task in poor.tasks(split, 1, seed)
                 )
-    assert shown["train"] and shown["test"] and not shown["train"] & shown["test"]
+    assert (
+        pages_by_split["train"]
+        and pages_by_split["test"]
+        and not pages_by_split["train"] & pages_by_split["test"]
+    )
     pages = [f"{n}" for n in range(3000)]
-    assert 0.28 < sum(split_of(page) == "test" for page in pages) / len(pages) < 0.38
+    assert 0.28 < sum(split_of_page(page) == "test" for page in pages) / len(pages) < 0.38
 
 
-def test_a_page_does_not_change_sides_with_the_words_it_is_told_in():
-    """A backbone that read it would have read what is held out now."""
+def test_a_page_keeps_its_split_when_quotes_are_written_differently():
+    """Otherwise a backbone would have read what is now held out."""
     tasks = [
         make_task(instruction=f'Click on the " n{n} " button.', family="click-button") for n in range(60)
     ]
-    told = [replace(task, instruction=f'Click on the "n{n}" button.') for n, task in enumerate(tasks)]
-    assert [side_of(task) for task in tasks] == [side_of(task) for task in told] and len(
-        {side_of(task) for task in tasks}
+    display_name = [replace(task, instruction=f'Click on the "n{n}" button.') for n, task in enumerate(tasks)]
+    assert [split_of_task(task) for task in tasks] == [split_of_task(task) for task in display_name] and len(
+        {split_of_task(task) for task in tasks}
     ) == 2
 
 
 def test_the_default_types_are_at_least_twelve_and_named_once():
-    assert len(set(SOLVED)) == len(SOLVED) >= 12
+    assert len(set(EXPERT_TYPES)) == len(EXPERT_TYPES) >= 12
 
 
-def test_a_type_that_is_none_says_so():
+def test_an_unknown_type_is_refused():
     wrong = make_adapter(
         load_config(None, ["environment.name=browser", "environment.browser.types=[click-tset]"]).environment
     )
@@ -98,8 +100,8 @@ def test_a_type_that_is_none_says_so():
     assert rung.expected.startswith("Expected one such as click-test")
 
 
-def test_a_type_stands_once():
-    """Every fourth is for the test split alone: named twice, it would be on both sides."""
+def test_a_type_may_be_named_only_once():
+    """Every fourth type is for the test split alone. A type named twice would be in both splits."""
     with pytest.raises(ConfigError, match="types names click-button more than once"):
         load_config(
             None,
@@ -138,7 +140,7 @@ def test_options_without_effect_are_refused(overrides, words):
         load_config(None, overrides)
 
 
-def test_what_decides_the_data_names_nothing_of_the_machine_or_of_other_adapters():
+def test_the_data_identity_names_no_machine_and_no_other_adapter():
     assert set(EnvironmentConfig().decisive()) == {
         "name",
         "games",
@@ -175,7 +177,7 @@ def test_real_states_are_readable_and_never_contradict(adapter, episodes):
                 assert adapter.refused(step.next_state)
 
 
-def test_the_behaviours_end_in_all_three_ways(episodes):
+def test_behaviours_win_lose_and_are_cut_off(episodes):
     ends = Counter(
         (e.steps[0].behaviour, "won" if e.success else "lost" if e.steps[-1].done else "cut off")
         for e in episodes
@@ -186,7 +188,7 @@ def test_the_behaviours_end_in_all_three_ways(episodes):
     assert refused > 10 and all(0 < len(step.next_state) < 1500 for e in episodes for step in e.steps)
 
 
-def test_an_alternative_is_what_really_follows_and_the_row_stays(adapter, tasks):
+def test_a_probe_returns_real_next_states_and_the_row_stays(adapter, tasks):
     login = next(task for task in tasks if task.family == "login-user")
     environment = adapter.open(budget=12)
     try:
@@ -209,18 +211,20 @@ def test_an_alternative_is_what_really_follows_and_the_row_stays(adapter, tasks)
         environment.close()
 
 
-def test_early_experience_explores_beside_the_expert(adapter, episodes):
+def test_early_experience_explores_alternatives_to_the_expert(adapter, episodes):
     expert = [episode for episode in episodes if episode.steps[0].behaviour == "expert"][2:4]
     environment = adapter.open()
     try:
-        found = explore(environment, expert, 2, 0)
-        assert len(found) == 2 and all(one.alternatives and one.alternatives[0] for one in found)
+        alternatives = explore(environment, expert, 2, 0)
+        assert len(alternatives) == 2 and all(
+            one.alternatives and one.alternatives[0] for one in alternatives
+        )
     finally:
         environment.close()
 
 
-def test_the_makers_own_environment_gives_the_same_states(adapter, episodes):
-    """BrowserGym's, with its chat window and its waiting: two browsers an episode, so one episode."""
+def test_browsergyms_own_environment_gives_the_same_states(adapter, episodes):
+    """It starts a chat window and waits: two browsers per episode, so the test plays one episode."""
     episode = next(e for e in episodes if e.task.family == "login-user" and e.steps[0].behaviour == "expert")
     environment = adapter.open(workers=1, stock=True)
     try:
@@ -229,7 +233,7 @@ def test_the_makers_own_environment_gives_the_same_states(adapter, episodes):
         environment.close()
 
 
-def test_a_dead_browser_is_infrastructures_failure_and_the_run_goes_on(adapter, tasks):
+def test_a_dead_browser_is_an_infrastructure_failure_and_the_run_continues(adapter, tasks):
     environment = adapter.open(workers=1)
     try:
         environment.reset(tasks[:2])

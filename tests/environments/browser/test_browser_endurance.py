@@ -1,6 +1,8 @@
-"""Five hundred episodes in a pool of browsers of which five are killed on purpose. By hand:
+"""Five hundred episodes in a pool of browsers, of which five are killed on purpose.
 
-python -m pytest -m slow -s tests/environments/browser/test_browser_endurance.py
+Run it by hand:
+
+    python -m pytest -m slow -s tests/environments/browser/test_browser_endurance.py
 """
 
 from __future__ import annotations
@@ -25,20 +27,20 @@ BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
 
 
 def of_browsers() -> set[int]:
-    """All processes that run a browser or its driver, whoever started them."""
-    found = set()
+    """Return all processes that run a browser or its driver, whoever started them."""
+    processes = set()
     for process in psutil.process_iter():
         try:
             driver = "run-driver" in process.cmdline()
             if ("chrom" in process.name() or driver) and process.status() != psutil.STATUS_ZOMBIE:
-                found.add(process.pid)
+                processes.add(process.pid)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def kill_one(environment, rng) -> None:
-    """The browser itself, or the worker that drives it."""
+    """Kill a browser, or the worker that drives it."""
     folder, worker = rng.choice(
         list(zip(folders(environment.browsers), environment.browsers.processes(), strict=True))
     )
@@ -73,7 +75,7 @@ def test_five_hundred_episodes_and_five_killed_browsers():
                 for row, answer in enumerate(environment.step(actions)):
                     if answer is None:
                         continue
-                    made = Transition(
+                    step = Transition(
                         batch[row][0].id,
                         "",
                         step,
@@ -83,7 +85,7 @@ def test_five_hundred_episodes_and_five_killed_browsers():
                         answer.reward,
                         answer.done,
                     )
-                    played[row] = Trajectory(batch[row][0], (*played[row].steps, made))
+                    played[row] = Trajectory(batch[row][0], (*played[row].steps, step))
                     if answer.done:
                         alive.discard(row)
                         ends["failed" if "failed" in answer.info else "won" if answer.reward else "lost"] += 1
@@ -102,16 +104,16 @@ def test_five_hundred_episodes_and_five_killed_browsers():
         f"{most:.0f} MB"
     )
     print("failures:", Counter(failures))
-    left = of_browsers() - before
-    print("processes left behind:", len(left))
+    remaining = of_browsers() - before
+    print("processes left behind:", len(remaining))
     assert sum(ends.values()) == EPISODES
-    assert not left
+    assert not remaining
     assert 0 < ends["failed"] <= KILLS * ROWS and len(kills) == KILLS
     assert ends["won"] > EPISODES / 4
 
 
 def memory_of(processes) -> float:
-    """MB that only these processes use."""
+    """Return the MB that only these processes use."""
     total = 0.0
     for process in processes:
         try:

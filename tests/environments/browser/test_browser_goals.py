@@ -1,4 +1,4 @@
-"""Instructions, what they want, and how far an episode has come: read from texts alone."""
+"""Instructions, their goals, and the progress of an episode, read from texts alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from builders import make_episode, make_task
 
 from components.environments.browser.behaviours import NAMES, make_behaviour
 from components.environments.browser.coherence import contradiction
-from components.environments.browser.goals import read_goal, spaced
-from components.environments.browser.progress import missing, outlook, progress
+from components.environments.browser.goals import read_goal, separate_quotes
+from components.environments.browser.progress import episode_status, goal_obstacle, progress
 from components.environments.browser.reasoning import reason, reflect, reveals, think
 from components.environments.browser.states import OVER, read_state
 from components.errors import EnvironmentFailure
@@ -111,14 +111,14 @@ SEARCH = replace(
         ),
     ],
 )
-def test_the_expert_knows_what_comes_first(instruction, state, command):
+def test_the_experts_first_action(instruction, state, command):
     task = replace(TASK, instruction=instruction, initial_state=state)
     assert make_behaviour("expert", task, 0)(make_episode(task), ["click [3]"])[1] == command
 
 
-def test_wishes_are_met_one_after_the_other_and_progress_counts_them():
+def test_progress_counts_fulfilled_subgoals():
     steps = [USER, PASSWORD, SEND]
-    commands = [outlook(make_episode(TASK, *steps[:count])).command for count in range(3)]
+    commands = [episode_status(make_episode(TASK, *steps[:count])).command for count in range(3)]
     assert commands == [action for action, _ in steps]
     assert [progress(make_episode(TASK, *steps[:count])) for count in range(3)] == [0, 1 / 4, 2 / 4]
     assert (
@@ -132,7 +132,7 @@ def test_a_message_over_the_form_is_cancelled_first():
         NAMED.replace(" (focused)", " (disabled)")
         + "\ntext: Exit to home page?\n[30] button: OK\n[31] button: Cancel"
     )
-    assert outlook(make_episode(TASK, ("click [16]", covered))).command == "click [31]"
+    assert episode_status(make_episode(TASK, ("click [16]", covered))).command == "click [31]"
 
 
 def test_a_click_counts_only_after_what_must_come_before_it():
@@ -141,20 +141,20 @@ def test_a_click_counts_only_after_what_must_come_before_it():
     words = "Guess the number between 0-9 and press Submit. Use the feedback below to find the right number."
     task = replace(TASK, instruction=words, initial_state=start)
     first = [("fill [21] 4", start.replace("...", "... = 4")), ("click [22]", hint)]
-    assert outlook(make_episode(task)).command == "fill [21] 4"
-    assert outlook(make_episode(task, *first)).command == "fill [21] 7"
+    assert episode_status(make_episode(task)).command == "fill [21] 4"
+    assert episode_status(make_episode(task, *first)).command == "fill [21] 7"
     again = [*first, ("fill [21] 7", hint.replace("= 4", "= 7"))]
-    assert outlook(make_episode(task, *again)).command == "click [22]"
+    assert episode_status(make_episode(task, *again)).command == "click [22]"
 
 
-def test_what_is_not_visible_is_looked_for_behind_what_was_not_opened():
+def test_a_hidden_element_is_searched_behind_unopened_ones():
     opened = (
         TABS.replace(" (selected)", "")
         .replace("#2", "#2 (selected)")
         .replace("[26] item: ornare", "[28] item: Proin")
     )
-    assert outlook(make_episode(SEARCH)).command == "click [20]"
-    assert outlook(make_episode(SEARCH, ("click [20]", opened))).command == "click [28]"
+    assert episode_status(make_episode(SEARCH)).command == "click [20]"
+    assert episode_status(make_episode(SEARCH, ("click [20]", opened))).command == "click [28]"
 
 
 @pytest.mark.parametrize(
@@ -166,21 +166,21 @@ def test_what_is_not_visible_is_looked_for_behind_what_was_not_opened():
         (LOGIN.replace("kenda", "keli"), ""),
     ],
 )
-def test_a_made_up_task_is_judged_by_its_first_page(instruction, why):
+def test_a_generated_task_is_judged_by_its_first_page(instruction, why):
     goal = read_goal(instruction, [read_state(BLANK)])
-    assert ("follows no template" if goal is None else missing(read_state(BLANK), goal)) == why
+    assert ("follows no template" if goal is None else goal_obstacle(read_state(BLANK), goal)) == why
 
 
-def test_quoted_words_stand_apart_and_are_read_all_the_same():
+def test_quoted_words_are_separated_and_still_read():
     """A word beside a quotation mark has other tokens than the same word elsewhere."""
     plain = 'Enter the username "kenda" and the password "x7y" into the text fields and press login.'
-    assert spaced(plain) == spaced(LOGIN) == LOGIN
+    assert separate_quotes(plain) == separate_quotes(LOGIN) == LOGIN
     views = [read_state(BLANK)]
     assert read_goal(plain, views) == read_goal(LOGIN, views) is not None
-    assert spaced("Select ab, Cd and click Submit.") == "Select ab, Cd and click Submit."
+    assert separate_quotes("Select ab, Cd and click Submit.") == "Select ab, Cd and click Submit."
 
 
-def test_thoughts_compare_up_to_what_is_wanted():
+def test_thoughts_compare_up_to_the_target():
     assert (
         think(make_episode(TASK), "") == "16 Username want Username: yes. blank want kenda: no. fill 16 kenda"
     )
@@ -194,7 +194,7 @@ def test_thoughts_compare_up_to_what_is_wanted():
 
 
 @pytest.mark.parametrize(
-    ("steps", "action", "state", "reward", "said"),
+    ("steps", "action", "state", "reward", "reasoning"),
     [
         ([], "click 16", f"Failed: not understood.\n{BLANK}", 0, "no such command. fails"),
         ([], "click [9]", f"Failed: no such element.\n{BLANK}", 0, "16 19 20 want 9: no. fails"),
@@ -223,8 +223,8 @@ def test_thoughts_compare_up_to_what_is_wanted():
         ),
     ],
 )
-def test_reasoning_ends_in_the_pages_own_outcome(steps, action, state, reward, said):
-    assert reason(make_episode(TASK, *steps), action, state, reward) == said
+def test_reasoning_ends_in_the_pages_own_outcome(steps, action, state, reward, reasoning):
+    assert reason(make_episode(TASK, *steps), action, state, reward) == reasoning
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_reasoning_ends_in_the_pages_own_outcome(steps, action, state, reward, s
         ([], "[99] button: New", ""),
     ],
 )
-def test_only_what_no_page_can_do_is_a_contradiction(steps, lie, why):
-    found = contradiction(make_episode(TASK, *steps), lie)
-    assert why in found and bool(found) == bool(why)
+def test_only_impossible_states_are_contradictions(steps, lie, why):
+    objection = contradiction(make_episode(TASK, *steps), lie)
+    assert why in objection and bool(objection) == bool(why)
 
 
 @pytest.mark.parametrize(
@@ -257,11 +257,11 @@ def test_only_what_no_page_can_do_is_a_contradiction(steps, lie, why):
         ([], "A dragon.", False),
     ],
 )
-def test_only_what_was_never_named_is_revealed(steps, state, new):
+def test_only_new_elements_are_revealed(steps, state, new):
     assert reveals(make_episode(TASK, *steps), read_state(state)) == new
 
 
-def test_without_an_expert_the_others_still_play():
+def test_types_without_an_expert_are_played_by_the_other_behaviours():
     odd = replace(TASK, instruction="Draw a circle.", family="draw-circle")
     with pytest.raises(EnvironmentFailure, match=r"no expert for draw-circle.*data\.expert=0"):
         make_behaviour("expert", odd, 0)

@@ -1,6 +1,4 @@
-"""Pages as they are on the web, in a real Chromium: what of them a state shows, and what happens where an
-action does not go well.
-"""
+"""Pages as they are on the web, in a real Chromium: what a state shows, and actions that fail."""
 
 from __future__ import annotations
 
@@ -21,15 +19,15 @@ FORM = """<form onsubmit="return false"><label for=u>Username</label><input id=u
 
 
 def test_every_field_shows_its_name_value_and_state(browsers, page):
-    seen = opened(browsers, page(FORM))
+    observation = opened(browsers, page(FORM))
     ids = dict(
         zip(
             ("user", "password", "news", "list", "note", "send", "later"),
-            read_state(seen.state).ids,
+            read_state(observation.state).ids,
             strict=True,
         )
     )
-    assert seen.state.splitlines() == [
+    assert observation.state.splitlines() == [
         f"[{ids['user']}] textbox: Username",
         f"[{ids['password']}] textbox: Password",
         f"[{ids['news']}] checkbox: News",
@@ -73,7 +71,7 @@ def test_every_field_shows_its_name_value_and_state(browsers, page):
         ("click [{later}]", "disabled"),
     ],
 )
-def test_what_cannot_be_done_leaves_the_page_and_says_why(browsers, page, action, why):
+def test_an_impossible_action_leaves_the_page_and_names_the_reason(browsers, page, action, why):
     before = opened(browsers, page(FORM))
     _, _, _, options, _, send, later = read_state(before.state).ids
     after = acted(browsers, action.format(send=send, list=options, later=later))
@@ -85,7 +83,7 @@ def test_the_same_page_always_gives_the_same_lines(browsers, page):
     assert len({opened(browsers, spec).state for _ in range(3)}) == 1
 
 
-def test_other_scripts_and_invisible_signs(browsers, page):
+def test_other_scripts_and_invisible_characters(browsers, page):
     words = ["Ещё раз", "検索する", "ابحث", "खोजें", "🙂 ok"]
     hidden = "<p>\u202eevil\u200b line\u0007</p><button>soft\u00adhyphen</button>"
     state = opened(browsers, page("".join(f"<button>{word}</button>" for word in words) + hidden)).state
@@ -96,7 +94,7 @@ def test_other_scripts_and_invisible_signs(browsers, page):
     assert "text: evil line" in state and state.replace("\n", "").isprintable()
 
 
-def test_a_page_that_spells_markers_forges_nothing(browsers, page):
+def test_a_page_cannot_forge_markers(browsers, page):
     spelled = " ".join(map(str, MARKERS)).replace("<", "&lt;")
     state = opened(
         browsers, page(f"<p>&lt;success></p><button>&lt;state> [7] button: no</button><p>{spelled}</p>")
@@ -107,7 +105,7 @@ def test_a_page_that_spells_markers_forges_nothing(browsers, page):
     assert vocabulary.pieces(vocabulary.encode([state])) == [state]
 
 
-def test_words_of_the_page_cannot_break_the_lines(browsers, page):
+def test_page_texts_cannot_break_the_line_format(browsers, page):
     state = opened(
         browsers,
         page(
@@ -123,7 +121,7 @@ def test_words_of_the_page_cannot_break_the_lines(browsers, page):
     assert view.failure == "" and str(view) == state
 
 
-def test_five_megabytes_are_read_in_time_and_kept_short(browsers, page):
+def test_a_page_of_five_megabytes_is_read_in_time(browsers, page):
     rows = "".join(f"<p>Paragraph {n} {'lorem ipsum ' * 40}</p>" for n in range(9000))
     spec = page(f"<button>First</button>{rows}<button>Wanted</button>", "Click on the 'Wanted' button.")
     began = time.monotonic()
@@ -135,7 +133,7 @@ def test_five_megabytes_are_read_in_time_and_kept_short(browsers, page):
     assert time.monotonic() - began < 5
 
 
-def test_of_many_elements_those_stay_that_the_instruction_names(browsers, page):
+def test_elements_that_the_instruction_names_are_kept(browsers, page):
     links = "".join(f"<button>Link {n}</button> " for n in range(40))
     state = opened(
         browsers, page(f"<div>{links}<input aria-label=Search></div>", "Click Link 31, or search.")
@@ -146,7 +144,7 @@ def test_of_many_elements_those_stay_that_the_instruction_names(browsers, page):
     assert [int(name) for name in view.ids] == sorted(int(name) for name in view.ids)
 
 
-def test_a_dialog_is_dismissed_and_told_once(browsers, page):
+def test_a_dialog_is_dismissed_and_reported_once(browsers, page):
     spec = page(
         "<button onclick=\"this.textContent = confirm('Sure?\\nReally') ? 'yes' : 'no'\">Ask</button>"
     )
@@ -155,7 +153,7 @@ def test_a_dialog_is_dismissed_and_told_once(browsers, page):
     assert acted(browsers, f"press [{name}] Tab").state == f"[{name}] button: no"
 
 
-def test_a_popup_is_where_the_episode_goes_on_and_the_way_back_is_a_tab(browsers, page):
+def test_the_episode_continues_in_a_popup(browsers, page):
     page("<button>Inner</button>", name="inner.html")
     spec = page("<button onclick=\"window.open('inner.html')\">Open</button>")
     name = read_state(opened(browsers, spec).state).ids[0]
@@ -173,7 +171,7 @@ def test_a_miniwob_page_has_no_tabs(browsers):
     assert acted(browsers, "tab 1").state.startswith("Failed: not possible here.")
 
 
-def test_an_element_that_is_gone_is_no_such_element(browsers, page):
+def test_a_removed_element_is_reported_as_missing(browsers, page):
     spec = page("<button id=a>Old</button><script>setTimeout(() => a.remove(), 1500)</script>")
     name = read_state(opened(browsers, spec).state).ids[0]
     time.sleep(2)
@@ -186,29 +184,30 @@ def test_an_element_under_another_cannot_be_clicked(browsers, page):
     assert acted(browsers, f"click [{name}]").state.startswith("Failed: the page refused.\n")
 
 
-def test_words_of_the_agent_or_the_page_are_no_infrastructure_failure(browsers, page):
-    """Playwright's errors quote what was typed and what lies above a click, in the words of a browser that
-    died.
-    """
+def test_quoted_texts_in_an_error_are_no_infrastructure_failure(browsers, page):
+    """Playwright's errors quote what was typed and what covers an element, which may read like a crash."""
     cover = "<div style='position:fixed;inset:0'>Target closed: this issue has been closed, it crashed</div>"
-    seen = read_state(
+    observation = read_state(
         opened(browsers, page(f"<input aria-label=Day readonly><button>Below</button>{cover}")).state
     )
-    for action in (f"fill [{seen.ids[0]}] crashed: it has been closed", f"click [{seen.ids[1]}]"):
+    for action in (
+        f"fill [{observation.ids[0]}] crashed: it has been closed",
+        f"click [{observation.ids[1]}]",
+    ):
         assert acted(browsers, action).state.startswith("Failed: the page refused.\n")
 
 
 def test_frames_are_read_and_acted_in(browsers, page):
     page("<button onclick=\"this.textContent='Done'\">Inside</button>", name="frame.html")
-    seen = opened(browsers, page("<p>Outside</p><iframe src=frame.html></iframe>"))
-    name = next(name for name in read_state(seen.state).ids if not name.isdigit())
+    observation = opened(browsers, page("<p>Outside</p><iframe src=frame.html></iframe>"))
+    name = next(name for name in read_state(observation.state).ids if not name.isdigit())
     assert f"[{name}] button: Done" in acted(browsers, f"click [{name}]").state
 
 
-def test_what_a_page_does_a_moment_later_is_waited_for(browsers):
+def test_delayed_changes_of_a_page_are_awaited(browsers):
     """click-collapsible opens its section by an animation."""
-    seen = opened(browsers, {"task": "miniwob.click-collapsible", "seed": 3})
-    name = next(element.id for element in read_state(seen.state).elements if element.kind == "tab")
+    observation = opened(browsers, {"task": "miniwob.click-collapsible", "seed": 3})
+    name = next(element.id for element in read_state(observation.state).elements if element.kind == "tab")
     assert "Submit" in acted(browsers, f"click [{name}]").state
 
 

@@ -1,6 +1,4 @@
-"""What becomes of rows and processes when browsers die, hang, or lose their owner. Real processes, killed for
-real.
-"""
+"""Rows and processes when browsers die, hang, or lose their owner. Real processes are really killed."""
 
 from __future__ import annotations
 
@@ -19,26 +17,26 @@ import psutil
 import pytest
 from real_browser import settings
 
-from components.environments.browser.engine.pool import (
-    OWNER,
-    PREFIX,
-    Browsers,
+from components.environments.browser.engine.messages import Fork
+from components.environments.browser.engine.pool import Browsers
+from components.environments.browser.engine.processes import (
+    FOLDER_PREFIX,
+    OWNER_VARIABLE,
     remove_abandoned_folders,
     started_by,
 )
-from components.environments.browser.engine.tab import Fork
 from components.environments.browser.states import read_state
 
 BUTTONS = {"task": "miniwob.click-button", "seed": 3}
 
 
 def folders(browsers) -> list[Path]:
-    """Of the workers that run."""
+    """Return the folders of the running workers."""
     return [worker.folder for worker in browsers._workers if worker]
 
 
 def chromium_of(folder) -> psutil.Process:
-    """The browser itself: the one of its processes that is nobody's renderer, zygote or helper."""
+    """Return the browser itself: the process that is no renderer, zygote or helper."""
     return next(
         process
         for process in started_by(folder)
@@ -51,7 +49,7 @@ def _is_browser(process) -> bool:
 
 
 def left_after(folder, seconds=20.0) -> list[str]:
-    """Processes of a worker that do not end in time."""
+    """Return the processes of a worker that do not end in time."""
     deadline = time.monotonic() + seconds
     while (still := started_by(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -61,108 +59,108 @@ def left_after(folder, seconds=20.0) -> list[str]:
 def test_closing_leaves_no_process_and_no_file():
     browsers = Browsers(settings(size=2))
     browsers.load({0: BUTTONS, 1: BUTTONS})
-    there, workers = folders(browsers), browsers.processes()
-    assert len(there) == 2
-    for folder in there:
+    worker_folders, workers = folders(browsers), browsers.processes()
+    assert len(worker_folders) == 2
+    for folder in worker_folders:
         kinds = {
             part for process in started_by(folder) for part in process.cmdline() if part.startswith("--type=")
         }
         assert {"--type=renderer", "--type=gpu-process", "--type=utility"} <= kinds
     browsers.close()
     browsers.close()
-    assert not any(started_by(folder) or folder.exists() for folder in there)
+    assert not any(started_by(folder) or folder.exists() for folder in worker_folders)
     assert not any(psutil.pid_exists(worker) for worker in workers)
 
 
 def test_a_killed_browser_fails_its_rows_and_the_next_episode_has_a_new_one():
     browsers = Browsers(settings(size=2))
     try:
-        seen = browsers.load(dict.fromkeys(range(4), BUTTONS))
+        observation = browsers.load(dict.fromkeys(range(4), BUTTONS))
         chromium_of(folders(browsers)[0]).kill()
-        answers = browsers.step(dict.fromkeys(range(4), f"click [{read_state(seen[0].state).ids[0]}]"))
+        answers = browsers.step(dict.fromkeys(range(4), f"click [{read_state(observation[0].state).ids[0]}]"))
         assert [isinstance(answers[row], str) for row in range(4)] == [True, True, False, False]
         assert "The page died" in answers[0] or "Error" in answers[0]
-        assert browsers.load(dict.fromkeys(range(4), BUTTONS)) == seen
+        assert browsers.load(dict.fromkeys(range(4), BUTTONS)) == observation
     finally:
         browsers.close()
 
 
 def test_an_alternative_that_fails_costs_its_row_nothing(browsers):
-    seen = browsers.load({0: BUTTONS})[0]
+    observation = browsers.load({0: BUTTONS})[0]
     answer = browsers.probe(
-        {0: Fork({"task": "miniwob.no-such-task", "seed": 0}, (), seen.state, ("click [1]",))}
+        {0: Fork({"task": "miniwob.no-such-task", "seed": 0}, (), observation.state, ("click [1]",))}
     )[0]
     assert isinstance(answer, str) and "no task 'miniwob.no-such-task'" in answer
-    assert browsers.step({0: "click [9999]"})[0].state == f"Failed: no such element.\n{seen.state}"
+    assert browsers.step({0: "click [9999]"})[0].state == f"Failed: no such element.\n{observation.state}"
 
 
-def test_an_alternative_is_tried_where_the_row_stands_or_not_at_all(browsers, page):
-    """A page that moves by itself cannot be played again: what would come of an action there is another
-    state's.
-    """
+def test_an_alternative_is_not_tried_in_another_state(browsers, page):
+    """A page that changes by itself cannot be replayed, so an alternative would be tried in another state."""
     restless = page("<p id=p></p><button>Go</button><script>p.textContent = Date.now()</script>")
     button = read_state(browsers.load({0: restless})[0].state).ids[0]
     state = browsers.step({0: f"click [{button}]"})[0].state
     answer = browsers.probe({0: Fork(restless, (f"click [{button}]",), state, (f"click [{button}]",))})[0]
-    assert isinstance(answer, str) and "Elsewhere: played again, the episode came to" in answer
+    assert isinstance(answer, str) and "ReplayDiverged: the replayed episode shows" in answer
 
 
-def test_trying_wears_a_browser_out_as_playing_does(browsers):
-    seen = browsers.load({0: BUTTONS})[0]
+def test_probes_count_as_loads_of_a_browser(browsers):
+    observation = browsers.load({0: BUTTONS})[0]
     before = browsers._workers[0].loads
-    browsers.probe({0: Fork(BUTTONS, (), seen.state, ("click [1]",) * 3)})
+    browsers.probe({0: Fork(BUTTONS, (), observation.state, ("click [1]",) * 3)})
     assert browsers._workers[0].loads == before + 3
 
 
-def test_a_long_way_to_an_alternative_is_no_silence(page):
-    """Patience is for one step, not for all that must be played again."""
+def test_a_long_replay_is_no_timeout(page):
+    """The timeout is for one step, not for the whole replay."""
     browsers = Browsers(settings(page_seconds=1.5, action_seconds=0.5))
     slow = page("<button onclick='setTimeout(() => document.body.append(1), 900)'>Wait</button>")
     try:
         click = f"click {browsers.load({0: slow})[0].state.split()[0]}"
         state = [browsers.step({0: click})[0].state for _ in range(5)][-1]
         began = time.monotonic()
-        found = browsers.probe({0: Fork(slow, (click,) * 5, state, (click,))})[0]
+        results = browsers.probe({0: Fork(slow, (click,) * 5, state, (click,))})[0]
         assert time.monotonic() - began > 4.0 + 0.5 and not browsers.replaced, "longer than its patience"
-        assert "111111" in found[0].state.replace(" ", "").replace("text:", "").replace("\n", "")
+        assert "111111" in results[0].state.replace(" ", "").replace("text:", "").replace("\n", "")
     finally:
         browsers.close()
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["just-killed", "gone"])
-def test_a_killed_worker_takes_all_along_and_is_replaced(gone):
-    """The pipe of one that was just killed may still take a question; that of one that is gone does not."""
+@pytest.mark.parametrize("is_joined", [False, True], ids=["just-killed", "joined"])
+def test_a_killed_worker_ends_with_all_its_processes_and_is_replaced(is_joined):
+    """The pipe of a worker that was just killed may still take a message; that of one that has ended does
+    not.
+    """
     browsers = Browsers(settings())
     try:
-        seen, folder = browsers.load({0: BUTTONS}), folders(browsers)[0]
+        observation, folder = browsers.load({0: BUTTONS}), folders(browsers)[0]
         os.kill(browsers.processes()[0], signal.SIGKILL)
-        if gone:
+        if is_joined:
             browsers._workers[0].process.join()
         answer = browsers.step({0: "click [13]"})[0]
         assert isinstance(answer, str) and "process ended" in answer and browsers.replaced == 1
         assert not started_by(folder) and not folder.exists()
-        assert browsers.load({0: BUTTONS}) == seen
+        assert browsers.load({0: BUTTONS}) == observation
     finally:
         browsers.close()
 
 
-def test_a_browser_that_does_not_answer_is_given_up_and_the_others_go_on(page):
+def test_a_hanging_browser_is_given_up_and_the_others_continue(page):
     browsers = Browsers(settings(size=2, page_seconds=3.0, action_seconds=1.0))
     hang = page("<button onclick='for (;;) ;'>Hang</button>")
     try:
-        shown = browsers.load({0: hang, 1: BUTTONS})[0].state
-        there = folders(browsers)
+        state = browsers.load({0: hang, 1: BUTTONS})[0].state
+        folders_before = folders(browsers)
         began = time.monotonic()
-        answers = browsers.step({0: f"click {shown.split()[0]}", 1: "click [99]"})
+        answers = browsers.step({0: f"click {state.split()[0]}", 1: "click [99]"})
         assert isinstance(answers[0], str) and ("did not answer" in answers[0] or "Timeout" in answers[0])
         assert answers[1].state.startswith("Failed: no such element.")
-        assert time.monotonic() - began < 30 and not (browsers.replaced and started_by(there[0]))
+        assert time.monotonic() - began < 30 and not (browsers.replaced and started_by(folders_before[0]))
         assert browsers.load({0: BUTTONS})[0].state
     finally:
         browsers.close()
 
 
-def test_a_stopped_browser_is_killed_all_the_same():
+def test_a_suspended_browser_is_killed_too():
     browsers = Browsers(settings(page_seconds=2.0, action_seconds=1.0))
     browsers.load({0: BUTTONS})
     folder = folders(browsers)[0]
@@ -171,7 +169,7 @@ def test_a_stopped_browser_is_killed_all_the_same():
     assert not left_after(folder, 2) and not folder.exists()
 
 
-def test_a_page_that_never_loads_is_an_answer_not_an_end():
+def test_a_page_that_never_loads_fails_its_row_alone():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         browsers = Browsers(settings(page_seconds=2.0))
         try:
@@ -184,7 +182,7 @@ def test_a_page_that_never_loads_is_an_answer_not_an_end():
 
 
 def ends(pid, seconds):
-    """Whether the process is gone, or a zombie that nobody has asked after, within `seconds`."""
+    """Return whether the process ends within `seconds`, or becomes a zombie that nobody reaps."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -200,8 +198,9 @@ def ends(pid, seconds):
 def own_temporary_folder(
     tmp_path, monkeypatch
 ):  # tmp_path comes first: it lies where other tests have theirs
-    """For tests that sweep: other processes' pools have their folders elsewhere. Its name is short, as
-    Chromium's sockets lie in it.
+    """A temporary folder for tests that remove abandoned folders, so that other pools' folders are safe.
+
+    Its name is short, since Chromium's sockets lie in it.
     """
     folder = tempfile.mkdtemp(prefix="sweep-")
     monkeypatch.setenv("TMPDIR", folder)
@@ -262,7 +261,7 @@ def test_an_owner_that_forgets_to_close_leaves_nothing(tmp_path):
 
 
 @pytest.mark.usefixtures("own_temporary_folder")
-def test_a_pool_keeps_its_folder_before_a_browser_has_started():
+def test_a_folder_is_kept_before_its_browser_has_started():
     browsers = Browsers(settings())
     try:
         browsers._worker(0, "load", {0: BUTTONS})
@@ -276,9 +275,9 @@ def test_a_pool_keeps_its_folder_before_a_browser_has_started():
 
 
 @pytest.mark.usefixtures("own_temporary_folder")
-def test_folders_of_the_living_stay():
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    process = subprocess.Popen(["sleep", "60"], env={**os.environ, OWNER: str(folder)})
+def test_folders_of_running_workers_are_kept():
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, OWNER_VARIABLE: str(folder)})
     try:
         until = time.monotonic() + 10
         while not psutil.Process(process.pid).environ() and time.monotonic() < until:

@@ -1,6 +1,4 @@
-"""What reasoning quotes is held against the page and the instruction: a slip of the pen is found, and the
-teacher's own words never are.
-"""
+"""Reasoning is compared with the page and the instruction: errors are detected, correct words accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ SUM = "[1] textbox: 2 + 3 = 5\n[3] button: Submit"
 
 
 def wrong(goal, state, action, reasoning):
-    """What of the reasoning does not stand where it was read."""
+    """Return what of the reasoning stands behind its first error."""
     task = make_task(environment="browser", instruction=goal, initial_state=state)
     return reasoning[grounded(task, [state], action, reasoning) :]
 
@@ -58,10 +56,10 @@ def wrong(goal, state, action, reasoning):
     ],
 )
 @pytest.mark.parametrize("reward", [0.0, 1.0])
-def test_the_teachers_own_words_stand_where_they_say(goal, state, action, after, reward):
+def test_the_teachers_reasoning_is_accepted(goal, state, action, after, reward):
     task = make_task(environment="browser", instruction=goal, initial_state=state)
-    said = reason(Trajectory(task), action, after, reward)
-    assert wrong(goal, state, action, said) == "", said
+    reasoning = reason(Trajectory(task), action, after, reward)
+    assert wrong(goal, state, action, reasoning) == "", reasoning
 
 
 @pytest.mark.parametrize(
@@ -84,33 +82,33 @@ def test_the_teachers_own_words_stand_where_they_say(goal, state, action, after,
         (BEGUN + 'username " chas, chas want chas: yes', ", and all is well"),
     ],
 )
-def test_a_slip_of_the_pen_is_found_and_what_stands_before_it_stays(right, rest):
+def test_the_text_before_the_first_error_is_kept(right, rest):
     state = SENT.replace("chas", "q") if "q want q" in rest else SENT
     assert wrong(GOAL, state, "click [20]", right + rest) == rest
 
 
-def test_what_is_not_there_does_not_work():
+def test_an_absent_element_does_not_work():
     assert wrong(GOAL, SENT, "click [9]", "16 19 20 want 9: no. works, new") == ". works, new"
-    listed, goal = (
+    state, goal = (
         "[1] select: = Peru {Peru | Chad}\n[3] button: Submit",
         "Select Chad from the list and click Submit.",
     )
     begun = "1 3 want 1: yes, select nameless, Peru Chad want"
-    assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: no. fails") == "no. fails"
-    assert wrong(goal, listed, "select [1] Oman", f"{begun} Oman: no. works, now Oman") == ". works, now Oman"
-    assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: yes. works, now Cha") == ". works, now Cha"
-    assert wrong(goal, listed, "select [1] Chad", f"{begun} Chad: yes. works, now Chad") == ""
+    assert wrong(goal, state, "select [1] Chad", f"{begun} Chad: no. fails") == "no. fails"
+    assert wrong(goal, state, "select [1] Oman", f"{begun} Oman: no. works, now Oman") == ". works, now Oman"
+    assert wrong(goal, state, "select [1] Chad", f"{begun} Chad: yes. works, now Cha") == ". works, now Cha"
+    assert wrong(goal, state, "select [1] Chad", f"{begun} Chad: yes. works, now Chad") == ""
 
 
-def test_what_the_page_does_is_its_own_affair():
-    """A page may be content though something lacks; MiniWoB's boxes are. And an action on no element quotes
+def test_the_pages_outcome_is_not_judged():
+    """A page may accept a form that lacks something; MiniWoB's boxes do. Actions without element quote
     nothing.
     """
-    said = (
+    reasoning = (
         "1 2 3 want 3: yes, button Submit. works. ab checked want checked: yes, Cd plain want checked: "
         "no. done"
     )
-    assert wrong("Select ab, Cd and click Submit.", BOXES, "click [3]", said) == ""
+    assert wrong("Select ab, Cd and click Submit.", BOXES, "click [3]", reasoning) == ""
     assert (
         wrong(GOAL, SENT, "scroll down", "whatever") == wrong(GOAL, "no state", "click [1]", "whatever") == ""
     )

@@ -1,6 +1,4 @@
-"""A MiniWoB episode succeeds only where the page gives its whole raw reward: not for a part of it, not for a
-wrong answer that is paid.
-"""
+"""A MiniWoB episode succeeds only where the page gives its whole raw reward."""
 
 from __future__ import annotations
 
@@ -12,19 +10,20 @@ from real_browser import acted, opened, settings
 from components.environments.browser.engine.gym_tasks import is_success, raw_reward
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.states import read_state
-from components.environments.browser.surveys.stock_browsergym import StockSeat
+from components.environments.browser.surveys.stock_browsergym import StockTab
 from components.records import Task
 
 
 def play(browsers, task_type, seed, choose):
-    """The last step of an episode whose actions `choose` names from the opening state: `choose(elements,
-    goal)`.
+    """Return the last step of an episode.
+
+    `choose(elements, goal)` names its actions from the opening state.
     """
-    seen = opened(browsers, {"task": f"miniwob.{task_type}", "seed": seed})
-    for action in choose(read_state(seen.state).elements, seen.goal):
-        seen = acted(browsers, action)
-    assert seen.done
-    return seen
+    observation = opened(browsers, {"task": f"miniwob.{task_type}", "seed": seed})
+    for action in choose(read_state(observation.state).elements, observation.goal):
+        observation = acted(browsers, action)
+    assert observation.done
+    return observation
 
 
 def submit(elements):
@@ -43,9 +42,12 @@ def all_boxes_but(number):
     """Check what the goal names, without the last `number` of them."""
 
     def choose(elements, goal):
-        wanted = [element for element in elements if element.kind == "checkbox" and element.name in goal]
-        assert len(wanted) > number
-        return [*(f"click [{element.id}]" for element in wanted[: len(wanted) - number]), submit(elements)]
+        named_boxes = [element for element in elements if element.kind == "checkbox" and element.name in goal]
+        assert len(named_boxes) > number
+        return [
+            *(f"click [{element.id}]" for element in named_boxes[: len(named_boxes) - number]),
+            submit(elements),
+        ]
 
     return choose
 
@@ -73,7 +75,7 @@ def numbers_with(wrong):
         ("odd-or-even", 3, numbers_with(0), numbers_with(1), 1 / 3),
     ],
 )
-def test_success_is_the_whole_raw_reward(browsers, task_type, seed, right, wrong, paid):
+def test_success_needs_the_whole_raw_reward(browsers, task_type, seed, right, wrong, paid):
     partly = play(browsers, task_type, seed, wrong)
     assert partly.reward == 0.0 and partly.raw_reward == pytest.approx(paid), (
         "the page pays a part for a wrong answer"
@@ -82,19 +84,29 @@ def test_success_is_the_whole_raw_reward(browsers, task_type, seed, right, wrong
     assert (whole.reward, whole.raw_reward) == (1.0, 1.0)
 
 
-def test_a_wrong_answer_without_pay_is_below_zero(browsers):
+def test_a_wrong_answer_without_reward_is_below_zero(browsers):
     lost = play(browsers, "odd-or-even", 3, numbers_with(3))
     assert (lost.reward, lost.raw_reward) == (0.0, -1.0)
 
 
-def test_a_step_of_the_environment_tells_both_rewards():
+def test_a_step_reports_both_rewards():
     spec = {"task": "miniwob.find-greatest", "seed": 3}
     environment = BrowserEnvironment(settings())
     try:
-        seen = environment.browsers.load({0: spec})[0]
-        pick, send = card(min)(read_state(seen.state).elements, seen.goal)
+        observation = environment.browsers.load({0: spec})[0]
+        pick, send = card(min)(read_state(observation.state).elements, observation.goal)
         environment.reset(
-            [Task("t", "browser", "test", seen.goal, seen.state, "find-greatest", json.dumps(spec))]
+            [
+                Task(
+                    "t",
+                    "browser",
+                    "test",
+                    observation.goal,
+                    observation.state,
+                    "find-greatest",
+                    json.dumps(spec),
+                )
+            ]
         )
         alternative = environment.probe([[send]])[0][0]
         assert (alternative.reward, alternative.info["raw_reward"]) == (0.0, -1.0), "no card was picked"
@@ -118,16 +130,14 @@ def test_the_discount_for_elapsed_time_changes_no_outcome():
     assert raw_reward(0.5, {}) == 0.5 and not is_success(0.5), "an evaluator of the web that pays a part"
 
 
-def test_browsergyms_own_environment_is_judged_alike():
-    """The seat of the speed comparison, without its two browsers: what it makes of an answer of BrowserGym's
-    environment.
-    """
+def test_browsergyms_own_environment_is_judged_by_the_same_rule():
+    """The tab of the speed comparison, without its two browsers, on an answer of BrowserGym's environment."""
 
     class PaidInPart:
         def step(self, _action):
             return {}, 1.0, True, False, {"task_info": {"RAW_REWARD_GLOBAL": 0.1}}
 
-    seat = StockSeat(None, settings())
-    seat._env, seat.goal = PaidInPart(), ""
-    seen = seat.step("scroll down")
-    assert (seen.reward, seen.raw_reward, seen.done) == (0.0, 0.1, True)
+    tab = StockTab(None, settings())
+    tab._env, tab.goal = PaidInPart(), ""
+    observation = tab.step("scroll down")
+    assert (observation.reward, observation.raw_reward, observation.done) == (0.0, 0.1, True)

@@ -1,4 +1,4 @@
-"""The state's text and back, facts and contradictions, and the commands: pure functions, no browser."""
+"""Browser states as text and back, facts, contradictions and commands: pure functions, no browser."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from hypothesis import strategies as st
 
 from components.environments.browser.actions import (
     Command,
-    admissible,
-    obstacle,
+    admissible_actions,
+    find_obstacle,
     read_action,
     to_browsergym,
     well_formed,
 )
+from components.environments.browser.engine.accessibility_tree import Mark, extract_elements
 from components.environments.browser.engine.elements import (
+    ACTIONABLE_KINDS,
     EDITABLE,
     FIELDS,
     FLAGS,
     TEXT,
-    WORDS,
     Element,
-    Mark,
-    clean,
-    elements,
+    clean_text,
 )
 from components.environments.browser.states import (
     EMPTY,
@@ -31,9 +30,9 @@ from components.environments.browser.states import (
     OVER,
     View,
     contradicts,
+    make_view,
     read_state,
     state_facts,
-    view_of,
 )
 
 FORM = """[16] textbox: Username = kenda (focused)
@@ -54,11 +53,11 @@ LOGIN = View(
 )
 
 
-def test_a_state_is_read_as_it_was_written():
+def test_a_state_is_parsed_as_it_was_written():
     assert read_state(FORM) == LOGIN and str(LOGIN) == FORM
     assert read_state(OVER).over and str(read_state(OVER)) == OVER
     assert str(View()) == EMPTY and read_state(EMPTY) == View()
-    failed = view_of(LOGIN.elements, 3, failure="option", dialogs=["Sure?\nReally"], tab="2 of 2: Orders")
+    failed = make_view(LOGIN.elements, 3, failure="option", dialogs=["Sure?\nReally"], tab="2 of 2: Orders")
     assert str(failed).splitlines()[:3] == [
         "Failed: no such option.",
         "Dialog: Sure? Really",
@@ -81,20 +80,20 @@ def test_a_state_is_read_as_it_was_written():
         "\n",
     ],
 )
-def test_what_is_no_state_is_unreadable(text):
+def test_other_texts_are_unreadable(text):
     assert not read_state(text).readable
     assert state_facts(text) == {("unreadable", text)} and contradicts(
         ("unreadable", text), state_facts(FORM)
     )
 
 
-NAMES = st.text(st.characters(codec="utf-8"), max_size=60).map(clean)
+NAMES = st.text(st.characters(codec="utf-8"), max_size=60).map(clean_text)
 
 
 @st.composite
 def lines(draw) -> Element:
-    """An element as the mapper makes them, whatever the page calls it."""
-    kind = draw(st.sampled_from(sorted(WORDS)))
+    """An element as the reader makes them, with any name."""
+    kind = draw(st.sampled_from(sorted(ACTIONABLE_KINDS)))
     name, value = draw(NAMES), draw(NAMES) if kind in FIELDS else ""
     options = tuple(draw(st.lists(NAMES.filter(bool), max_size=3))) if kind == "select" else ()
     flags = tuple(flag for flag in FLAGS if draw(st.booleans()))
@@ -102,9 +101,11 @@ def lines(draw) -> Element:
 
 
 @given(st.lists(lines(), min_size=1, max_size=6))
-def test_every_state_reads_back_to_its_own_text(found):
+def test_every_state_reads_back_to_its_own_text(elements):
     view = View(
-        tuple(Element(e.kind, e.name, str(n + 1), e.value, e.options, e.flags) for n, e in enumerate(found))
+        tuple(
+            Element(e.kind, e.name, str(n + 1), e.value, e.options, e.flags) for n, e in enumerate(elements)
+        )
     )
     again = read_state(str(view))
     assert (
@@ -147,7 +148,7 @@ def test_facts_are_the_elements_and_what_they_hold():
         (("text", "Hello"), False),
     ],
 )
-def test_a_claim_is_denied_by_what_the_state_lists(claim, denied):
+def test_a_state_denies_what_it_does_not_list(claim, denied):
     assert contradicts(claim, state_facts(FORM)) == denied
     assert contradicts(claim, state_facts(FORM.removesuffix("\n3 more"))) == (claim not in state_facts(FORM))
 
@@ -193,7 +194,7 @@ def test_commands_and_their_form_in_browsergym(action, command, call):
     + ["x" * 2000],
 )
 def test_anything_else_is_malformed(action):
-    assert not well_formed(action) and obstacle(action, LOGIN, web=False) == "malformed"
+    assert not well_formed(action) and find_obstacle(action, LOGIN, web=False) == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -216,13 +217,13 @@ def test_anything_else_is_malformed(action):
         ("goto http://[", True, "place"),
     ],
 )
-def test_what_speaks_against_an_action(action, web, why):
-    assert obstacle(action, LOGIN, web=web, sites=["shop:80", ""]) == why
+def test_obstacles_of_an_action(action, web, why):
+    assert find_obstacle(action, LOGIN, web=web, sites=["shop:80", ""]) == why
     assert why == "" or why in FAILURES
 
 
 def test_admissible_actions_can_all_be_carried_out():
-    found = admissible(LOGIN, 'Enter "a b" and "c".')
+    actions = admissible_actions(LOGIN, 'Enter "a b" and "c".')
     assert {
         "click [16]",
         "fill [16] a b",
@@ -230,21 +231,21 @@ def test_admissible_actions_can_all_be_carried_out():
         "clear [16]",
         "select [18] Aruba",
         "click [20]",
-    } <= set(found)
-    assert not any("[22]" in action for action in found)
-    assert all(obstacle(action, LOGIN, web=False) == "" for action in found)
+    } <= set(actions)
+    assert not any("[22]" in action for action in actions)
+    assert all(find_obstacle(action, LOGIN, web=False) == "" for action in actions)
 
 
 def node(number, role, name="", bid="", children=(), **properties):
-    """A node of an accessibility tree."""
-    found = {
+    """Return a node of an accessibility tree."""
+    entry = {
         "nodeId": str(number),
         "role": {"value": role},
         "name": {"value": name},
         "childIds": [str(child) for child in children],
     }
-    found["properties"] = [{"name": key, "value": {"value": value}} for key, value in properties.items()]
-    return found | ({"browsergym_id": bid} if bid else {})
+    entry["properties"] = [{"name": key, "value": {"value": value}} for key, value in properties.items()]
+    return entry | ({"browsergym_id": bid} if bid else {})
 
 
 def test_text_beside_nameless_fields_becomes_their_name():
@@ -256,18 +257,18 @@ def test_text_beside_nameless_fields_becomes_their_name():
         node(4, "textbox", bid="8"),
     ]
     marked = {"7": Mark(True, True, ""), "8": Mark(True, True, "")}
-    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == [
+    assert [str(element) for element in extract_elements(nodes, marked, "", 10)[0]] == [
         "[7] textbox: Year",
         "[8] textbox: Genre",
     ]
     behind = [node(0, "RootWebArea", children=(2, 1, 4, 3)), *nodes[1:]]
-    assert [str(element) for element in elements(behind, marked, "", 10)[0]] == [
+    assert [str(element) for element in extract_elements(behind, marked, "", 10)[0]] == [
         "[7] textbox: Year",
         "[8] textbox: Genre",
     ]
 
 
-def test_what_is_out_of_view_or_cannot_be_clicked_is_left_out():
+def test_elements_out_of_view_or_without_clicks_are_left_out():
     nodes = [
         node(0, "RootWebArea", children=(1, 2, 3)),
         node(1, "button", "Seen", "1"),
@@ -276,19 +277,19 @@ def test_what_is_out_of_view_or_cannot_be_clicked_is_left_out():
         node(4, "StaticText", "words"),
     ]
     marked = {"1": Mark(True, True, ""), "2": Mark(True, False, ""), "3": Mark(False, True, "")}
-    assert [str(element) for element in elements(nodes, marked, "", 10)[0]] == [
+    assert [str(element) for element in extract_elements(nodes, marked, "", 10)[0]] == [
         "[1] button: Seen",
         "text: words",
     ]
     clickable = marked | {"3": Mark(True, True, "")}
-    assert [str(element) for element in elements(nodes, clickable, "", 10)[0]] == [
+    assert [str(element) for element in extract_elements(nodes, clickable, "", 10)[0]] == [
         "[1] button: Seen",
         "[3] item: words",
     ]
 
 
 def test_an_option_is_chosen_in_the_pages_own_words():
-    """A state shortens and cleans them; of many those stay that share a word with the instruction."""
+    """A state shortens and cleans options. Of many those stay that share a word with the instruction."""
     long = "Cash on delivery (only for orders below a hundred)"
     labels = ["", "{a}|b", long, *(f"kind {number}" for number in range(6)), "way 7"]
     nodes = [
@@ -296,14 +297,14 @@ def test_an_option_is_chosen_in_the_pages_own_words():
         node(1, "combobox", "Pay", "5", range(2, 2 + len(labels))),
         *(node(number, "option", label) for number, label in enumerate(labels, start=2)),
     ]
-    found = elements(nodes, {"5": Mark(True, True, "")}, "pay by way 7", 10)[0]
-    assert str(found[0]).startswith(
+    elements = extract_elements(nodes, {"5": Mark(True, True, "")}, "pay by way 7", 10)[0]
+    assert str(elements[0]).startswith(
         "[5] select: Pay { | (a)/b | Cash on delivery (only for orders below… | kind 0"
     )
-    assert [str(element) for element in read_state(str(found[0])).elements] == [str(found[0])]
-    view, calls = view_of(found, 0), {}
-    for action in admissible(view, ""):
-        assert read_action(action) and obstacle(action, view, web=False) == ""
+    assert [str(element) for element in read_state(str(elements[0])).elements] == [str(elements[0])]
+    view, calls = make_view(elements, 0), {}
+    for action in admissible_actions(view, ""):
+        assert read_action(action) and find_obstacle(action, view, web=False) == ""
         calls[action.split("] ")[1]] = to_browsergym(action, view)
     assert (
         calls["(a)/b"] == "select_option('5', '{a}|b')"
@@ -315,15 +316,18 @@ def test_an_option_is_chosen_in_the_pages_own_words():
 @pytest.mark.parametrize(
     "words", ["Save (disabled)", "x (checked, focused)", "(selected)", "a (checked) (checked)"]
 )
-def test_words_of_the_page_are_no_flags(words):
-    for element in (Element("button", clean(words), "3"), Element("textbox", "Name", "4", clean(words))):
+def test_page_texts_are_not_read_as_flags(words):
+    for element in (
+        Element("button", clean_text(words), "3"),
+        Element("textbox", "Name", "4", clean_text(words)),
+    ):
         assert read_state(str(element)).elements == (element,) and not element.flags
 
 
-def test_a_tree_without_end_is_read():
+def test_a_very_deep_tree_is_read():
     deep = [node(number, "generic", children=(number + 1,)) for number in range(5000)]
-    assert elements(deep, {}, "", 10) == ([], 0) and elements([], {}, "", 10) == ([], 0)
+    assert extract_elements(deep, {}, "", 10) == ([], 0) and extract_elements([], {}, "", 10) == ([], 0)
 
 
 def test_kinds_that_can_be_filled_hold_values():
-    assert EDITABLE < FIELDS < WORDS
+    assert EDITABLE < FIELDS < ACTIONABLE_KINDS

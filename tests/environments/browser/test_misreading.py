@@ -1,6 +1,4 @@
-"""A near miss that has misread the goal brings it to its end, and what the page would say is known; a form of
-the test's own.
-"""
+"""A near miss that misreads its goal plays to the end, and the page's verdict follows from the form."""
 
 from __future__ import annotations
 
@@ -16,20 +14,27 @@ GOAL = 'Enter the username "olin" and the password "r2" into the text fields and
 
 
 def sent(seed):
-    """What stood in both fields when the form was sent; None if it was not within ten steps."""
+    """Return what both fields held when the form was sent; None if it was not sent within ten steps."""
     task = Task(f"login/{seed}", "browser", "train", GOAL, FORM.format("", ""), "login-user", "{}")
-    act, told, fields = make_behaviour("near_miss", task, seed), Trajectory(task), {"16": "", "19": ""}
+    act, display_name, fields = (
+        make_behaviour("near_miss", task, seed),
+        Trajectory(task),
+        {"16": "", "19": ""},
+    )
     for step in range(10):
-        _, action = act(told, [f"fill [{name}] olin" for name in fields] + ["click [20]"])
+        _, action = act(display_name, [f"fill [{name}] olin" for name in fields] + ["click [20]"])
         command = read_action(action)
         if command and command.verb == "click" and command.id == "20":
             return fields["16"], fields["19"]
         if command and command.verb == "fill" and command.id in fields:
             fields[command.id] = command.text
         state = FORM.format(*(f" = {value}" if value else "" for value in fields.values()))
-        told = replace(
-            told,
-            steps=(*told.steps, Transition(task.id, "e", step, told.states[-1], action, state, 0.0, False)),
+        display_name = replace(
+            display_name,
+            steps=(
+                *display_name.steps,
+                Transition(task.id, "e", step, display_name.states[-1], action, state, 0.0, False),
+            ),
         )
     return None
 
@@ -46,17 +51,19 @@ def test_forms_are_sent_with_one_field_wrong():
 
 
 def filled(*words, then=("click [20]", "Episode over.")):
-    """The form filled with two words, and what was done then."""
+    """Return the episode that fills the form with two words and then takes one more action."""
     task = Task("login/0", "browser", "train", GOAL, FORM.format("", ""), "login-user", "{}")
     states = [FORM.format(f" = {words[0]}", ""), FORM.format(*(f" = {word}" for word in words)), then[1]]
-    actions, told = [f"fill [16] {words[0]}", f"fill [19] {words[1]}", then[0]], Trajectory(task)
+    actions, episode = [f"fill [16] {words[0]}", f"fill [19] {words[1]}", then[0]], Trajectory(task)
     for step, (action, state) in enumerate(zip(actions, states, strict=True)):
-        last = Transition(task.id, "e", step, told.states[-1], action, state, 0.0, state == "Episode over.")
-        told = replace(told, steps=(*told.steps, last))
-    return told
+        last = Transition(
+            task.id, "e", step, episode.states[-1], action, state, 0.0, state == "Episode over."
+        )
+        episode = replace(episode, steps=(*episode.steps, last))
+    return episode
 
 
-def test_what_the_page_would_say_is_known_from_what_stands_in_it():
+def test_the_pages_verdict_follows_from_the_form():
     assert judged(filled("olin", "r2")) == 1.0
     assert judged(filled("olin", "olin")) == judged(filled("olin", "R2")) == judged(filled("r2", "r2")) == 0.0
     waiting = FORM.format(" = olin", " = r2")

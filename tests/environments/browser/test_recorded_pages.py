@@ -17,7 +17,7 @@ OBJECTS = ROOT / "seed" / "files" / "md5"
 
 
 def shipped(part: str, name: str) -> Path:
-    """The object in seed/ of a file of a part of data/."""
+    """Return the file in seed/ for a file of a part of data/."""
     outs = yaml.safe_load((ROOT / "data.dvc").read_text())["outs"]
     listing = next(out["md5"] for out in outs if out["path"] == part)
     entries = json.loads((OBJECTS / listing[:2] / listing[2:]).read_text())
@@ -28,7 +28,7 @@ def shipped(part: str, name: str) -> Path:
 @pytest.mark.parametrize(
     ("split", "episodes", "paid", "checkboxes"), [("train", 600, 300, 26), ("fidelity", 150, 77, 5)]
 )
-def test_no_wrong_answer_is_paid(split, episodes, paid, checkboxes):
+def test_no_recorded_wrong_answer_has_a_reward(split, episodes, paid, checkboxes):
     """BrowserGym's own reward paid 310 and 80 of these episodes: in 10 and 3 of `click-checkboxes` a box was
     wrong.
     """

@@ -38,7 +38,7 @@ def test_solved_tasks_come_first_and_the_expert_plays_them(tmp_path):
         solved.behaviour("expert", adapter().tasks("train", 1, 9)[0], 0)
 
 
-def test_what_the_world_says_is_to_be_done_comes_before_the_config():
+def test_the_instruction_of_the_world_comes_before_that_of_the_config():
     (task,) = adapter(instruction="other words").tasks("train", 1, 0)
     assert task.instruction == "count to the goal" and "Goal" in task.initial_state
 
@@ -56,13 +56,13 @@ class Odd:
 
 
 def odd(monkeypatch, instruction="count", **answers):
-    made = type("Made", (Odd,), answers)
+    world_class = type("Made", (Odd,), answers)
     monkeypatch.setitem(sys.modules, "odd_world", type(sys)("odd_world"))
-    sys.modules["odd_world"].make = made
+    sys.modules["odd_world"].make = world_class
     return adapter(factory="odd_world:make", instruction=instruction)
 
 
-def test_a_world_may_say_nothing_but_its_state(monkeypatch):
+def test_a_world_may_give_nothing_but_its_state(monkeypatch):
     plain = odd(monkeypatch)
     tasks = plain.tasks("train", 2, 0)
     world = plain.open()
@@ -93,14 +93,14 @@ def test_a_reset_that_is_no_text_is_named(monkeypatch, answer):
         ),
     ],
 )
-def test_a_step_that_is_none_is_a_recorded_failure(monkeypatch, answer, words):
+def test_a_step_of_another_form_is_a_recorded_failure(monkeypatch, answer, words):
     strange = odd(monkeypatch, step_answer=answer)
     world = strange.open()
     world.reset(strange.tasks("train", 1, 0))
     assert words in world.step(["look"])[0].info["failed"]
 
 
-def test_a_truncated_episode_is_over_and_lost(monkeypatch):
+def test_a_truncated_episode_ends_without_success(monkeypatch):
     cut = odd(monkeypatch, step_answer=("Count: 1.", 0.5, False, True, {}))
     world = cut.open()
     world.reset(cut.tasks("train", 1, 0))
@@ -108,7 +108,7 @@ def test_a_truncated_episode_is_over_and_lost(monkeypatch):
     assert answer.done and answer.reward == 0.0 and answer.info["world_reward"] == 0.5
 
 
-def test_somebody_must_say_what_is_to_be_done(monkeypatch):
+def test_an_instruction_is_required(monkeypatch):
     strange = odd(monkeypatch, instruction="")
     with pytest.raises(
         EnvironmentFailure, match="no info\\['instruction'\\].*Set environment.gymnasium.instruction"
@@ -121,7 +121,7 @@ def test_somebody_must_say_what_is_to_be_done(monkeypatch):
     [
         (
             ["environment.name=gymnasium"],
-            "name: gymnasium needs environment.gymnasium.factory; see docs/guides/add-a-world.md",
+            "name: gymnasium needs environment.gymnasium.factory; see docs/add-an-environment.md",
         ),
         (
             ["environment.gymnasium.factory=a:b"],
@@ -160,7 +160,7 @@ def test_somebody_must_say_what_is_to_be_done(monkeypatch):
         (["environment.gymnasium.factroy=a:b"], "Did you mean environment.gymnasium.factory"),
     ],
 )
-def test_settings_without_effect_or_sense_are_refused(overrides, words):
+def test_settings_without_effect_are_refused(overrides, words):
     with pytest.raises(ConfigError, match=words):
         load_config(None, overrides)
 
@@ -177,7 +177,7 @@ def test_settings_without_effect_or_sense_are_refused(overrides, words):
         ("text_worlds:TASK", "text_worlds has nothing of that name that can be called"),
     ],
 )
-def test_code_that_is_not_there_is_named(factory, words):
+def test_missing_code_is_named(factory, words):
     with pytest.raises(ConfigError, match=words):
         adapter(factory=factory)
 

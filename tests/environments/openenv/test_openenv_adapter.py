@@ -41,7 +41,7 @@ def address():
 
 
 @contextmanager
-def opened(adapter, tasks):
+def open_environment(adapter, tasks):
     world = adapter.open()
     try:
         world.reset(tasks)
@@ -81,7 +81,7 @@ def test_a_server_without_a_list_has_a_task_for_each_seed(address):
     assert json.loads(task.spec)["reset"] == {"seed": int(task.id.rpartition("/")[2])}
 
 
-def test_the_fields_are_the_servers(address):
+def test_the_fields_of_the_server_are_configurable(address):
     with pytest.raises(
         EnvironmentFailure,
         match="'text' is None; its fields are .*state.*Set environment.openenv.state_field",
@@ -97,11 +97,11 @@ def test_the_fields_are_the_servers(address):
         == "count"
     )
     wrong = adapter(address, action_field="message")
-    with opened(wrong, wrong.tasks("train", 1, 0)) as world:
+    with open_environment(wrong, wrong.tasks("train", 1, 0)) as world:
         assert "Invalid message (VALIDATION_ERROR)" in world.step(["add"])[0].info["failed"]
 
 
-def test_what_breaks_on_the_server_is_recorded_and_the_next_episode_goes_on():
+def test_a_failure_on_the_server_is_recorded_and_the_next_episode_plays():
     def ruin(action):
         if action == "sleep":
             time.sleep(2)
@@ -110,7 +110,7 @@ def test_what_breaks_on_the_server_is_recorded_and_the_next_episode_goes_on():
     with counting_server(ruin=ruin) as url:
         world_of = adapter(url, workers=4, timeout_seconds=1)
         tasks = world_of.tasks("train", 5, 0)
-        with opened(world_of, tasks) as world:
+        with open_environment(world_of, tasks) as world:
             answers = world.step(["raise", "nothing", "number", "sleep", "add"])
             for answer, words in zip(
                 answers,
@@ -157,8 +157,8 @@ def seen(state, **more):
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        ("no json", "answered what is no JSON"),
-        ("[" * 100_000, "answered what is no JSON"),
+        ("no json", "answered with text that is no JSON"),
+        ("[" * 100_000, "answered with text that is no JSON"),
         ("[1, 2]", "answered [1, 2], which is no message of OpenEnv's"),
         ('{"type": "observation", "data": {"reward": 1}}', "of type 'observation' without an observation"),
         ('{"type": "state", "data": {"observation": {}}}', "of type 'state'"),
@@ -176,20 +176,20 @@ def seen(state, **more):
             seen("words", metadata={"failed": "the browser died"}),
             "says that the episode has failed: the browser died",
         ),
-        (seen("x" * 9_000_000), "cannot be spoken to"),
+        (seen("x" * 9_000_000), "cannot be reached"),
     ],
     ids=range(11),
 )
 def test_an_answer_that_is_nonsense_is_a_recorded_failure(reply, words):
     with strange_server(lambda message, _: seen("Begun.") if message["type"] == "reset" else reply) as url:
         strange = adapter(url, tasks="seeds", instruction="do it", timeout_seconds=20)
-        with opened(strange, strange.tasks("train", 2, 0)) as world:
+        with open_environment(strange, strange.tasks("train", 2, 0)) as world:
             answers = world.step(["go", None])
             assert words in answers[0].info["failed"] and answers[1] is None
             assert words in world.step(["go", None])[0].info["failed"]
 
 
-def test_a_session_that_is_cut_off_does_not_go_on_in_another_one():
+def test_a_lost_session_is_not_continued_in_another_one():
     """OpenEnv's own client would connect anew, and the agent would be judged by the answers of a world that
     it never began.
     """
@@ -205,44 +205,44 @@ def test_a_session_that_is_cut_off_does_not_go_on_in_another_one():
     with strange_server(answer) as url:
         strange = adapter(url, tasks="seeds", instruction="do it")
         tasks = strange.tasks("train", 1, 0)
-        with opened(strange, tasks) as world:
+        with open_environment(strange, tasks) as world:
             assert world.step(["go"])[0].state == "Went on."
-            assert "cannot be spoken to" in world.step(["die"])[0].info["failed"]
+            assert "cannot be reached" in world.step(["die"])[0].info["failed"]
             assert "failed" in world.step(["go"])[0].info
             world.reset(tasks)
             assert world.step(["go"])[0].state == "Went on."
 
 
-def test_more_episodes_than_the_server_has_sessions_are_played_one_part_after_the_other():
+def test_more_episodes_than_sessions_are_played_in_parts():
     with counting_server(sessions=2) as url:
         two = adapter(url, sessions=2)
         episodes = collect(two, plan(two.tasks("train", 6, 0), {"random": 1}, 0), 3)
         assert len(episodes) == 6 and all(episode.steps for episode in episodes)
 
 
-def test_what_a_full_server_refuses_is_said_and_costs_nothing():
+def test_a_full_server_is_reported_and_costs_no_step():
     """The server closes the connection behind its reason, most often before the client has sent a word."""
     with counting_server(sessions=1) as url:
         greedy = adapter(url)
         tasks = greedy.tasks("train", 6, 0)
         time.sleep(1)  # the session that listed the tasks is gone by then
-        with opened(greedy, tasks) as world:
+        with open_environment(greedy, tasks) as world:
             answers = world.step(["add"] * 6)
             refused = [answer.info["failed"] for answer in answers if "failed" in answer.info]
             assert len(refused) == 5 and all("CAPACITY_REACHED" in reason for reason in refused)
             assert world.interactions == 1
 
 
-def test_a_server_that_thinks_for_long_has_the_time_that_the_config_gives():
+def test_a_slow_server_has_the_time_that_the_config_gives():
     """Without pings, which end a connection after 40 s, whatever `timeout_seconds` says."""
     with strange_server(lambda *_: seen("Begun.")) as url:
-        session = adapter(url)._session()
+        session = adapter(url)._open_session()
         session.reset({})
         assert session._connection.ping_interval is None
         session.close()
 
 
-def test_a_list_of_tasks_that_is_too_long_is_not_a_server_that_is_not_there(address, monkeypatch):
+def test_a_task_list_that_is_too_long_is_reported_as_such(address, monkeypatch):
     monkeypatch.setattr(openenv_client, "MOST_BYTES", 500)
     with pytest.raises(
         EnvironmentFailure, match="answered more than 500 bytes.*environment.openenv.tasks=seeds"
@@ -275,14 +275,14 @@ def test_the_token_does_not_follow_a_redirection_to_another_host(monkeypatch):
             redirected.tasks("train", 1, 0)
         assert asked == [f"Bearer {TOKEN}"] * 2, "within a host it goes along"
         with pytest.raises(
-            EnvironmentFailure, match="answered 302.*sends to 'http://localhost:.*not sent the token"
+            EnvironmentFailure, match="answered 302.*redirects to 'http://localhost:.*not sent the token"
         ):
             redirected.tasks("train", 1, 0)
         assert len(asked) == 3
         server.shutdown()
 
 
-def test_a_server_that_is_not_there_is_named():
+def test_an_unreachable_server_is_named():
     with strange_server(lambda *_: None) as url:
         gone = url
     with pytest.raises(
@@ -290,11 +290,11 @@ def test_a_server_that_is_not_there_is_named():
         match=f"{gone}/list_environments cannot be asked for its tasks: .*refused.*Is it running",
     ):
         adapter(gone).tasks("train", 1, 0)
-    with pytest.raises(EnvironmentFailure, match=f"{gone} cannot be spoken to: .*refused"):
+    with pytest.raises(EnvironmentFailure, match=f"{gone} cannot be reached: .*refused"):
         adapter(gone, tasks="seeds").tasks("train", 1, 0)
 
 
-def test_what_speaks_no_http_is_named():
+def test_a_port_without_http_is_named():
     with socket.create_server(("127.0.0.1", 0)) as odd:
 
         def greet():
@@ -312,7 +312,7 @@ def test_what_speaks_no_http_is_named():
         thread.join(10)
 
 
-def test_a_slash_behind_the_address_is_none(address):
+def test_a_trailing_slash_of_the_url_is_ignored(address):
     assert adapter(f"{address}/").tasks("train", 2, 0) == adapter(address).tasks("train", 2, 0)
 
 
@@ -320,7 +320,7 @@ def test_a_slash_behind_the_address_is_none(address):
     ("ids", "found"),
     [([None, None, 7], {"train/0", "train/1", "train/7"}), ([3, 7, 7], "two tasks of the id train/7")],
 )
-def test_each_task_has_an_id_of_its_own(monkeypatch, ids, found):
+def test_task_ids_must_differ(monkeypatch, ids, found):
     monkeypatch.setattr(openenv_adapter, "list_tasks", lambda *_: [{"id": name} for name in ids])
     with strange_server(lambda *_: seen("Begun.")) as url:
         strange = adapter(url, instruction="do it", train_split="train")
@@ -331,7 +331,7 @@ def test_each_task_has_an_id_of_its_own(monkeypatch, ids, found):
             assert {task.id.removeprefix("openenv/") for task in strange.tasks("train", 3, 0)} == found
 
 
-def test_a_token_that_no_header_can_carry_is_not_repeated(monkeypatch):
+def test_an_invalid_token_is_not_shown(monkeypatch):
     monkeypatch.setenv("DREAM_TOKEN", "secret\nof two lines")
     with pytest.raises(EnvironmentFailure, match="DREAM_TOKEN holds no token") as refused:
         adapter("http://127.0.0.1:9", token_variable="DREAM_TOKEN")
@@ -350,7 +350,7 @@ def test_a_server_that_never_answers_ends_in_time():
         assert time.monotonic() - began < 20
 
 
-def test_a_served_dream_is_a_world_like_any_other(learnt, lessons, monkeypatch):
+def test_a_served_dream_is_an_openenv_world(learnt, lessons, monkeypatch):
     first = lessons[0]
     with serving(learnt, lessons, rows=3, token=TOKEN) as url:
         with pytest.raises(EnvironmentFailure, match="401.*Set environment.openenv.token_variable"):
@@ -366,7 +366,7 @@ def test_a_served_dream_is_a_world_like_any_other(learnt, lessons, monkeypatch):
             first.task.instruction,
             first.task.initial_state,
         )
-        with opened(dreamt, [task, task]) as world:
+        with open_environment(dreamt, [task, task]) as world:
             for step in first.steps:
                 for answer in world.step([step.action] * 2):
                     assert (answer.state, answer.reward, answer.done) == (

@@ -11,7 +11,7 @@ from components.trajectories.recording import collect, plan
 
 @pytest.fixture(scope="session")
 def shop():
-    """The adapter."""
+    """The adapter of a small generated shop."""
     return make_adapter(settings())
 
 

@@ -1,18 +1,18 @@
-"""A small generated shop's settings, and builders of what is shopped for."""
+"""Settings of a small generated shop, and builders of products, sessions and trajectories."""
 
 from __future__ import annotations
 
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.webshop.shop.products import Goal, Product
 from components.environments.webshop.shop.session import Session
-from components.environments.webshop.states import FIRST
+from components.environments.webshop.states import INITIAL_STATE
 from components.records import Task, Trajectory, Transition
 
 INSTRUCTION = "i want a cotton slim oxford shirt in navy, large, and price lower than 40.00 dollars"
 
 
 def settings(**webshop):
-    """The config of a generated shop with 600 products."""
+    """Return the config of a generated shop with 600 products."""
     return EnvironmentConfig(name="webshop", webshop={"catalogue": "generated", "products": 600} | webshop)
 
 
@@ -48,7 +48,7 @@ GOAL = Goal(
 
 
 class Shelf:
-    """A shop that finds the same products whatever is searched for, and nothing for `moon`."""
+    """A shop that finds the same products for every query, and nothing for `moon`."""
 
     def __init__(self, *products):
         self.products = list(products)
@@ -58,14 +58,16 @@ class Shelf:
 
 
 def make_session(*products):
-    """A session in a shop with these products, at its first page."""
+    """Return a session in a shop with these products, at its first page."""
     return Session(Shelf(*products or [make_product()]), GOAL)
 
 
 def make_history(*states, instruction=INSTRUCTION, won=False, premise=""):
-    """A trajectory through `states`, whatever was done."""
-    task = Task("webshop/clothing/oxford-shirt/B0001-0", "webshop", "train", instruction, FIRST, "clothing")
-    steps, state = [], FIRST
+    """Return a trajectory through `states`, with arbitrary actions."""
+    task = Task(
+        "webshop/clothing/oxford-shirt/B0001-0", "webshop", "train", instruction, INITIAL_STATE, "clothing"
+    )
+    steps, state = [], INITIAL_STATE
     for number, following in enumerate(states):
         last = number == len(states) - 1
         bought = following.startswith("bought")

@@ -1,6 +1,4 @@
-"""The generated catalogue: the same for a seed, varied, with goals that can be met and kinds that the reward
-tells apart.
-"""
+"""The generated catalogue: reproducible, varied, with goals that can be fulfilled and kinds that differ."""
 
 from __future__ import annotations
 
@@ -10,35 +8,39 @@ import pytest
 from shops import settings
 
 from components.environments import make_adapter
-from components.environments.webshop.goals import read_wants
+from components.environments.webshop.goals import read_requirements
 from components.environments.webshop.shop import generated
-from components.environments.webshop.shop.assortment import KINDS, UNSEEN
-from components.environments.webshop.shop.catalogue import catalogue_of
+from components.environments.webshop.shop.assortment import HELD_OUT_KINDS, KINDS
+from components.environments.webshop.shop.catalogue import load_catalogue
 from components.environments.webshop.shop.nouns import nouns
 from components.environments.webshop.shop.products import human_goals, read_product
-from components.environments.webshop.shop.reward import same_option, score
+from components.environments.webshop.shop.reward import same_option, score_purchase
 
 
 @pytest.fixture(scope="module")
 def stock():
     """Products and goals of a catalogue of 1000."""
-    sold, attributes, written = generated.records(1000, 0)
-    products = [read_product(record, attributes, "f") for record in sold]
+    records, attributes, goal_entries = generated.generate_records(1000, 0)
+    products = [read_product(record, attributes, "f") for record in records]
     return products, [
-        goal for product in products for goal in human_goals(product, written[product.asin], "f")
+        goal for product in products for goal in human_goals(product, goal_entries[product.asin], "f")
     ]
 
 
-def test_a_catalogue_hangs_on_its_seed_alone():
-    assert generated.records(300, 1) == generated.records(300, 1) != generated.records(300, 2)
+def test_a_catalogue_depends_on_its_seed_alone():
+    assert (
+        generated.generate_records(300, 1)
+        == generated.generate_records(300, 1)
+        != generated.generate_records(300, 2)
+    )
 
 
-def test_the_shop_opens_in_well_under_a_second_of_processor_time_and_is_kept():
+def test_the_shop_opens_within_a_second_of_processor_time_and_is_cached():
     config = settings(products=3000)
     began = time.process_time()
-    first = catalogue_of(config)
+    first = load_catalogue(config)
     assert time.process_time() - began < 2  # 0.4 s on an idle core; busy ones count other things too
-    assert catalogue_of(config) is first and len(first.products) == 3000
+    assert load_catalogue(config) is first and len(first.products) == 3000
 
 
 def test_products_are_varied(stock):
@@ -57,45 +59,47 @@ def test_products_are_varied(stock):
     assert min(product.price for product in products) < 6 and max(product.price for product in products) > 150
 
 
-def test_some_products_differ_from_another_in_one_attribute_alone(stock):
+def test_some_products_differ_in_a_single_attribute(stock):
     products, _ = stock
-    known: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    attributes_by_name: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for product in products:
-        known.setdefault((product.name.split()[0], product.query), []).append(product.attributes)
-    pairs = [(a, b) for same in known.values() for place, a in enumerate(same) for b in same[:place]]
+        attributes_by_name.setdefault((product.name.split()[0], product.query), []).append(product.attributes)
+    pairs = [
+        (a, b) for same in attributes_by_name.values() for place, a in enumerate(same) for b in same[:place]
+    ]
     twins = sum(sum(x != y for x, y in zip(a, b, strict=True)) == 1 for a, b in pairs)
     assert twins > 200
 
 
-def test_every_goal_is_met_by_its_own_product(stock):
+def test_every_goal_is_fulfilled_by_its_own_product(stock):
     products, goals = stock
     own = {product.asin: product for product in products}
     assert len(goals) == 4000
-    assert all(score(own[goal.asin], goal, goal.options).r == 1.0 for goal in goals)
+    assert all(score_purchase(own[goal.asin], goal, goal.options).r == 1.0 for goal in goals)
 
 
-def test_another_kind_of_product_never_earns_the_whole_reward(stock):
+def test_another_kind_of_product_never_earns_the_full_reward(stock):
     products, goals = stock
     for goal in goals[::80]:
         for product in products[::5]:
             if product.query != goal.query:
-                found = score(product, goal, goal.options)
-                assert found.r_type <= 0.5 and found.title_score <= 0.2
+                score = score_purchase(product, goal, goal.options)
+                assert score.r_type <= 0.5 and score.title_score <= 0.2
 
 
-def test_a_product_has_no_attribute_but_its_own(stock):
+def test_a_product_has_only_its_own_attributes(stock):
     products, goals = stock
     for goal in goals[::25]:
         for product in products:
             if product.query == goal.query:
-                found = score(product, goal, ())
-                assert found.attributes == len(set(goal.attributes) & set(product.attributes)), (
+                score = score_purchase(product, goal, ())
+                assert score.attributes == len(set(goal.attributes) & set(product.attributes)), (
                     goal,
                     product,
                 )
 
 
-def test_the_words_of_the_kinds_are_their_own_and_their_options_differ():
+def test_kinds_share_no_words_and_their_options_differ():
     words = [word for kind in KINDS for word in nouns(f"{kind.name} {kind.tail}")]
     assert len(words) == len(set(words))
     for kind in KINDS:
@@ -104,11 +108,11 @@ def test_the_words_of_the_kinds_are_their_own_and_their_options_differ():
             assert not any(same_option(one, other) for one in values for other in values if one != other)
 
 
-def test_every_instruction_is_read_for_what_it_asks(stock):
+def test_every_instruction_is_read_exactly(stock):
     _, goals = stock
     for goal in goals:
-        wants = read_wants(goal.instruction)
-        assert (wants.kind, wants.attributes, wants.options, wants.limit) == (
+        requirements = read_requirements(goal.instruction)
+        assert (requirements.kind, requirements.attributes, requirements.options, requirements.limit) == (
             goal.query,
             goal.attributes,
             goal.options,
@@ -117,9 +121,11 @@ def test_every_instruction_is_read_for_what_it_asks(stock):
 
 
 def test_the_splits_share_no_product_and_the_test_split_has_kinds_of_its_own():
-    splits = catalogue_of(settings()).splits
+    splits = load_catalogue(settings()).splits
     assert not {goal.asin for goal in splits["train"]} & {goal.asin for goal in splits["test"]}
-    assert {goal.query for goal in splits["test"]} - {goal.query for goal in splits["train"]} == UNSEEN
+    assert {goal.query for goal in splits["test"]} - {
+        goal.query for goal in splits["train"]
+    } == HELD_OUT_KINDS
 
 
 def test_tasks_take_turns_and_half_of_the_test_asks_for_unseen_kinds(shop):

@@ -1,6 +1,4 @@
-"""Product files of the official form: read where $WEBSHOP_DATA points, cut into splits, and refused with what
-is wrong in them.
-"""
+"""Product files of the official form: read, cut into splits, and refused where they are damaged."""
 
 from __future__ import annotations
 
@@ -40,18 +38,18 @@ HUMAN = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Files of 450 generated products in the official form with 1800 goals, and the variable set."""
-    sold, attributes, goals = generated.records(450, 7)
+    """A folder with official files of 450 generated products and 1800 goals; the variable is set."""
+    records, attributes, goals = generated.generate_records(450, 7)
     for name, values in (
-        ("items_shuffle_1000", sold),
+        ("items_shuffle_1000", records),
         ("items_ins_v2_1000", attributes),
         ("items_human_ins", goals),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(values))
     monkeypatch.setenv(official.VARIABLE, str(tmp_path))
-    catalogue._official.cache_clear()
+    catalogue._official_catalogue.cache_clear()
     yield tmp_path
-    catalogue._official.cache_clear()
+    catalogue._official_catalogue.cache_clear()
 
 
 def test_a_record_becomes_a_product():
@@ -88,22 +86,22 @@ def test_a_missing_field_is_named_with_its_file_and_product(field):
         ({"query": 7}, "'query' of the product B0912345AB is 7, not a text"),
         (
             {"pricing": "$ten"},
-            "'pricing' of the product B0912345AB is '\\$ten', which tells no price in dollars",
+            "'pricing' of the product B0912345AB is '\\$ten', which is no price in dollars",
         ),
         ({"customization_options": {"Size": [{"worth": 1}]}}, "'customization_options' .* cannot be read"),
         ({"customization_options": [1]}, "'customization_options' .* cannot be read"),
     ],
 )
-def test_a_field_of_another_kind_is_named(change, message):
+def test_a_field_of_another_type_is_named(change, message):
     with pytest.raises(EnvironmentFailure, match=message):
         read_product(RECORD | change, {}, "f.json")
 
 
 def test_what_the_original_skips_is_not_refused(folder):
-    """A record without an asin is `nan` there, whatever else it lacks; a group of options may be empty."""
+    """A record without an asin is `nan` there, whatever else it lacks. A group of options may be empty."""
     file = folder / "items_shuffle_1000.json"
     file.write_text(json.dumps([{"asin": "nan"}, {"asin": "B0123456789"}, *json.loads(file.read_text())]))
-    assert len(official.read(folder, "human")[0]) == 450
+    assert len(official.read_catalogue_files(folder, "human")[0]) == 450
     product = read_product(
         RECORD | {"customization_options": {"Size": [], "Color": [{"value": "Red"}]}}, {}, "f.json"
     )
@@ -124,7 +122,7 @@ def test_what_the_original_skips_is_not_refused(folder):
         ),
         (
             lambda product: synthetic_goals(product, ["x"], "i.json"),
-            r"'instruction' .* stands in \['x'\], which is no mapping",
+            r"'instruction' .* is in \['x'\], which is no mapping",
         ),
         (
             lambda product: synthetic_goals(product, {"instruction": 7}, "i.json"),
@@ -132,16 +130,16 @@ def test_what_the_original_skips_is_not_refused(folder):
         ),
         (
             lambda product: read_product(RECORD, {"B0912345AB": [1]}, "i.json"),
-            r"'instruction' .* stands in \[1\]",
+            r"'instruction' .* is in \[1\]",
         ),
     ],
 )
-def test_goals_of_another_kind_are_named(read, message):
+def test_goals_of_another_type_are_named(read, message):
     with pytest.raises(EnvironmentFailure, match=message):
         read(read_product(RECORD, {}, "f.json"))
 
 
-def test_goals_that_people_wrote_get_a_price_and_those_without_attributes_are_left_out():
+def test_human_goals_get_a_price_limit_and_those_without_attributes_are_left_out():
     product = read_product(RECORD | {"pricing": "$24.99"}, {}, "f.json")
     (goal,) = human_goals(product, [HUMAN, HUMAN | {"instruction_attributes": []}], "h.json")
     assert (
@@ -156,12 +154,12 @@ def test_goals_that_people_wrote_get_a_price_and_those_without_attributes_are_le
         human_goals(product, [{"instruction": "x", "instruction_attributes": ["y"]}], "h.json")
 
 
-def test_a_goal_above_the_highest_price_names_none():
+def test_a_goal_above_the_highest_limit_has_no_limit():
     (goal,) = human_goals(read_product(RECORD, {}, "f.json"), [HUMAN], "h.json")
     assert goal.price_upper == NO_LIMIT and goal.instruction == "i need a navy cotton shirt"
 
 
-def test_synthetic_goals_are_one_for_each_combination_of_options():
+def test_there_is_one_synthetic_goal_per_combination_of_options():
     product = read_product(RECORD | {"pricing": "$24.99"}, {}, "f.json")
     entry = {"instruction": "Find me a cotton shirt", "instruction_attributes": ["cotton"]}
     goals = synthetic_goals(product, entry, "i.json")
@@ -178,7 +176,7 @@ def test_synthetic_goals_are_one_for_each_combination_of_options():
         synthetic_goals(product, {"instruction": "x"}, "i.json")
 
 
-def test_auto_takes_the_official_files_where_they_are_named(folder):
+def test_auto_uses_the_official_files_where_the_variable_is_set(folder):
     adapter = make_adapter(EnvironmentConfig(name="webshop"))
     assert adapter.source == "official" and len(adapter.catalogue.products) == 450
     assert "not equal" in adapter.notice
@@ -194,17 +192,17 @@ def test_auto_takes_the_official_files_where_they_are_named(folder):
         adapter.tasks("test", 501, 0)
 
 
-def test_the_shuffle_is_the_benchmarks(folder):
+def test_goals_are_shuffled_and_cut_as_in_the_benchmark(folder):
     import random
 
-    products, goals, unpriced = official.read(folder, "human")
+    products, goals, unpriced = official.read_catalogue_files(folder, "human")
     assert unpriced == 0
     random.Random(233).shuffle(goals)
-    found = make_adapter(EnvironmentConfig(name="webshop")).catalogue.splits
-    assert found["test"] == goals[:500] and found["train"] == goals[1500:]
+    splits = make_adapter(EnvironmentConfig(name="webshop")).catalogue.splits
+    assert splits["test"] == goals[:500] and splits["train"] == goals[1500:]
 
 
-def test_without_the_variable_auto_generates_and_official_says_what_to_set(monkeypatch):
+def test_without_the_variable_auto_generates_and_official_is_refused(monkeypatch):
     monkeypatch.delenv(official.VARIABLE, raising=False)
     assert EnvironmentConfig(name="webshop").webshop.source == "generated"
     with pytest.raises(
@@ -215,10 +213,8 @@ def test_without_the_variable_auto_generates_and_official_says_what_to_set(monke
         make_adapter(EnvironmentConfig(name="webshop", webshop={"catalogue": "official"}))
 
 
-def test_the_official_shop_is_another_than_the_generated_one_whatever_auto_says(folder, monkeypatch):
-    """A run on the one is no run on the other: neither its stages are reused nor its data taken, and the
-    error names the variable.
-    """
+def test_the_official_and_the_generated_shop_have_different_identities(folder, monkeypatch):
+    """No stage is reused and no data is taken between the two, and the error names the variable."""
     auto = EnvironmentConfig(name="webshop")
     (task,) = make_adapter(auto).tasks("train", 1, 0)
     assert auto.decisive()["webshop"]["catalogue"] == "official"
@@ -254,7 +250,7 @@ def test_a_damaged_file_is_named(folder, name, content, message):
         make_adapter(EnvironmentConfig(name="webshop"))
 
 
-def test_products_with_long_names_many_options_and_free_text_goals_are_shopped_for(tmp_path, monkeypatch):
+def test_experts_shop_for_official_products_with_free_text_goals(tmp_path, monkeypatch):
     record = RECORD | {
         "pricing": "$24.99",
         "customization_options": {
@@ -276,7 +272,7 @@ def test_products_with_long_names_many_options_and_free_text_goals_are_shopped_f
         (tmp_path / f"{name}.json").write_text(json.dumps(values))
     monkeypatch.setenv(official.VARIABLE, str(tmp_path))
     adapter = make_adapter(EnvironmentConfig(name="webshop"))
-    catalogue._official.cache_clear()
+    catalogue._official_catalogue.cache_clear()
     tasks = adapter.tasks("train", 3, 0)
     played = collect(adapter, plan(tasks, {"expert": 1, "noisy": 1, "near_miss": 1, "random": 1}, 0), 12)
     assert all(episode.success for episode in played if episode.steps[0].behaviour == "expert")

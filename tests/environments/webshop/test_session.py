@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis.strategies import text
 from shops import INSTRUCTION, make_product, make_session
 
-from components.environments.webshop.environment import WebshopEnvironment, admissible
+from components.environments.webshop.environment import WebshopEnvironment, admissible_actions
 from components.environments.webshop.shop.pages import observation
 from components.environments.webshop.shop.search import SearchEngine
-from components.environments.webshop.shop.session import parse
-from components.environments.webshop.states import describe
+from components.environments.webshop.shop.session import parse_action
+from components.environments.webshop.shop.state_text import describe_page
 
 TWENTY_THREE = [
     make_product(f"Brand{n} Cotton Oxford Shirt, Collar", 20 + n, asin=f"B{n:09d}") for n in range(23)
@@ -20,7 +20,7 @@ HEAD = f"Instruction: [SEP] {INSTRUCTION}"
 
 
 def played(session, *actions):
-    """Whether each action could be done."""
+    """Return whether each action was possible."""
     return [session.act(action) for action in actions]
 
 
@@ -38,31 +38,31 @@ def played(session, *actions):
     ],
 )
 def test_an_action_is_a_verb_and_its_argument(action, parts):
-    assert parse(action) == parts
+    assert parse_action(action) == parts
 
 
-def test_the_search_page_takes_a_search_alone():
+def test_the_search_page_allows_only_a_search():
     session = make_session()
-    assert session.clickables() == [] and describe(session) == "search page."
+    assert session.clickables() == [] and describe_page(session) == "search page."
     assert observation(session) == f"WebShop [SEP] {HEAD} [SEP] Search"
     assert (
         played(session, "click[search]", "click[buy now]", "click[back to search]", "click[item 1]", "shirt")
         == [False] * 5
     )
-    assert admissible(session) == ("search[cotton slim oxford shirt navy large]",)
+    assert admissible_actions(session) == ("search[cotton slim oxford shirt navy large]",)
 
 
-def test_results_come_ten_a_page_and_can_be_leafed_through():
+def test_results_have_ten_items_per_page_and_page_links():
     session = make_session(*TWENTY_THREE)
     assert played(session, "search[Cotton SHIRT!]") == [True]
-    assert describe(session).startswith(
+    assert describe_page(session).startswith(
         "results 1 of 3 for cotton shirt: item 1 brand0 cotton oxford shirt for 20, item 2 brand1 "
     )
     assert session.clickables() == ["back to search", "next >", *(f"item {n}" for n in range(1, 11))]
     assert played(
         session, "click[< prev]", "click[item 11]", "click[next >]", "click[next >]", "click[next >]"
     ) == [*(False, False, True, True, False)]
-    assert describe(session) == (
+    assert describe_page(session) == (
         "results 3 of 3 for cotton shirt: item 21 brand20 cotton oxford shirt for 40, item 22 brand21 "
         "cotton oxford shirt for 41, "
         "item 23 brand22 cotton oxford shirt for 42."
@@ -80,10 +80,10 @@ def test_results_come_ten_a_page_and_can_be_leafed_through():
 def test_a_search_without_results_shows_an_empty_page():
     session = make_session()
     assert played(session, "search[the moon]", "click[next >]", "click[item 1]") == [True, False, False]
-    assert describe(session) == "results 1 of 1 for the moon: nothing." and session.clickables() == [
+    assert describe_page(session) == "results 1 of 1 for the moon: nothing." and session.clickables() == [
         "back to search"
     ]
-    assert played(session, "search[!!!]") == [True] and describe(session).startswith(
+    assert played(session, "search[!!!]") == [True] and describe_page(session).startswith(
         "results 1 of 1 for ?: item 1 "
     )
 
@@ -93,7 +93,7 @@ def test_a_result_is_opened_by_its_rank_or_its_asin(name):
     session = make_session(*TWENTY_THREE)
     assert played(session, "search[shirt]", f"click[{name}]") == [True, True]
     assert (
-        describe(session)
+        describe_page(session)
         == "item 2: brand1 cotton oxford shirt for 21. color: navy, red. size: small, large. chosen: nothing."
     )
     assert session.clickables() == [
@@ -118,19 +118,19 @@ def test_a_result_is_opened_by_its_rank_or_its_asin(name):
     )
 
 
-def test_options_are_chosen_one_a_group_and_shown_in_the_order_of_the_page():
+def test_one_option_per_group_is_chosen_and_shown_in_page_order():
     session = make_session()
     assert played(
         session, "search[shirt]", "click[item 1]", "click[large]", "click[red]", "click[NAVY]", "click[blue]"
     ) == [*(True, True, True, True, True, False)]
-    assert describe(session).endswith("chosen: navy, large.")
+    assert describe_page(session).endswith("chosen: navy, large.")
 
 
-def test_sub_pages_show_themselves_and_lead_back_and_features_stay_known():
+def test_sub_pages_lead_back_and_features_stay_in_the_state():
     session = make_session()
     played(session, "search[shirt]", "click[item 1]", "click[red]", "click[features]")
     line = "item 1: halden cotton slim oxford shirt for 25. color: navy, red. size: small, large."
-    assert describe(session) == f"features of {line} features: cotton, slim, washable. chosen: red."
+    assert describe_page(session) == f"features of {line} features: cotton, slim, washable. chosen: red."
     assert (
         observation(session)
         == f"{HEAD} [SEP] Back to Search [SEP] < Prev [SEP] cotton [SEP] slim [SEP] washable"
@@ -141,29 +141,29 @@ def test_sub_pages_show_themselves_and_lead_back_and_features_stay_known():
         False,
         True,
     ]
-    assert describe(session) == f"{line} features: cotton, slim, washable. chosen: red."
+    assert describe_page(session) == f"{line} features: cotton, slim, washable. chosen: red."
     played(session, "click[description]")
     assert (
-        describe(session)
+        describe_page(session)
         == f"description of {line} features: cotton, slim, washable. description: a shirt of cotton soft. "
         "chosen: red."
     )
     played(session, "click[< prev]", "click[reviews]")
     assert (
-        describe(session)
+        describe_page(session)
         == f"reviews of {line} features: cotton, slim, washable. reviews: nothing. chosen: red."
     )
     assert observation(session).endswith("[SEP] No reviews found")
     played(session, "click[< prev]", "click[< prev]", "click[item 1]")
-    assert describe(session) == f"{line} features: cotton, slim, washable. chosen: nothing."
+    assert describe_page(session) == f"{line} features: cotton, slim, washable. chosen: nothing."
     played(session, "search[other words]", "click[item 1]")
-    assert describe(session) == f"{line} chosen: nothing."
+    assert describe_page(session) == f"{line} chosen: nothing."
 
 
-def test_back_to_search_and_a_new_search_forget_what_was_chosen():
+def test_a_new_search_clears_the_chosen_options():
     session = make_session()
     played(session, "search[shirt]", "click[item 1]", "click[red]", "click[back to search]")
-    assert describe(session) == "search page." and (session.chosen, session.query, session.found) == (
+    assert describe_page(session) == "search page." and (session.chosen, session.query, session.results) == (
         {},
         "",
         (),
@@ -174,14 +174,14 @@ def test_back_to_search_and_a_new_search_forget_what_was_chosen():
     )
 
 
-def test_a_value_of_two_groups_belongs_to_the_last_and_odd_values_have_short_names():
+def test_a_value_of_two_groups_belongs_to_the_last_group():
     product = make_product(
         options={"fit type": ("3 | 4 inch", "regular"), "features": ("regular", "1,000 pcs (big)")}
     )
     session = make_session(product)
     played(session, "search[x]", "click[item 1]", "click[regular]")
     assert session.chosen == {"features": "regular"}
-    assert describe(session).endswith(
+    assert describe_page(session).endswith(
         "fit type: 3 4 inch, regular. features option: regular, 1 000 pcs big. chosen: regular."
     )
     assert played(session, "click[3 4 inch]", "click[3 | 4 inch]", "click[1 000 pcs big]") == [
@@ -192,10 +192,8 @@ def test_a_value_of_two_groups_belongs_to_the_last_and_odd_values_have_short_nam
     assert session.chosen == {"features": "1,000 pcs (big)", "fit type": "3 | 4 inch"}
 
 
-def test_an_option_is_chosen_by_its_own_words_first_and_each_has_a_name_of_its_own():
-    """A value whose own words are short keeps them; of others with one short name the later has a number
-    behind it.
-    """
+def test_an_option_is_chosen_by_its_own_words_first():
+    """A short value keeps its own words. Of values with the same short name the later has a number."""
     long = "extra wide cushioned summer sandal insole"
     session = make_session(
         make_product(
@@ -203,7 +201,7 @@ def test_an_option_is_chosen_by_its_own_words_first_and_each_has_a_name_of_its_o
         )
     )
     played(session, "search[x]", "click[item 1]")
-    assert describe(session).endswith(
+    assert describe_page(session).endswith(
         f"pack: red 2 pack 2, red 2 pack. zone: {long}, {long} 2. chosen: nothing."
     )
     for name, value in (
@@ -214,10 +212,10 @@ def test_an_option_is_chosen_by_its_own_words_first_and_each_has_a_name_of_its_o
         assert played(session, f"click[{name}]") == [True] and session.chosen["pack"] == value
     assert {f"{long} 2", long} <= set(session.clickables())
     assert played(session, f"click[{long} 2]") == [True] and session.chosen["zone"] == f"{long}, zone b"
-    assert describe(session).endswith(f"chosen: red 2 pack 2, {long} 2.")
+    assert describe_page(session).endswith(f"chosen: red 2 pack 2, {long} 2.")
 
 
-def test_buying_ends_with_the_graded_reward_beside_the_outcome():
+def test_a_purchase_ends_the_episode_with_outcome_and_graded_reward():
     world = WebshopEnvironment(lambda task: make_session())
     world.reset([_task()])
     for action in ("search[shirt]", "click[item 1]", "click[navy]"):
@@ -245,7 +243,7 @@ def test_buying_ends_with_the_graded_reward_beside_the_outcome():
     assert (step.reward, step.done, step.info["score"]["r"]) == (1.0, True, 1.0)
 
 
-def test_what_cannot_be_done_leaves_the_page_and_says_so():
+def test_an_impossible_action_leaves_the_page_and_is_reported():
     world = WebshopEnvironment(lambda task: make_session())
     world.reset([_task()])
     assert world.step(["click[buy now]"])[0].state == "nothing happens on search page."
@@ -260,15 +258,15 @@ def test_what_cannot_be_done_leaves_the_page_and_says_so():
     assert world.step(["click[red]"])[0].state == "nothing happens on features of item 1. chosen: large."
 
 
-def test_a_probe_tells_what_would_come_and_leaves_the_session_where_it_is():
+def test_a_probe_returns_next_states_and_changes_no_session():
     world = WebshopEnvironment(lambda task: make_session(), budget=9)
     world.reset([_task()])
     world.step(["search[shirt]"])
     world.step(["click[item 1]"])
     before = world.interactions
-    (found,) = world.probe([["click[red]", "click[features]", "click[buy now]", "click[moon]"]])
-    assert [step.done for step in found] == [False, False, True, False] and world.interactions == before + 4
-    assert found[0].state.endswith("chosen: red.") and found[3].state.startswith("nothing happens")
+    (steps,) = world.probe([["click[red]", "click[features]", "click[buy now]", "click[moon]"]])
+    assert [step.done for step in steps] == [False, False, True, False] and world.interactions == before + 4
+    assert steps[0].state.endswith("chosen: red.") and steps[3].state.startswith("nothing happens")
     assert world.step(["click[large]"])[0].state.endswith("small, large. chosen: large.")
 
 
@@ -287,7 +285,7 @@ def _task():
         "click[裙子]",
     ],
 )
-def test_searches_of_any_length_and_script_stay_short(action):
+def test_queries_are_shortened_in_any_script(action):
     world = WebshopEnvironment(
         lambda task: make_session(
             make_product("Юбка Летняя,裙子", bullets=("裙子",), options={"цвет": ("красный",)})
@@ -311,8 +309,8 @@ def test_any_words_can_be_searched_for(words):
     assert set(ENGINE(words)) <= {0, 1, 2}
 
 
-def test_words_of_two_letters_keep_them():
-    """Porter's stemmer would leave nothing of an `s`; Lucene does not ask it."""
+def test_words_of_two_letters_are_not_stemmed():
+    """Porter's stemmer would leave nothing of an `s`; Lucene does not stem it."""
     assert (
         sorted(ENGINE("s")) == [0, 1]
         and ENGINE("xs") == [2]

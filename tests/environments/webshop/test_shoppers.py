@@ -1,19 +1,17 @@
-"""Experts, those that err, and what they think: by what an agent can see, and in the words that the policy is
-taught.
-"""
+"""The scripted shoppers and their thoughts, judged by what an agent can see."""
 
 from __future__ import annotations
 
 import pytest
 from shops import INSTRUCTION, make_history
 
-from components.environments.webshop.goals import keywords, read_wants
-from components.environments.webshop.knowledge import learn, missing, verdict
+from components.environments.webshop.goals import keywords, read_requirements
+from components.environments.webshop.knowledge import assess_item, collect_knowledge, next_missing_option
 from components.environments.webshop.thoughts import think
 from components.errors import EnvironmentFailure
 from components.trajectories.recording import collect, plan
 
-WANTS = read_wants(INSTRUCTION)
+WANTS = read_requirements(INSTRUCTION)
 LISTING = (
     "results 1 of 2 for cotton slim oxford shirt: "
     + ", ".join(
@@ -34,7 +32,7 @@ READ = (
 
 
 def after(*states):
-    return learn(make_history(*states))
+    return collect_knowledge(make_history(*states))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +58,13 @@ def after(*states):
     ],
 )
 def test_both_wordings_are_read(instruction, kind, attributes, options, limit):
-    wants = read_wants(instruction)
-    assert (wants.kind, wants.attributes, wants.options, wants.limit) == (kind, attributes, options, limit)
+    requirements = read_requirements(instruction)
+    assert (requirements.kind, requirements.attributes, requirements.options, requirements.limit) == (
+        kind,
+        attributes,
+        options,
+        limit,
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,12 +79,12 @@ def test_both_wordings_are_read(instruction, kind, attributes, options, limit):
         "find me a spoon that is steel, and price lower than 40.00 dollars",
     ],
 )
-def test_another_wording_or_what_no_product_has_is_free_text(instruction):
-    wants = read_wants(instruction)
-    assert not wants.exact and wants.limit == 40 and wants.words
+def test_another_wording_or_an_unknown_attribute_is_free_text(instruction):
+    requirements = read_requirements(instruction)
+    assert not requirements.is_exact and requirements.limit == 40 and requirements.words
 
 
-def test_a_shopper_searches_for_the_words_that_matter():
+def test_the_query_leaves_out_filler_words():
     assert keywords(INSTRUCTION) == "cotton slim oxford shirt navy large"
     assert keywords(
         "I would like a 3 ounce bottle of bright citrus deodorant, and price lower than 50.00 dollars"
@@ -89,23 +92,28 @@ def test_a_shopper_searches_for_the_words_that_matter():
     assert keywords("the") == "product"
 
 
-@pytest.mark.parametrize(("rank", "found"), [(1, "no"), (2, "unseen"), (3, "unseen"), (4, "no"), (5, "no")])
-def test_a_listing_tells_what_speaks_against_a_result(rank, found):
-    assert verdict(after(LISTING).items["cotton slim oxford shirt", rank], WANTS) == found
+@pytest.mark.parametrize(("rank", "answer"), [(1, "no"), (2, "unseen"), (3, "unseen"), (4, "no"), (5, "no")])
+def test_a_listing_shows_mismatches(rank, answer):
+    assert assess_item(after(LISTING).items["cotton slim oxford shirt", rank], WANTS) == answer
 
 
-def test_options_and_features_decide_the_rest():
+def test_options_and_features_complete_the_assessment():
     key = ("cotton slim oxford shirt", 3)
-    known = after(LISTING, SHIRT.format("nothing"))
-    assert verdict(known.items[key], WANTS) == "yes" and missing(known.items[key], WANTS, ()) == "navy"
+    knowledge = after(LISTING, SHIRT.format("nothing"))
     assert (
-        missing(known.items[key], WANTS, ("navy",)) == "large"
-        and missing(known.items[key], WANTS, ("navy", "large")) == ""
+        assess_item(knowledge.items[key], WANTS) == "yes"
+        and next_missing_option(knowledge.items[key], WANTS, ()) == "navy"
     )
-    assert verdict(after(LISTING, SHIRT.format("nothing").replace("navy", "teal")).items[key], WANTS) == "no"
+    assert (
+        next_missing_option(knowledge.items[key], WANTS, ("navy",)) == "large"
+        and next_missing_option(knowledge.items[key], WANTS, ("navy", "large")) == ""
+    )
+    assert (
+        assess_item(after(LISTING, SHIRT.format("nothing").replace("navy", "teal")).items[key], WANTS) == "no"
+    )
     other = ("cotton slim oxford shirt", 2)
-    assert verdict(after(LISTING, DRY).items[other], WANTS) == "unseen"
-    assert verdict(after(LISTING, DRY, READ).items[other], WANTS) == "no"
+    assert assess_item(after(LISTING, DRY).items[other], WANTS) == "unseen"
+    assert assess_item(after(LISTING, DRY, READ).items[other], WANTS) == "no"
 
 
 @pytest.mark.parametrize(
@@ -128,11 +136,11 @@ def test_options_and_features_decide_the_rest():
         ((LISTING.replace("for 31", "for 99").replace("for 25", "for 99"),), "none fits. search on"),
     ],
 )
-def test_a_thought_compares_and_names_the_open_sub_goal(states, thought):
+def test_a_thought_compares_and_names_the_next_step(states, thought):
     assert think(WANTS, after(*states)) == thought
 
 
-def test_experts_buy_what_is_wanted_and_the_others_often_do_not(shopped):
+def test_experts_succeed_and_the_other_behaviours_often_fail(shopped):
     won = {name: sum(e.success for e in episodes) / len(episodes) for name, episodes in shopped.items()}
     assert (
         won["expert"] >= 0.95
@@ -143,7 +151,7 @@ def test_experts_buy_what_is_wanted_and_the_others_often_do_not(shopped):
     assert {action for e in shopped["expert"] for action in [e.steps[0].action[:7]]} == {"search["}
 
 
-def test_near_misses_are_wrong_in_every_way(shop):
+def test_near_misses_make_every_kind_of_mistake(shop):
     tasks = shop.tasks("train", 100, 2)
     world, scores = shop.open(), []
     for episode in collect(shop, plan(tasks, {"near_miss": 1}, 0), 20, rows=100):
@@ -154,12 +162,12 @@ def test_near_misses_are_wrong_in_every_way(shop):
             scores.append((info["score"], len(goal.attributes), len(goal.options)))
     assert sum(score["r_type"] < 1 for score, *_ in scores) >= 3
     assert sum(not score["price"] for score, *_ in scores) >= 3
-    assert sum(score["attributes"] < wanted for score, wanted, _ in scores) >= 10
-    assert sum(score["options"] < wanted for score, _, wanted in scores) >= 10
+    assert sum(score["attributes"] < count for score, count, _ in scores) >= 10
+    assert sum(score["options"] < count for score, _, count in scores) >= 10
     assert sum(score["r"] == 1 for score, *_ in scores) >= 10
 
 
-def test_impossible_and_malformed_actions_are_among_the_data(shop, shopped):
+def test_the_data_has_impossible_and_malformed_actions(shop, shopped):
     steps = [step for name in ("near_miss", "random") for e in shopped[name] for step in e.steps]
     refused = [step for step in steps if shop.refused(step.next_state)]
     assert len(refused) > len(steps) / 5
@@ -169,7 +177,7 @@ def test_impossible_and_malformed_actions_are_among_the_data(shop, shopped):
     assert all(shop.refused(step.next_state) for step in steps if not shop.well_formed(step.action))
 
 
-def test_a_reflection_says_what_the_alternatives_lead_to(shop):
+def test_a_reflection_names_the_consequences_of_alternatives(shop):
     history = make_history(LISTING, SHIRT.format("nothing"))
     tried = [
         ("click[red]", SHIRT.format("red")),

@@ -1,6 +1,4 @@
-"""What a dream must keep to: its own history, its premise; and the shop that it described, in which it is
-played again.
-"""
+"""Dreamed episodes: contradictions, the premise, and the replay in the shop that a dream described."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ KNOWN = (
 )
 
 
-def test_no_real_state_is_objected_to(shop, shopped):
+def test_no_real_state_is_a_contradiction(shop, shopped):
     for episodes in shopped.values():
         for episode in episodes:
-            told = replace(episode, premise=shop.premise(episode))
+            episode_with_premise = replace(episode, premise=shop.premise(episode))
             for step in episode.steps:
-                assert shop.contradiction(told.up_to(step.step), step.next_state) == "", (
+                assert shop.contradiction(episode_with_premise.up_to(step.step), step.next_state) == "", (
                     step.state,
                     step.action,
                     step.next_state,
@@ -98,7 +96,7 @@ def test_no_real_state_is_objected_to(shop, shopped):
         ((LISTING,), "nothing happens on item 2. chosen: nothing.", "the page was results 1"),
     ],
 )
-def test_a_dream_that_contradicts_itself_is_told(states, following, why):
+def test_a_dream_that_contradicts_itself_is_detected(states, following, why):
     import re
 
     assert re.search(why, contradiction(make_history(*states), following))
@@ -115,11 +113,11 @@ def test_a_dream_that_contradicts_itself_is_told(states, following, why):
         ((LISTING, ITEM.format("navy, large")), "bought item 2. chosen: navy, large."),
     ],
 )
-def test_what_can_follow_is_believed(states, following):
+def test_a_possible_next_state_is_accepted(states, following):
     assert contradiction(make_history(*states), following) == ""
 
 
-def test_the_premise_is_the_rank_of_what_turned_out_to_fit(shop, shopped):
+def test_the_premise_is_the_rank_of_the_fitting_result(shop, shopped):
     read = [
         premise(make_history(LISTING, ITEM.format("nothing"), FEATURES.format(features)))
         for features in ("cotton, slim", "cotton, wide")
@@ -127,10 +125,10 @@ def test_the_premise_is_the_rank_of_what_turned_out_to_fit(shop, shopped):
     assert read == ["item 2", ""]
     assert premise(make_history(LISTING, KNOWN.format("nothing").replace("navy", "teal"))) == ""
     assert premise(make_history(LISTING.replace("oxford shirt:", "shirt:"), KNOWN.format("nothing"))) == ""
-    told = [shop.premise(episode) for episode in shopped["expert"]]
-    assert sum(map(bool, told)) > 50 and len(set(told)) > 2
+    premises = [shop.premise(episode) for episode in shopped["expert"]]
+    assert sum(map(bool, premises)) > 50 and len(set(premises)) > 2
     assert not any(
-        shop.objection(e.task, text) for e, text in zip(shopped["expert"], told, strict=True) if text
+        shop.objection(e.task, text) for e, text in zip(shopped["expert"], premises, strict=True) if text
     )
 
 
@@ -169,22 +167,26 @@ def test_a_dream_keeps_to_its_premise(states, following, breaks):
     assert contradiction(make_history(*states), following) == ""
 
 
-def test_reasoning_says_what_was_decided(shop):
-    said = shop.reason(make_history(premise="item 2"), "search[cotton oxford shirt]", LISTING, 0.0)
-    assert said == "on search page. works, new, item 2 fits"
-    said = shop.reason(make_history(LISTING, premise="item 2"), "click[item 2]", ITEM.format("nothing"), 0.0)
-    assert said.endswith(
+def test_reasoning_names_the_premise(shop):
+    reasoning = shop.reason(make_history(premise="item 2"), "search[cotton oxford shirt]", LISTING, 0.0)
+    assert reasoning == "on search page. works, new, item 2 fits"
+    reasoning = shop.reason(
+        make_history(LISTING, premise="item 2"), "click[item 2]", ITEM.format("nothing"), 0.0
+    )
+    assert reasoning.endswith(
         "works, new halden cotton oxford shirt for 25, item 2 want item 2: yes, with navy large"
     )
-    said = shop.reason(make_history(LISTING, premise="item 3"), "click[item 2]", ITEM.format("nothing"), 0.0)
-    assert said.endswith("for 25, item 3 want item 2: no")
-    said = shop.reason(
+    reasoning = shop.reason(
+        make_history(LISTING, premise="item 3"), "click[item 2]", ITEM.format("nothing"), 0.0
+    )
+    assert reasoning.endswith("for 25, item 3 want item 2: no")
+    reasoning = shop.reason(
         make_history(LISTING, ITEM.format("nothing"), premise="item 2"),
         "click[features]",
         FEATURES.format("cotton"),
         0.0,
     )
-    assert said == "on item 2. works, new, item 2 want item 2: yes, with cotton slim"
+    assert reasoning == "on item 2. works, new, item 2 want item 2: yes, with cotton slim"
 
 
 def dreamed(actions, states, won, instruction=INSTRUCTION):
@@ -236,7 +238,7 @@ def test_a_dreamed_success_is_confirmed_in_the_shop_that_it_described(shop):
         ("oxford shirt for", "hoodie for"),
     ],
 )
-def test_a_success_that_does_not_follow_is_denied(shop, old, new):
+def test_a_dreamed_success_that_does_not_follow_is_denied(shop, old, new):
     states = tuple(state.replace(old, new) for state in SHOPPED)
     if old == "cotton, slim.":
         states = tuple(state.replace("halden cotton", "halden plain") for state in states)
@@ -245,7 +247,7 @@ def test_a_success_that_does_not_follow_is_denied(shop, old, new):
     assert replayed(shop, dreamed(actions, states, won=True))[-1].reward == 0.0
 
 
-def test_what_was_never_looked_at_is_granted_to_a_success_and_denied_to_a_failure(shop):
+def test_unseen_attributes_are_granted_to_a_success_and_denied_to_a_failure(shop):
     bare = [
         place for place, action in enumerate(SHOPPING) if action not in ("click[features]", "click[< prev]")
     ]
@@ -254,7 +256,7 @@ def test_what_was_never_looked_at_is_granted_to_a_success_and_denied_to_a_failur
     assert replayed(shop, dreamed(actions, states, won=False))[-1].reward == 0.0
 
 
-def test_what_a_dream_says_first_counts(shop):
+def test_the_first_description_of_a_result_counts(shop):
     states = [*SHOPPED[:2], LISTING.replace("item 2 halden", "item 2 merrow")]
     episode = dreamed(
         ("search[cotton oxford shirt]", "click[item 2]", "search[cotton oxford shirt]"), states, won=False
@@ -262,7 +264,7 @@ def test_what_a_dream_says_first_counts(shop):
     assert [answer.state for answer in replayed(shop, episode)] == [LISTING, ITEM.format("nothing"), LISTING]
 
 
-def test_pages_that_the_dream_did_not_show_exist_and_unmade_searches_find_nothing(shop):
+def test_pages_not_dreamed_exist_and_other_searches_find_nothing(shop):
     world = shop.open()
     world.reset([shop.embody(dreamed(SHOPPING[:1], SHOPPED[:1], won=False))])
     assert world.step([SHOPPING[0]])[0].state == LISTING
@@ -277,7 +279,7 @@ def test_an_instruction_that_cannot_be_read_has_no_shop(shop):
         shop.embody(dreamed((), (), won=False, instruction="be happy"))
 
 
-def test_real_episodes_of_all_behaviours_come_back_in_their_own_shops(shop, shopped):
+def test_real_episodes_are_reproduced_in_the_shops_that_they_describe(shop, shopped):
     for name in ("near_miss", "noisy", "random"):
         episodes = shopped[name][:20]
         world = shop.open()
@@ -286,12 +288,12 @@ def test_real_episodes_of_all_behaviours_come_back_in_their_own_shops(shop, shop
             answers = world.step([e.steps[place].action if place < len(e.steps) else None for e in episodes])
             for episode, answer in zip(episodes, answers, strict=True):
                 if isinstance(answer, Step):
-                    wanted: Transition = episode.steps[place]
+                    recorded: Transition = episode.steps[place]
                     assert (answer.state, answer.reward, answer.done) == (
-                        wanted.next_state,
-                        wanted.reward,
-                        wanted.done,
-                    ), wanted
+                        recorded.next_state,
+                        recorded.reward,
+                        recorded.done,
+                    ), recorded
 
 
 def test_progress_rises_towards_the_purchase(shop, shopped):

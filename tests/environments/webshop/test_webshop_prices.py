@@ -1,6 +1,4 @@
-"""Prices of product files: which number of a text is the price, what a range costs, and what becomes of a
-product without one.
-"""
+"""Prices of product files: which number is the price, ranges, and products without a price."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from test_official_files import HUMAN, RECORD, folder  # noqa: F401  (a fixture)
 
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.environments.webshop.goals import read_wants
-from components.environments.webshop.knowledge import NO, YES, Item, judge
+from components.environments.webshop.goals import read_requirements
+from components.environments.webshop.knowledge import NO, YES, Item, compare_with_requirements
 from components.environments.webshop.shop import catalogue, official
 from components.environments.webshop.shop.prices import read_prices
 from components.environments.webshop.shop.products import NO_LIMIT, human_goals, read_product
-from components.environments.webshop.shop.reward import score
+from components.environments.webshop.shop.reward import score_purchase
 from components.environments.webshop.wording import short_price
 from components.errors import EnvironmentFailure
 
@@ -119,10 +117,10 @@ def test_the_leading_number_is_the_price(pricing, prices):
         ),
     ],
 )
-def test_what_tells_no_price_in_dollars_is_no_price(pricing):
+def test_a_text_without_an_amount_of_dollars_has_no_price(pricing):
     assert read_prices(pricing) == ()
     with pytest.raises(
-        EnvironmentFailure, match="'pricing' of the product B0912345AB is .*, which tells no price in dollars"
+        EnvironmentFailure, match="'pricing' of the product B0912345AB is .*, which is no price in dollars"
     ):
         read_product(RECORD | {"pricing": pricing}, {}, "f.json")
 
@@ -132,7 +130,7 @@ def test_what_tells_no_price_in_dollars_is_no_price(pricing):
     ["$5.00 - $95.00", "$95.00 - $5.00", "$19.50 - $60.00", "$20.00 - $30.00", "$20.01 - $21.00", "1,299.00"],
 )
 def test_teacher_and_reward_agree_on_every_product_with_a_range(pricing):
-    """The price was drawn by the product's id once: of 2,000 ids the two disagreed on 1,646."""
+    """The price was once drawn by the product's id. Of 2,000 ids the two disagreed on 1,646."""
     disagreeing = []
     for number in range(2000):
         record = RECORD | {"asin": f"B{number:09d}", "pricing": pricing}
@@ -140,35 +138,40 @@ def test_teacher_and_reward_agree_on_every_product_with_a_range(pricing):
         (goal,) = human_goals(product, [HUMAN | {"instruction": "i need a navy cotton shirt"}], "h.json")
         assert goal.price_upper in (NO_LIMIT, *range(10, 2000, 10)) and product.price <= goal.price_upper
         for limit in (10, 20, 30, 100):
-            wants = read_wants(INSTRUCTION.format(limit=limit))
+            requirements = read_requirements(INSTRUCTION.format(limit=limit))
             (check,) = [
                 one
-                for one in judge(Item(1, "wool cardigan", short_price(product)), wants)
-                if one.wanted == f"lower than {limit}"
+                for one in compare_with_requirements(
+                    Item(1, "wool cardigan", short_price(product)), requirements
+                )
+                if one.required == f"lower than {limit}"
             ]
-            real = score(product, type(goal)(**{**vars(goal), "price_upper": float(limit)}), []).price
+            real = score_purchase(
+                product, type(goal)(**{**vars(goal), "price_upper": float(limit)}), []
+            ).price
             disagreeing += [number] if check.answer != (YES if real else NO) else []
     assert not disagreeing
 
 
 def shop_of(folder, *pricings):  # noqa: F811
-    """The first products of the official files get these prices; (adapter of that shop, its products
-    before).
+    """Give the first products of the official files these prices.
+
+    Returns the adapter of that shop, and the records.
     """
     file = folder / "items_shuffle_1000.json"
     records = json.loads(file.read_text())
     for record, pricing in zip(records, pricings, strict=False):
         record["pricing"] = pricing
     file.write_text(json.dumps(records))
-    catalogue._official.cache_clear()
+    catalogue._official_catalogue.cache_clear()
     config = EnvironmentConfig.model_validate({"name": "webshop", "webshop": {"catalogue": "official"}})
     return make_adapter(config), records
 
 
-def test_a_product_without_a_price_is_left_out_counted_and_said(folder):  # noqa: F811
+def test_a_product_without_a_price_is_left_out_and_counted(folder):  # noqa: F811
     shop, records = shop_of(folder, "", None, "N/A", "$5.00.", "$12.99 (2.5 oz.)", "€5")
-    sold = {product.asin: product for product in shop.catalogue.products}
-    assert [record["asin"] in sold for record in records[:7]] == [
+    products = {product.asin: product for product in shop.catalogue.products}
+    assert [record["asin"] in products for record in records[:7]] == [
         False,
         False,
         False,
@@ -177,22 +180,22 @@ def test_a_product_without_a_price_is_left_out_counted_and_said(folder):  # noqa
         False,
         True,
     ]
-    assert (sold[records[3]["asin"]].price, sold[records[4]["asin"]].price) == (5.0, 12.99)
-    assert shop.catalogue.unpriced == 4 and len(sold) == 446
+    assert (products[records[3]["asin"]].price, products[records[4]["asin"]].price) == (5.0, 12.99)
+    assert shop.catalogue.unpriced_count == 4 and len(products) == 446
     assert "Left out: 4 products without a price in dollars." in shop.notice
-    assert not {goal.asin for goals in shop.catalogue.splits.values() for goal in goals} - set(sold)
+    assert not {goal.asin for goals in shop.catalogue.splits.values() for goal in goals} - set(products)
 
 
-def test_a_shop_in_which_all_have_a_price_says_nothing_of_it(folder):  # noqa: F811
+def test_the_notice_is_silent_where_all_products_have_a_price(folder):  # noqa: F811
     shop, _ = shop_of(folder)
-    assert shop.catalogue.unpriced == 0 and "Left out" not in shop.notice
+    assert shop.catalogue.unpriced_count == 0 and "Left out" not in shop.notice
 
 
-def test_files_in_which_nothing_has_a_price_are_refused(folder):  # noqa: F811
+def test_files_without_any_price_are_refused(folder):  # noqa: F811
     file = folder / "items_shuffle_1000.json"
     file.write_text(json.dumps([record | {"pricing": "N/A"} for record in json.loads(file.read_text())]))
     with pytest.raises(
         EnvironmentFailure,
-        match="none of its 450 products tells a price in dollars. Expected a field pricing such as",
+        match="none of its 450 products has a price in dollars. Expected a field pricing such as",
     ):
-        official.read(folder, "human")
+        official.read_catalogue_files(folder, "human")

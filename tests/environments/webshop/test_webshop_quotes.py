@@ -1,11 +1,11 @@
-"""How far a dreamed step's reasoning about the shop quotes rightly."""
+"""How far a dreamed step's reasoning about the shop quotes correctly."""
 
 from __future__ import annotations
 
 import pytest
 
 from components.environments.webshop.quotes import grounded
-from components.environments.webshop.states import FIRST
+from components.environments.webshop.states import INITIAL_STATE
 from components.records import TRAIN, Task
 
 WANTED = "find me a backpack that is padded, with brown and standard, and price lower than 60.00 dollars"
@@ -20,9 +20,9 @@ CHOSEN = ITEM.replace("nothing", "brown, standard")
 
 
 def wrong(states, action, reasoning, instruction=WANTED):
-    """What of `reasoning` stands behind its first slip."""
-    task = Task("webshop/bags/backpack/x", "webshop", TRAIN, instruction, FIRST, "bags", "")
-    return reasoning[grounded(task, [FIRST, *states], action, reasoning) :]
+    """Return what of `reasoning` stands behind its first error."""
+    task = Task("webshop/bags/backpack/x", "webshop", TRAIN, instruction, INITIAL_STATE, "bags", "")
+    return reasoning[grounded(task, [INITIAL_STATE, *states], action, reasoning) :]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def wrong(states, action, reasoning, instruction=WANTED):
         ([RESULTS, ITEM], "look around", "on item 2. no such action. fails"),
     ],
 )
-def test_what_is_quoted_and_compared_rightly_stands(states, action, reasoning):
+def test_correct_quotes_and_comparisons_are_accepted(states, action, reasoning):
     assert wrong(states, action, reasoning) == ""
 
 
@@ -119,12 +119,12 @@ def test_what_is_quoted_and_compared_rightly_stands(states, action, reasoning):
         ),
     ],
 )
-def test_a_slip_is_found_and_what_stands_before_it_stays(states, action, reasoning, rest):
+def test_the_text_before_the_first_error_is_kept(states, action, reasoning, rest):
     assert wrong(states, action, reasoning) == rest
 
 
-def test_a_purchase_is_granted_when_all_that_is_wanted_was_compared_and_not_before():
-    """What was not read (`padded` among the features) the model may decide."""
+def test_a_purchase_needs_all_comparisons():
+    """The model may decide on what was not read (`padded` among the features)."""
     item = ITEM.replace("falmark padded backpack for 67", "falmark lined backpack for 37")
     results, chosen = (
         RESULTS.replace("falmark padded backpack for 67", "falmark lined backpack for 37"),
@@ -146,5 +146,5 @@ def test_a_purchase_is_granted_when_all_that_is_wanted_was_compared_and_not_befo
     assert wrong([results, chosen], "click[buy now]", early.replace("done", "not done")) == ""
 
 
-def test_of_free_text_nothing_can_be_said():
+def test_free_text_is_not_judged():
     assert wrong([RESULTS], "click[item 2]", "on results 7. whatever", "something to carry my books in") == ""

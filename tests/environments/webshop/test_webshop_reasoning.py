@@ -1,6 +1,4 @@
-"""The programmatic teacher: its conclusion is the shop's own, its words stand side by side, and what is new
-it calls new.
-"""
+"""The programmatic teacher of WebShop: its conclusions, its comparisons, and what it calls new."""
 
 from __future__ import annotations
 
@@ -174,15 +172,15 @@ def test_a_purchase_is_judged_by_what_was_looked_at(states, outcome):
     assert judged(make_history(*states)) == outcome
 
 
-def test_what_is_judged_is_what_the_shop_pays(shop, shopped):
+def test_the_judgement_agrees_with_the_shops_reward(shop, shopped):
     played = [episode for name in ("expert", "noisy", "near_miss", "random") for episode in shopped[name]]
     outcomes = [(shop.judged(episode), float(episode.success)) for episode in played]
     assert all(judgement in (None, reward) for judgement, reward in outcomes)
     assert {judgement for judgement, _ in outcomes} == {None, 0.0, 1.0}
 
 
-def test_a_purchase_is_done_exactly_where_all_comparisons_say_yes_or_were_never_looked_at(shop, shopped):
-    told = {True: 0, False: 0}
+def test_a_purchase_succeeds_unless_a_comparison_says_no(shop, shopped):
+    counts = {True: 0, False: 0}
     for episode in (e for name in ("expert", "noisy", "near_miss", "random") for e in shopped[name]):
         for step in episode.steps:
             if step.next_state.startswith("bought"):
@@ -191,12 +189,12 @@ def test_a_purchase_is_done_exactly_where_all_comparisons_say_yes_or_were_never_
                 assert hidden == (": unseen" in step.reasoning and ": no" not in step.reasoning)
                 if not hidden:
                     assert (": no" not in step.reasoning) == bool(step.reward)
-                told[hidden] += 1
+                counts[hidden] += 1
             else:
                 assert ("fails" in step.reasoning) == shop.refused(
                     step.next_state
                 ) and "no effect" not in step.reasoning
-    assert told[True] > 5 and told[False] > 50
+    assert counts[True] > 5 and counts[False] > 50
 
 
 @pytest.mark.parametrize(
@@ -215,11 +213,11 @@ def test_a_purchase_is_done_exactly_where_all_comparisons_say_yes_or_were_never_
         ((LISTING, KNOWN.format("navy, large")), BOUGHT.format("navy, large"), False),
     ],
 )
-def test_revealing_is_what_no_history_could_tell(states, following, new):
+def test_a_step_reveals_what_the_history_does_not_determine(states, following, new):
     assert revealing(make_history(*states), following) is new
 
 
-def test_of_free_text_every_purchase_reveals_something():
+def test_every_purchase_for_free_text_reveals_something():
     history = make_history(LISTING, KNOWN.format("navy"), instruction="something nice for my friend")
     assert revealing(history, BOUGHT.format("navy")) and not revealing(
         make_history(LISTING, instruction=INSTRUCTION), LISTING

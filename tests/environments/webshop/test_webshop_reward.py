@@ -1,4 +1,4 @@
-"""The reward, every term against values worked out by hand."""
+"""The graded reward, with every term compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from components.environments.webshop.shop.nouns import nouns
 from components.environments.webshop.shop.products import NO_LIMIT, Goal, Product, price_limit
 from components.environments.webshop.shop.reward import (
-    alike,
-    colour,
+    is_similar,
+    normalise_colour,
     same_option,
-    score,
+    score_purchase,
     title_score,
     type_score,
 )
@@ -45,10 +45,10 @@ GOAL = Goal(
 
 
 def r(product=SHIRT, goal=GOAL, chosen=("navy", "large")):
-    return score(product, goal, chosen)
+    return score_purchase(product, goal, chosen)
 
 
-def test_everything_right_is_one():
+def test_a_fully_correct_purchase_earns_one():
     assert r().r == 1.0
     assert (r().attributes, r().options, r().price, r().r_type, r().title_score) == (2, 2, True, 1.0, 1.0)
 
@@ -63,11 +63,11 @@ def test_everything_right_is_one():
         (("large", "navy"), 2, 1.0),
     ],
 )
-def test_each_option_is_a_fifth(chosen, matched, expected):
+def test_each_option_counts_one_fifth(chosen, matched, expected):
     assert r(chosen=chosen).options == matched and r(chosen=chosen).r == pytest.approx(expected)
 
 
-def test_the_price_counts_up_to_and_with_the_limit():
+def test_a_price_at_the_limit_counts():
     assert r(replace(SHIRT, price=30.0)).r == 1.0
     assert (
         r(replace(SHIRT, price=30.01)).r == pytest.approx(4 / 5) and not r(replace(SHIRT, price=30.01)).price
@@ -86,7 +86,7 @@ def test_the_price_counts_up_to_and_with_the_limit():
         (("linen", "short sleeve"), "x shirt", (), "", 0),  # 2 * 8 / 23 = 70 %
     ],
 )
-def test_an_attribute_is_found_among_the_attributes_or_in_the_texts(
+def test_an_attribute_may_be_in_the_attributes_or_in_the_texts(
     attributes, name, bullets, description, matched
 ):
     product = replace(SHIRT, attributes=attributes, name=name, bullets=bullets, description=description)
@@ -100,7 +100,7 @@ def test_without_attributes_in_common_the_rest_still_counts():
 
 
 @pytest.mark.parametrize(
-    ("value", "known"),
+    ("value", "colour"),
     [
         ("navy blue", "blue"),
         ("dark red", "dark"),
@@ -110,12 +110,12 @@ def test_without_attributes_in_common_the_rest_still_counts():
         ("red", "red"),
     ],
 )
-def test_an_option_is_its_first_known_colour_in_the_order_of_the_list(value, known):
-    assert colour(value) == known
+def test_an_option_is_its_first_known_colour_in_the_order_of_the_list(value, colour):
+    assert normalise_colour(value) == colour
 
 
 @pytest.mark.parametrize(
-    ("wanted", "value", "same"),
+    ("required", "value", "same"),
     [
         ("light blue", "sky blue", True),  # "blue" stands before "light" in the list: blue against blue
         ("dark green", "green", False),  # dark against green
@@ -127,15 +127,15 @@ def test_an_option_is_its_first_known_colour_in_the_order_of_the_list(value, kno
         ("8", "9", False),
     ],
 )
-def test_options_are_compared_by_colour_and_words(wanted, value, same):
-    assert same_option(wanted, value) == same
+def test_options_are_compared_by_colour_and_words(required, value, same):
+    assert same_option(required, value) == same
 
 
 def test_the_ratio_is_rounded_before_it_is_compared():
     # inch 12 against inch 14: 6 of 7 letters in order on each side, 2 * 6 / 14 = 85.7 %, rounded 86
-    assert alike("12 inch", "14 inch")
-    assert not alike("long sleeve", "short sleeve") and not alike("", "cotton")
-    assert alike("crème cotton", "crme cotton!")  # letters outside ASCII and signs do not count
+    assert is_similar("12 inch", "14 inch")
+    assert not is_similar("long sleeve", "short sleeve") and not is_similar("", "cotton")
+    assert is_similar("crème cotton", "crme cotton!")  # letters outside ASCII and signs do not count
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_the_ratio_is_rounded_before_it_is_compared():
         (0.0, True, 3, 0.0),
     ],
 )
-def test_the_type_is_worth(title, query, levels, expected):
+def test_type_score(title, query, levels, expected):
     assert type_score(title, query, levels) == expected
 
 
-def test_the_type_multiplies_all_the_rest():
+def test_the_type_score_multiplies_the_other_terms():
     other = replace(SHIRT, query="cardigan", product_category="clothing › knits › cardigan")
     # nouns of the goal: halden, oxford, shirt, button, collar; one of five is in the bought name: 0.2 is not
     # above 0.2
@@ -168,12 +168,12 @@ def test_the_type_multiplies_all_the_rest():
     assert r(shared).r == 1.0  # two levels shared, in whatever order
 
 
-def test_a_name_without_nouns_scores_a_fifth():
+def test_a_name_without_nouns_scores_one_fifth():
     assert title_score("Halden Shirt", "Slim 2 in 1, Large") == 0.2
     assert type_score(0.2, False, 0) == 0.5
 
 
-def test_nouns_are_words_that_are_no_adjectives_numbers_or_function_words():
+def test_nouns_exclude_adjectives_numbers_and_function_words():
     name = (
         "Halden Women's Waterproof Hiking Boots for the Mountain, Size 8 (Pack of 2), Breathable & "
         "Padded 12oz"
@@ -193,6 +193,6 @@ def test_the_limit_is_the_larger_of_two_of_the_next_four_tens(price, limits):
     assert [price_limit(price, f"key {number}") for number in range(600)] == drawn
 
 
-def test_what_costs_more_than_the_highest_tens_has_no_limit():
+def test_a_price_above_the_highest_limit_has_no_limit():
     assert price_limit(979.0, "a") == 990.0
     assert price_limit(980.0, "a") == NO_LIMIT == price_limit(5000.0, "b")

@@ -1,13 +1,12 @@
-"""The states' grammar: every real state is read back, what is outside it is not, and facts contradict what
-denies them.
-"""
+"""The states' grammar: real states are parsed, other texts are not, and facts deny claims."""
 
 from __future__ import annotations
 
 import pytest
 from shops import make_product, make_session
 
-from components.environments.webshop.states import FIRST, contradicts, describe, read_state, state_facts
+from components.environments.webshop.shop.state_text import describe_page
+from components.environments.webshop.states import INITIAL_STATE, contradicts, read_state, state_facts
 
 RESULTS = (
     "results 1 of 5 for oxford shirt: item 1 halden cotton shirt for 25, item 2 gift for 2 men for 10 to 20."
@@ -18,51 +17,51 @@ ITEM = (
 )
 
 
-def test_every_real_state_is_read_back(shopped):
+def test_every_real_state_is_parsed_and_rewritten(shopped):
     for episodes in shopped.values():
         for episode in episodes:
-            assert episode.states[0] == FIRST
+            assert episode.states[0] == INITIAL_STATE
             for state in episode.states:
-                seen = read_state(state)
-                assert seen.event and ("unreadable", state) not in state_facts(state)
-                assert _written(seen) == state
+                page = read_state(state)
+                assert page.event and ("unreadable", state) not in state_facts(state)
+                assert _written(page) == state
 
 
-def _written(seen):
-    """The state that says what was read: the grammar, told a second time."""
-    if seen.event == "search":
-        return FIRST
-    chosen = f"chosen: {', '.join(seen.chosen) or 'nothing'}."
-    if seen.event == "results":
-        listed = ", ".join(f"item {rank} {title} for {price}" for rank, title, price in seen.items)
-        return f"results {seen.number} of {seen.pages} for {seen.query}: {listed or 'nothing'}."
-    if seen.event == "failed":
-        return f"nothing happens on {seen.place}." + (f" {chosen}" if seen.rank else "")
-    if seen.event == "bought":
-        return f"bought item {seen.rank}. {chosen}"
-    parts = [f"{name}: {', '.join(values)}" for name, values in seen.groups]
-    parts += [f"features: {', '.join(seen.features) or 'nothing'}"] if seen.features is not None else []
-    parts += [f"{seen.event}: {seen.text}"] if seen.text else []
-    return ". ".join([f"{seen.place}: {seen.title} for {seen.price}", *parts, chosen])
+def _written(page):
+    """Write the state that was parsed, by a second implementation of the grammar."""
+    if page.event == "search":
+        return INITIAL_STATE
+    chosen = f"chosen: {', '.join(page.chosen) or 'nothing'}."
+    if page.event == "results":
+        results = ", ".join(f"item {rank} {title} for {price}" for rank, title, price in page.items)
+        return f"results {page.number} of {page.pages} for {page.query}: {results or 'nothing'}."
+    if page.event == "failed":
+        return f"nothing happens on {page.place}." + (f" {chosen}" if page.rank else "")
+    if page.event == "bought":
+        return f"bought item {page.rank}. {chosen}"
+    parts = [f"{name}: {', '.join(values)}" for name, values in page.groups]
+    parts += [f"features: {', '.join(page.features) or 'nothing'}"] if page.features is not None else []
+    parts += [f"{page.event}: {page.text}"] if page.text else []
+    return ". ".join([f"{page.place}: {page.title} for {page.price}", *parts, chosen])
 
 
 def test_results_are_read_with_their_prices():
-    seen = read_state(RESULTS)
-    assert (seen.event, seen.place, seen.query, seen.number, seen.pages) == (
+    page = read_state(RESULTS)
+    assert (page.event, page.place, page.query, page.number, page.pages) == (
         "results",
         "results 1",
         "oxford shirt",
         1,
         5,
     )
-    assert seen.items == ((1, "halden cotton shirt", "25"), (2, "gift for 2 men", "10 to 20"))
+    assert page.items == ((1, "halden cotton shirt", "25"), (2, "gift for 2 men", "10 to 20"))
 
 
 def test_an_item_is_read_with_options_features_and_what_is_chosen():
-    seen = read_state(ITEM)
-    assert (seen.rank, seen.title, seen.price) == (2, "gift for 2 men", "31")
-    assert seen.groups == (("color", ("navy", "light blue")), ("size", ("small",)))
-    assert (seen.features, seen.chosen) == (("cotton", "slim"), ("navy", "small"))
+    page = read_state(ITEM)
+    assert (page.rank, page.title, page.price) == (2, "gift for 2 men", "31")
+    assert page.groups == (("color", ("navy", "light blue")), ("size", ("small",)))
+    assert (page.features, page.chosen) == (("cotton", "slim"), ("navy", "small"))
     assert read_state("features of item 3: a b for 4. features: nothing. chosen: nothing.").features == ()
     assert read_state("item 3: a b for 4. chosen: nothing.").features is None
 
@@ -92,19 +91,19 @@ def test_an_item_is_read_with_options_features_and_what_is_chosen():
         "Nothing happens at shelf 2. Holding nothing.",
     ],
 )
-def test_what_is_outside_the_grammar_asserts_nothing_else(text):
+def test_an_unreadable_text_asserts_only_that(text):
     assert read_state(text).event == "" and state_facts(text) == {("unreadable", text)}
 
 
-def test_groups_whose_names_are_short_alike_stay_apart():
+def test_groups_with_the_same_short_name_get_numbers():
     product = make_product(
         options={"size of the cup": ("large",), "size of the lid": ("small",), "reviews": ("a", "b")}
     )
     session = make_session(product)
     session.act("search[x]")
     session.act("click[item 1]")
-    seen = read_state(describe(session))
-    assert seen.groups == (
+    page = read_state(describe_page(session))
+    assert page.groups == (
         ("size of the", ("large",)),
         ("size of the 2", ("small",)),
         ("reviews option", ("a", "b")),
@@ -112,7 +111,7 @@ def test_groups_whose_names_are_short_alike_stay_apart():
 
 
 def test_facts_of_the_pages():
-    assert state_facts(FIRST) == {("at", "search page")}
+    assert state_facts(INITIAL_STATE) == {("at", "search page")}
     assert state_facts("results 1 of 1 for x: nothing.") == {
         ("at", "results 1"),
         ("query", "x"),
@@ -179,7 +178,7 @@ def test_a_results_page_denies_what_it_does_not_list(claim, denied):
     assert contradicts(claim, state_facts(RESULTS)) is denied
 
 
-def test_a_page_that_is_silent_on_features_denies_none():
+def test_a_page_without_features_denies_none():
     assert not contradicts(
         ("feature", "2", "wool"), state_facts("item 2: a b for 31. color: navy. chosen: nothing.")
     )

@@ -1,5 +1,6 @@
-"""The four axes from facts: each rule on judgements written by hand, and all of them on real transitions and
-forged predictions.
+"""The four rule-based axes: each rule on hand-written judgements, all rules on real transitions.
+
+Real transitions are judged with correct and with deliberately wrong predictions.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ REVEALED = replace(RIGHT, revealing=True, claims=4, right=2, contradicted=2)
 
 
 def scores(judgement=RIGHT, **changes):
-    found = axis_scores(replace(judgement, **changes))
-    return [found[axis] for axis in AXES]
+    scores_by_axis = axis_scores(replace(judgement, **changes))
+    return [scores_by_axis[axis] for axis in AXES]
 
 
-def test_a_right_prediction_is_best_on_all_axes():
+def test_a_right_prediction_scores_best_on_all_axes():
     assert scores() == scores(exact=True) == [2, 2, 2, 2]
     assert scores(REVEALED) == [2, 2, 2, 2]
     assert scores(reward=1.0, predicted_reward=1.0) == [2, 2, 2, 2]
@@ -66,23 +67,23 @@ def test_a_right_prediction_is_best_on_all_axes():
         ({"truths": 0, "right": 0, "claims": 0}, [2, 2, 0, 2]),
     ],
     ids=[
-        "unread",
+        "unparsable",
         "incoherent",
         "one missing",
-        "half told",
+        "half missing",
         "wrong",
         "denied",
         "event",
-        "moves less",
+        "fewer changes",
         "both stay",
-        "moves alone",
+        "change where reality stays",
         "false success",
         "missed success",
         "exact false success",
         "no facts",
     ],
 )
-def test_each_fault_lowers_its_axes(changes, expected):
+def test_each_error_lowers_its_axes(changes, expected):
     assert scores(**changes) == expected
 
 
@@ -96,9 +97,9 @@ def test_each_fault_lowers_its_axes(changes, expected):
         ({"claims": 2, "truths": 9, "changed": 9, "predicted_changed": 1}, [2, 1, 1, 2]),
         ({"claims": 2, "right": 2, "contradicted": 0, "predicted_changed": 0}, [1, 0, 0, 2]),
     ],
-    ids=["other things", "other place", "event", "incoherent", "sparse", "nothing new"],
+    ids=["different contents", "wrong place", "event", "incoherent", "sparse", "nothing new"],
 )
-def test_where_something_is_revealed_an_invention_that_fits_is_no_fault(changes, expected):
+def test_on_a_revealing_step_a_consistent_invention_is_no_error(changes, expected):
     assert scores(REVEALED, **changes) == expected
 
 
@@ -110,78 +111,89 @@ def test_metrics_are_means_with_n_and_an_interval_inside_the_scale():
     assert {(m.value, m.n, m.low, m.high) for m in axes_metrics([]).values()} == {(0.0, 0, 0.0, 2.0)}
 
 
-def judged(adapter, played, forge):
-    """Judgements of all real transitions, where `forge(transition)` is what the model says: (state,
-    reward).
-    """
-    found = []
+def judge_predictions(adapter, played, predict):
+    """Return judgements of all real transitions; `predict(transition)` is the prediction (state, reward)."""
+    judgements = []
     for episode in (e for episodes in played.values() for e in episodes):
         for step in episode.steps:
-            state, reward = forge(step)
-            found.append(
+            state, reward = predict(step)
+            judgements.append(
                 judge(adapter, episode.up_to(step.step), step, Answer("", state, reward, reward > 0.5))
             )
-    return found
+    return judgements
 
 
-def test_the_real_environment_itself_is_best_on_all_axes(adapter, played):
-    found = judged(adapter, played, lambda step: (step.next_state, step.reward))
-    assert len(found) > 500
-    worse = [j for j in found if set(axis_scores(j).values()) != {2}]
-    assert not worse
-    assert all(j.same_event and not j.contradicted_sure and j.predicted_changed == j.changed for j in found)
-
-
-def test_a_dream_in_which_nothing_ever_happens_stands_still_and_tells_no_news(adapter, played):
-    found = judged(adapter, played, lambda step: (step.state, 0.0))
-    moved = [axis_scores(j) for j in found if j.changed and j.transition.state != j.transition.next_state]
-    assert len(moved) > 200 and all(
-        row["diversity"] == 0 and row["consistency"] < 2 and row["informativeness"] < 2 for row in moved
+def test_the_real_next_state_scores_best_on_all_axes(adapter, played):
+    judgements = judge_predictions(adapter, played, lambda step: (step.next_state, step.reward))
+    assert len(judgements) > 500
+    imperfect = [j for j in judgements if set(axis_scores(j).values()) != {2}]
+    assert not imperfect
+    assert all(
+        j.same_event and not j.contradicted_sure and j.predicted_changed == j.changed for j in judgements
     )
-    assert all(axis_scores(j)["hallucination"] < 2 for j in found if j.reward > 0.5)
+
+
+def test_a_dream_that_never_changes_its_state_scores_zero_diversity(adapter, played):
+    judgements = judge_predictions(adapter, played, lambda step: (step.state, 0.0))
+    changed_steps = [
+        axis_scores(j) for j in judgements if j.changed and j.transition.state != j.transition.next_state
+    ]
+    assert len(changed_steps) > 200 and all(
+        row["diversity"] == 0 and row["consistency"] < 2 and row["informativeness"] < 2
+        for row in changed_steps
+    )
+    assert all(axis_scores(j)["hallucination"] < 2 for j in judgements if j.reward > 0.5)
 
 
 def test_a_dream_that_always_succeeds_hallucinates(adapter, played):
-    found = judged(adapter, played, lambda step: (step.next_state, 1.0))
-    assert all(axis_scores(j)["hallucination"] == (2 if j.reward > 0.5 else 0) for j in found)
+    judgements = judge_predictions(adapter, played, lambda step: (step.next_state, 1.0))
+    assert all(axis_scores(j)["hallucination"] == (2 if j.reward > 0.5 else 0) for j in judgements)
 
 
 def test_a_dream_that_ignores_failures_hallucinates(adapter, played):
-    def ignore(step):
-        failed = step.next_state.startswith("Nothing happens")
-        return ("Took mug 9 from desk 9. Holding mug 9." if failed else step.next_state), step.reward
+    def predict_success(step):
+        is_failure = step.next_state.startswith("Nothing happens")
+        return ("Took mug 9 from desk 9. Holding mug 9." if is_failure else step.next_state), step.reward
 
     failures = [
-        j for j in judged(adapter, played, ignore) if j.transition.next_state.startswith("Nothing happens")
+        j
+        for j in judge_predictions(adapter, played, predict_success)
+        if j.transition.next_state.startswith("Nothing happens")
     ]
     assert len(failures) > 100 and all(axis_scores(j)["hallucination"] == 0 for j in failures)
 
 
-def test_the_wrong_place_is_a_fault_even_where_its_contents_could_not_be_known(adapter, played):
-    def elsewhere(step):
+def test_a_wrong_place_is_an_error_even_on_a_revealing_step(adapter, played):
+    def predict_wrong_place(step):
         return step.next_state.replace(step.action.removeprefix("go to "), "shelf 77"), step.reward
 
-    found = [
+    judgements = [
         j
-        for j in judged(adapter, played, elsewhere)
+        for j in judge_predictions(adapter, played, predict_wrong_place)
         if j.revealing and j.transition.action.startswith("go to ")
     ]
-    assert len(found) > 50 and all(j.contradicted_sure for j in found)
-    assert all(axis_scores(j)["consistency"] < 2 and axis_scores(j)["hallucination"] < 2 for j in found)
+    assert len(judgements) > 50 and all(j.contradicted_sure for j in judgements)
+    assert all(axis_scores(j)["consistency"] < 2 and axis_scores(j)["hallucination"] < 2 for j in judgements)
 
 
-def test_other_contents_than_the_real_ones_are_a_fault_only_where_they_were_known(adapter, played):
-    def swap(step):
+def test_wrong_contents_are_an_error_only_if_the_history_determined_them(adapter, played):
+    def predict_wrong_contents(step):
         return re.sub(
             r"^(At .+?: (?:open, )?)(?!closed|open, ).+?(\. Holding .*)$",
             r"\1pen 99, vase 77\2",
             step.next_state,
         ), step.reward
 
-    swapped = [j for j in judged(adapter, played, swap) if "pen 99, vase 77" in j.predicted]
-    new = [axis_scores(j) for j in swapped if j.revealing and not j.incoherent]
-    known = [axis_scores(j) for j in swapped if not j.revealing]
-    assert len(new) > 100 and all(row["consistency"] == row["hallucination"] == 2 for row in new)
-    assert len(known) > 50 and all(
-        row["consistency"] == 0 for row in known
-    )  # its own history says what lies there
+    swapped = [
+        j
+        for j in judge_predictions(adapter, played, predict_wrong_contents)
+        if "pen 99, vase 77" in j.predicted
+    ]
+    revealing_rows = [axis_scores(j) for j in swapped if j.revealing and not j.incoherent]
+    determined_rows = [axis_scores(j) for j in swapped if not j.revealing]
+    assert len(revealing_rows) > 100 and all(
+        row["consistency"] == row["hallucination"] == 2 for row in revealing_rows
+    )
+    assert len(determined_rows) > 50 and all(
+        row["consistency"] == 0 for row in determined_rows
+    )  # the history already shows the contents

@@ -1,4 +1,4 @@
-"""Fidelity metrics from judgements written by hand, and the gate before RL."""
+"""Fidelity metrics of hand-written judgements, and the gates before and after RL."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def pairs(metrics, *names):
     return [(round(metrics[name].value, 6), metrics[name].n) for name in names]
 
 
-def test_every_metric_is_a_share_with_its_n():
+def test_each_metric_is_a_share_with_its_n():
     metrics = fidelity_metrics(MIXED)
     names = [
         "next_state_exact",
@@ -88,7 +88,7 @@ def test_every_metric_is_a_share_with_its_n():
     ]
 
 
-def test_the_splits_part_the_judgements():
+def test_each_split_counts_its_own_judgements():
     metrics = fidelity_metrics(MIXED)
     assert pairs(
         metrics,
@@ -104,9 +104,9 @@ def test_the_splits_part_the_judgements():
         (0.4, 5),
         (round(1 / 13, 6), 13),
     ]
-    strange = fidelity_metrics([*MIXED, make_judgement(unseen=True, exact=False)])
-    names = [f"fidelity/next_state_exact/held_out_{what}" for what in ("tasks", "worlds")]
-    assert pairs(strange, *names) == [(round(2 / 6, 6), 6), (0.0, 1)]
+    with_new_world = fidelity_metrics([*MIXED, make_judgement(unseen=True, exact=False)])
+    names = [f"fidelity/next_state_exact/held_out_{kind}" for kind in ("tasks", "worlds")]
+    assert pairs(with_new_world, *names) == [(round(2 / 6, 6), 6), (0.0, 1)]
     assert pairs(metrics, "fidelity/reward_precision/expert", "fidelity/reward_precision/near_miss") == [
         (1.0, 1),
         (0.0, 1),
@@ -117,18 +117,18 @@ def test_the_splits_part_the_judgements():
     ]
 
 
-def test_of_nothing_nothing_is_known():
+def test_without_judgements_every_interval_is_zero_to_one():
     metrics = fidelity_metrics([])
     assert metrics and all((m.value, m.n, m.low, m.high) == (0.0, 0, 0.0, 1.0) for m in metrics.values())
 
 
-def test_the_policys_metrics_count_dreamed_successes_and_real_ones():
+def test_policy_metrics_count_dreamed_and_real_successes():
     episode = make_episode(make_task(), ("go", "s"), ("go", "s"), won=True)
     replays = [
         Replay(episode, won, same)
         for won, same in ((True, (True, True)), (False, (True, False)), (False, (False, False)))
     ]
-    metrics = policy_metrics(MIXED, replays, dreamed=8, wins=2, suffix="cloned")
+    metrics = policy_metrics(MIXED, replays, dreamed_episodes=8, real_wins=2, suffix="cloned")
     names = [
         "rollout_agreement",
         "rollout_state_agreement",
@@ -145,21 +145,25 @@ def test_the_policys_metrics_count_dreamed_successes_and_real_ones():
     ]
 
 
-def test_states_of_one_dream_stand_or_fall_together():
-    """Sixteen replays of twenty states, half of them right throughout: as uncertain as sixteen observations,
-    not as 320.
+def test_states_of_one_dreamed_episode_are_one_cluster():
+    """Sixteen replays of twenty states each, eight of them right throughout.
+
+    The interval is as wide as for sixteen observations, not for 320.
     """
     episode = make_episode(make_task(), *[("go", "s")] * 20, won=True)
     replays = [Replay(episode, n % 2 == 0, (n % 2 == 0,) * 20) for n in range(16)]
-    found = policy_metrics(MIXED, replays, dreamed=16, wins=0, suffix="cloned")[
+    agreement = policy_metrics(MIXED, replays, dreamed_episodes=16, real_wins=0, suffix="cloned")[
         "fidelity/rollout_state_agreement/cloned"
     ]
-    assert (found.value, found.n) == (0.5, 320) and found.low < 0.3 and found.high > 0.7
+    assert (agreement.value, agreement.n) == (0.5, 320)
+    assert agreement.low < 0.3 and agreement.high > 0.7
 
 
-def gate_metrics(exact=9, precision=9, unparsable=0, revealing_wrong=0):
-    """Of ten determined steps `exact` right, of ten claimed successes `precision` earned, `unparsable` of a
-    hundred unread.
+def gate_metrics(exact=9, precision=9, unparsable=0):
+    """Return the metrics of 100 judgements.
+
+    Of ten determined steps `exact` are right. Of ten predicted successes `precision` are real. Of the hundred
+    answers `unparsable` cannot be parsed.
     """
     judgements = [make_judgement(exact=n < exact) for n in range(10)]
     judgements += [
@@ -178,7 +182,7 @@ def test_the_gate_is_open_at_its_floors():
 
 
 @pytest.mark.parametrize(
-    ("figures", "words"),
+    ("counts", "words"),
     [
         (
             (7, 9, 0),
@@ -193,44 +197,48 @@ def test_the_gate_is_open_at_its_floors():
             (9, 9, 3),
             r"fidelity/unparsable_rate is 0\.030 \(n=100, .*\), ceiling 0\.02 \(max_unparsable_rate\)\.",
         ),
-        ((7, 7, 3), "next_state_exact.*; fidelity/reward_precision.*; fidelity/unparsable_rate.*near misses"),
+        (
+            (7, 7, 3),
+            "not accurate enough: .*next_state_exact.*; fidelity/reward_precision.*; "
+            "fidelity/unparsable_rate.*near misses",
+        ),
     ],
 )
-def test_a_closed_gate_names_metric_value_n_and_floor(figures, words):
-    with pytest.raises(FidelityGateClosed, match=words) as caught:
-        check_gate(gate_metrics(*figures), FidelityConfig())
-    assert caught.value.exit_code == 3
+def test_a_closed_gate_names_the_metric_its_value_n_and_floor(counts, words):
+    with pytest.raises(FidelityGateClosed, match=words) as closed:
+        check_gate(gate_metrics(*counts), FidelityConfig())
+    assert closed.value.exit_code == 3
 
 
-def test_what_no_history_could_tell_does_not_close_the_gate():
+def test_revealing_steps_do_not_close_the_gate():
     metrics = gate_metrics()
     assert metrics["fidelity/next_state_exact"].value < 0.3
     check_gate(metrics, FidelityConfig())
 
 
-def test_a_gate_without_one_claimed_success_is_closed():
+def test_the_gate_is_closed_without_any_predicted_success():
     metrics = fidelity_metrics([make_judgement() for _ in range(50)])
     with pytest.raises(FidelityGateClosed, match=r"reward_precision is 0\.000 \(n=0, 0\.000 to 1\.000\)"):
         check_gate(metrics, FidelityConfig())
 
 
-def agreement(confirmed, count):
+def agreement_of(confirmed, count):
     episode = make_episode(make_task(), ("go", "s"), won=True)
     return policy_metrics(
         [],
         [Replay(episode, n < confirmed, (True,)) for n in range(count)],
-        dreamed=20,
-        wins=0,
+        dreamed_episodes=20,
+        real_wins=0,
         suffix="dreamed",
     )
 
 
-def test_denied_dreams_close_the_gate_of_the_policy():
-    check_agreement(agreement(8, 10), FidelityConfig(), "dreamed")
-    check_agreement(agreement(0, 0), FidelityConfig(), "dreamed")  # no dreamed success, nothing to deny
+def test_too_few_confirmed_successes_close_the_gate_of_the_policy():
+    check_agreement(agreement_of(8, 10), FidelityConfig(), "dreamed")
+    check_agreement(agreement_of(0, 0), FidelityConfig(), "dreamed")  # no dreamed success: nothing to confirm
     words = (
         r"rollout_agreement of the dreamed policy is 0\.700 \(n=10, .*\), floor 0\.8 "
         r"\(min_rollout_agreement\)"
     )
     with pytest.raises(FidelityGateClosed, match=words):
-        check_agreement(agreement(7, 10), FidelityConfig(), "dreamed")
+        check_agreement(agreement_of(7, 10), FidelityConfig(), "dreamed")

@@ -1,4 +1,4 @@
-"""Judgements come back from their table as they were."""
+"""Judgements written to a Parquet table are read back unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from components.evaluation.metrics.judgements import read_judgements, write_judg
 from components.trajectories.store import write_frame
 
 
-def test_judgements_come_back_as_they_were(tmp_path):
+def test_judgements_are_read_back_unchanged(tmp_path):
     path = tmp_path / "judgements.parquet"
     write_judgements(path, MIXED)
     assert read_judgements(path) == MIXED
@@ -20,8 +20,8 @@ def test_judgements_come_back_as_they_were(tmp_path):
     assert path.read_bytes() == first
 
 
-def test_another_table_is_refused(tmp_path):
+def test_a_table_with_different_columns_is_refused(tmp_path):
     path = tmp_path / "other.parquet"
     write_frame(path, pd.DataFrame({"claims": [1]}))
-    with pytest.raises(DataError, match="other columns: changed, contradicted"):
+    with pytest.raises(DataError, match="different columns: changed, contradicted"):
         read_judgements(path)

@@ -1,4 +1,4 @@
-"""Agreement of whole dreams with the real engine, by depth, from episodes written by hand."""
+"""Agreement of whole dreamed episodes with the real engine, by depth, on hand-written episodes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from builders import make_episode, make_task
 from test_fidelity import pairs
 
 from components.evaluation.metrics.open_loop import (
-    Rehearsal,
+    OpenLoopEpisode,
     open_loop_metrics,
-    read_rehearsals,
-    write_rehearsals,
+    read_open_loop_episodes,
+    write_open_loop_episodes,
 )
 from components.experience.real_replay import Replay
 
@@ -20,12 +20,12 @@ REPLAYS = [
     Replay(EPISODES[2], True, (False, True, True, True, True)),
     Replay(EPISODES[3], False, (False,) * 5, "contradicts itself", playable=False),
 ]
-"""All right; wrong from its third state on; wrong in the first alone; without a world."""
-REHEARSALS = [Rehearsal.of("cloned", found) for found in REPLAYS]
+"""All states right; wrong from the third state on; only the first wrong; no consistent world."""
+OPEN_LOOP_EPISODES = [OpenLoopEpisode.of("cloned", replay) for replay in REPLAYS]
 
 
-def test_open_loop_agreement_is_told_by_depth():
-    metrics = open_loop_metrics(REHEARSALS, depths=(1, 3, 5))
+def test_open_loop_agreement_is_reported_by_depth():
+    metrics = open_loop_metrics(OPEN_LOOP_EPISODES, depths=(1, 3, 5))
     assert pairs(metrics, "fidelity/open_loop_playable") == [(0.75, 4)]
     assert pairs(metrics, *(f"fidelity/open_loop_exact/{d}" for d in (1, 3, 5))) == [
         (0.5, 4),
@@ -44,7 +44,7 @@ def test_open_loop_agreement_is_told_by_depth():
     ]
 
 
-def test_rehearsals_come_back_as_they_were(tmp_path):
-    write_rehearsals(tmp_path / "rehearsals.jsonl", REHEARSALS)
-    assert read_rehearsals(tmp_path / "rehearsals.jsonl") == REHEARSALS
+def test_open_loop_episodes_are_read_back_unchanged(tmp_path):
+    write_open_loop_episodes(tmp_path / "episodes.jsonl", OPEN_LOOP_EPISODES)
+    assert read_open_loop_episodes(tmp_path / "episodes.jsonl") == OPEN_LOOP_EPISODES
     assert open_loop_metrics([])["fidelity/open_loop_playable"].n == 0

@@ -1,4 +1,4 @@
-"""Several runs on the same games become one number, with games as the unit."""
+"""Success rates of several runs pooled over the same games, with the game as the unit of n."""
 
 import pytest
 from scipy.stats import t
@@ -26,23 +26,25 @@ def test_a_game_counts_once_however_often_it_is_played():
     assert (rate.low, rate.high) == pytest.approx((max(0.0, 0.375 - half), min(1.0, 0.375 + half)), abs=1e-5)
 
 
-def test_a_difference_pairs_the_games():
+def test_a_difference_is_paired_by_game():
     pooled = pool({"a": games(cloned="1100", dreamed="1110"), "b": games(cloned="1100", dreamed="1101")})
     gain = pooled["evaluate/dreamed_minus_cloned"]
     assert gain.value == pytest.approx(0.25)
     assert gain.n == 4
-    # per game 0, 0, 0.5, 0.5: unpaired it would be as wide as the games differ
+    # differences per game are 0, 0, 0.5, 0.5: an unpaired interval would be wider
     assert gain.high - gain.low < 2 * 0.5
 
 
-def test_other_games_are_refused():
-    with pytest.raises(DataError, match=r"b and a differ|a and b differ in 1 games"):
+def test_runs_with_different_games_are_refused():
+    with pytest.raises(
+        DataError, match=r"The runs a and b differ in 1 games of the cloned policy, such as game-2"
+    ):
         pool({"a": games(cloned="11"), "b": games(cloned="111")})
     with pytest.raises(DataError, match="same policies"):
         pool({"a": games(cloned="11"), "b": games(dreamed="11")})
-    with pytest.raises(DataError, match="a has no games of cloned"):
+    with pytest.raises(DataError, match="The run a has no games of cloned"):
         pool({"a": games(cloned=""), "b": games(cloned="")})
-    with pytest.raises(DataError, match="b has no games of any policy"):
+    with pytest.raises(DataError, match="The run b has no games of any policy"):
         pool({"a": games(cloned="1"), "b": {}})
     with pytest.raises(DataError, match="at least two"):
         pool({"a": games(cloned="11")})

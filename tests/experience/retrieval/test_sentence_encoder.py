@@ -1,6 +1,4 @@
-"""Encoders from a directory, and the embeddings they keep: a tiny BERT in safetensors, read as any other
-would be.
-"""
+"""Encoders from a directory, and their cache of embeddings, with a tiny BERT in safetensors."""
 
 from __future__ import annotations
 
@@ -99,22 +97,22 @@ def test_vectors_are_the_mean_of_the_last_hidden_states(bert):
     assert encoder([]).shape == (0, 32)
 
 
-def test_a_long_text_is_cut_not_refused(bert):
+def test_a_long_text_is_truncated(bert):
     encoder = make_encoder(by_path(bert))
     long, longer = encoder(["mug " * 40, "mug " * 400])
     np.testing.assert_allclose(long, longer, atol=1e-6)
 
 
-def test_a_buffer_retrieves_with_it(bert):
+def test_a_buffer_retrieves_with_a_sentence_encoder(bert):
     from test_replay_buffer import ask, make_log
 
     log = make_log(6)
     buffer = ReplayBuffer(by_path(bert, k=2), log)
-    for query, found in zip(log, ask(buffer, log), strict=True):
-        assert len(found) == 2 and all(demo.task_id != query.task_id for demo in found)
+    for query, results in zip(log, ask(buffer, log), strict=True):
+        assert len(results) == 2 and all(demo.task_id != query.task_id for demo in results)
 
 
-def test_the_identity_is_that_of_the_content(bert, tmp_path):
+def test_the_identity_depends_on_the_content_of_the_directory(bert, tmp_path):
     moved, other = shutil.copytree(bert, tmp_path / "moved"), save_bert(tmp_path / "other", seed=1)
     identity = encoder_identity(by_path(bert))
     assert encoder_identity(by_path(moved)) == identity == make_encoder(by_path(moved)).identity
@@ -125,7 +123,7 @@ def test_the_identity_is_that_of_the_content(bert, tmp_path):
     assert encoder_identity(by_path(moved)) != identity
 
 
-def test_no_such_directory(tmp_path):
+def test_a_missing_directory_is_refused(tmp_path):
     with pytest.raises(
         ExperienceModelError,
         match="retrieval.encoder_path is '.*nowhere': there is no such directory.*hf download",
@@ -162,7 +160,7 @@ def test_a_model_that_decodes_is_no_encoder(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"hidden_size": 3}'])
-def test_weights_without_a_config(bert, tmp_path, content):
+def test_weights_without_a_valid_config_are_refused(bert, tmp_path, content):
     folder = shutil.copytree(bert, tmp_path / "bare")
     (folder / "config.json").unlink()
     if content:
@@ -171,7 +169,7 @@ def test_weights_without_a_config(bert, tmp_path, content):
         make_encoder(by_path(folder))
 
 
-def test_settings_of_any_size_are_not_read(bert, tmp_path):
+def test_a_config_that_is_too_large_is_refused(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "large")
     with (folder / "config.json").open("ab") as file:
         file.truncate(257 * 2**20)  # a sparse file
@@ -196,9 +194,9 @@ def test_damaged_or_missing_weights_are_an_error_not_random_vectors(bert, tmp_pa
 
 
 @pytest.mark.skipif(bool(SENTENCE_TRANSFORMERS), reason="sentence-transformers is installed")
-def test_weights_with_nan_are_named_by_the_text_that_meets_them(bert, tmp_path):
-    """NaN in every answer is found when the encoder is made, NaN in one word's row at the first text that has
-    the word.
+def test_nan_weights_are_refused_with_the_text_that_shows_them(bert, tmp_path):
+    """NaN in every vector is an error when the encoder is made; NaN of one word is one at the first text
+    with it.
     """
     weights = load_file(bert / "model.safetensors")
     name = next(name for name in weights if name.endswith("word_embeddings.weight"))
@@ -216,9 +214,9 @@ def test_weights_with_nan_are_named_by_the_text_that_meets_them(bert, tmp_path):
     with pytest.raises(ExperienceModelError, match="1 of 2 texts, such as 'take mug 1'") as caught:
         encoder(["at desk 1", "take mug 1"])
     assert caught.value.expected == "Expected weights without NaN."
-    with sqlite3.connect(tmp_path / "embeddings.sqlite") as kept:
-        assert kept.execute("select count(*) from embeddings").fetchone() == (1,), (
-            "nothing of that call is kept"
+    with sqlite3.connect(tmp_path / "embeddings.sqlite") as database:
+        assert database.execute("select count(*) from embeddings").fetchone() == (1,), (
+            "nothing of that call is stored"
         )
 
 
@@ -273,7 +271,7 @@ def refuse(texts):
     raise AssertionError(f"embedded again: {texts}")
 
 
-def test_a_text_is_embedded_once_whichever_run_asks(bert, tmp_path):
+def test_a_text_is_embedded_once_for_all_runs(bert, tmp_path):
     first = make_encoder(by_path(bert), tmp_path)
     vectors = first(TEXTS)
     again = make_encoder(by_path(bert), tmp_path)
@@ -284,7 +282,7 @@ def test_a_text_is_embedded_once_whichever_run_asks(bert, tmp_path):
     assert np.array_equal(first(TEXTS), vectors)
 
 
-def test_another_encoders_embeddings_are_not_taken(bert, tmp_path):
+def test_embeddings_of_another_encoder_are_not_used(bert, tmp_path):
     one, other = (
         make_encoder(by_path(bert), tmp_path),
         make_encoder(by_path(save_bert(tmp_path / "other", seed=1)), tmp_path),
@@ -294,7 +292,7 @@ def test_another_encoders_embeddings_are_not_taken(bert, tmp_path):
     assert np.array_equal(make_encoder(by_path(bert), tmp_path)(TEXTS), vectors)
 
 
-def test_hashing_keeps_nothing_on_the_disk(tmp_path):
+def test_hashing_stores_nothing_on_disk(tmp_path):
     make_encoder(RetrievalConfig(), tmp_path)(TEXTS)
     assert not list(tmp_path.iterdir())
 
@@ -317,11 +315,11 @@ def test_several_processes_may_write_at_once(tmp_path):
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     names = [f"{owner}/{n}" for owner in (0, 1, 2, "shared") for n in range(60)]
-    found = EmbeddingCache(path, "encoder", 8).read(names)
-    assert list(found) and set(found) == set(names)
+    results = EmbeddingCache(path, "encoder", 8).read(names)
+    assert list(results) and set(results) == set(names)
 
 
-def test_a_damaged_cache_is_set_aside_and_begun_anew(tmp_path, caplog):
+def test_a_damaged_cache_is_renamed_and_started_again(tmp_path, caplog):
     path = tmp_path / "embeddings.sqlite"
     path.write_bytes(b"This was a database once." * 100)
     cache = EmbeddingCache(path, "encoder", 2)
@@ -330,7 +328,7 @@ def test_a_damaged_cache_is_set_aside_and_begun_anew(tmp_path, caplog):
     assert cache.read(["a", "b"]).keys() == {"a"} and (tmp_path / "embeddings.damaged").is_file()
 
 
-def test_without_a_cache_texts_are_embedded_all_the_same(bert, tmp_path, caplog):
+def test_texts_are_embedded_without_a_usable_cache(bert, tmp_path, caplog):
     (tmp_path / "file").write_text("Not a directory.")
     with caplog.at_level(logging.WARNING):
         encoder = make_encoder(by_path(bert), tmp_path / "file")
@@ -338,7 +336,7 @@ def test_without_a_cache_texts_are_embedded_all_the_same(bert, tmp_path, caplog)
     assert encoder(TEXTS).shape == (5, 32)
 
 
-def test_a_vector_of_another_length_is_not_taken(tmp_path):
+def test_a_cached_vector_of_another_length_is_not_used(tmp_path):
     cache = EmbeddingCache(tmp_path / "embeddings.sqlite", "encoder", 4)
     cache.write({"a": np.ones(4, np.float32), "b": np.ones(4, np.float32)})
     with sqlite3.connect(tmp_path / "embeddings.sqlite") as database:

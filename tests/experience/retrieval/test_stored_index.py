@@ -1,6 +1,4 @@
-"""The index on the disk: a real Chroma that is built, completed, found wanting and built anew; dreams never
-get there.
-"""
+"""The index on disk with a real Chroma: built, completed, rebuilt; dreamed transitions are not stored."""
 
 from __future__ import annotations
 
@@ -27,13 +25,13 @@ CONFIG = RetrievalConfig(k=3, index="chroma", dimensions=64)
 LOG = make_log(30)
 
 
-def opened(place, log=LOG, config=CONFIG, **options):
-    """What opening says; the buffer is closed again."""
+def opening_message(place, log=LOG, config=CONFIG, **options):
+    """Open and close a buffer; its message."""
     buffer = ReplayBuffer(config, log, stored=place, **options)
-    said = buffer.opened
+    message = buffer.opening_message
     assert buffer._index.size == buffer.steps
     buffer.close()
-    return said
+    return message
 
 
 def files(place):
@@ -47,7 +45,7 @@ def files(place):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     place = tmp_path_factory.mktemp("index")
-    assert "built from the log" in opened(place) and len(files(place)) > 4
+    assert "built from the log" in opening_message(place) and len(files(place)) > 4
     return place
 
 
@@ -58,10 +56,10 @@ def place(built, tmp_path):
 
 def test_a_missing_index_is_built_and_then_up_to_date(tmp_path):
     steps = len({(t.state, t.action) for t in LOG})
-    assert f"built from the log with {steps} steps: there was none" in opened(tmp_path / "index")
-    made = files(tmp_path / "index")
-    assert f"up to date with {steps} steps (" in opened(tmp_path / "index")
-    assert files(tmp_path / "index") == made
+    assert f"built from the log with {steps} steps: there was none" in opening_message(tmp_path / "index")
+    files_before = files(tmp_path / "index")
+    assert f"up to date with {steps} steps (" in opening_message(tmp_path / "index")
+    assert files(tmp_path / "index") == files_before
     assert sorted(path.name for path in (tmp_path / "index").iterdir()) == ["lock", "stored"]
 
 
@@ -71,8 +69,8 @@ def test_the_answers_are_those_of_exact_search(place):
         ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG),
     )
     assert ask(stored, LOG) == ask(exact, LOG)
-    found, asked = stored.neighbours_found([(t.state, t.action) for t in LOG])
-    assert found == asked == 3 * len(LOG)
+    demonstrations, total = stored.count_found_neighbours([(t.state, t.action) for t in LOG])
+    assert demonstrations == total == 3 * len(LOG)
     stored.close()
 
 
@@ -87,10 +85,10 @@ def test_an_older_index_is_completed(place):
     new = make_log(1, prefix="new")
     new = [t.__class__(**{**t.__dict__, "state": f"{t.state} Fog {n}."}) for n, t in enumerate(new)]
     there, steps = (len({(t.state, t.action) for t in log}) for log in (LOG, [*more, *new]))
-    assert f"older than the log, so {steps - there} steps were added to its {there}" in opened(
+    assert f"older than the log, so {steps - there} steps were added to its {there}" in opening_message(
         place, [*more, *new]
     )
-    assert f"up to date with {steps} steps (" in opened(place, [*more, *new])
+    assert f"up to date with {steps} steps (" in opening_message(place, [*more, *new])
     buffer, exact = (
         ReplayBuffer(CONFIG, [*more, *new], stored=place),
         ReplayBuffer(RetrievalConfig(k=3, dimensions=64), [*more, *new]),
@@ -100,11 +98,11 @@ def test_an_older_index_is_completed(place):
 
 
 def test_the_first_part_of_a_log_uses_the_index_of_the_whole(place):
-    made, first = files(place), LOG[:60]
+    files_before, first = files(place), LOG[:60]
     there, steps = (len({(t.state, t.action) for t in log}) for log in (LOG, first))
     assert (
         f"up to date with {steps} steps; {there - steps} more in it are not of this log and left out"
-        in opened(place, first)
+        in opening_message(place, first)
     )
     buffer, exact = (
         ReplayBuffer(CONFIG, first, stored=place),
@@ -112,7 +110,7 @@ def test_the_first_part_of_a_log_uses_the_index_of_the_whole(place):
     )
     assert ask(buffer, LOG) == ask(exact, LOG)
     buffer.close()
-    assert files(place) == made
+    assert files(place) == files_before
 
 
 def change_card(place, **values):
@@ -120,32 +118,34 @@ def change_card(place, **values):
     card.write_text(json.dumps(json.loads(card.read_text()) | values))
 
 
-def test_another_encoder_builds_it_anew(place):
-    said = opened(place, config=RetrievalConfig(k=3, index="chroma", dimensions=32))
+def test_another_encoder_rebuilds_the_index(place):
+    message = opening_message(place, config=RetrievalConfig(k=3, index="chroma", dimensions=32))
     assert (
-        "rebuilt from the log with" in said
-        and "with the encoder hashing-64-numbers-0.5, this run has hashing-32-numbers-0.5" in said
+        "rebuilt from the log with" in message
+        and "with the encoder hashing-64-numbers-0.5, this run has hashing-32-numbers-0.5" in message
     )
 
 
-def test_another_action_weight_builds_it_anew(place):
-    said = opened(place, config=CONFIG.model_copy(update={"action_weight": 0.2}))
-    assert "rebuilt" in said and "the action weight 0.7, this run has 0.2" in said
+def test_another_action_weight_rebuilds_the_index(place):
+    message = opening_message(place, config=CONFIG.model_copy(update={"action_weight": 0.2}))
+    assert "rebuilt" in message and "the action weight 0.7, this run has 0.2" in message
 
 
-def test_another_chroma_builds_it_anew(place):
+def test_another_version_of_chroma_rebuilds_the_index(place):
     change_card(place, chroma="0.4.1")
-    assert "rebuilt" in (said := opened(place)) and "with the Chroma 0.4.1, this run has" in said
+    assert (
+        "rebuilt" in (message := opening_message(place)) and "with the Chroma 0.4.1, this run has" in message
+    )
 
 
-def test_another_log_builds_it_anew(place):
-    said = opened(place, [LOG[0], *make_log(9, prefix="other", seed=3)])
-    assert "rebuilt" in said and "of another log, whose step" in said
-    assert "up to date" in opened(place, [LOG[0], *make_log(9, prefix="other", seed=3)])
+def test_another_log_rebuilds_the_index(place):
+    message = opening_message(place, [LOG[0], *make_log(9, prefix="other", seed=3)])
+    assert "rebuilt" in message and "of another log, whose step" in message
+    assert "up to date" in opening_message(place, [LOG[0], *make_log(9, prefix="other", seed=3)])
 
 
-def test_it_is_built_anew_when_asked(place):
-    assert "rebuilt" in (said := opened(place, rebuild=True)) and "as asked" in said
+def test_the_rebuild_option_rebuilds_the_index(place):
+    assert "rebuilt" in (message := opening_message(place, rebuild=True)) and "as asked" in message
 
 
 def truncate(path):
@@ -168,33 +168,36 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_index_is_built_anew_and_no_transition_is_lost(place, damage):
+def test_a_damaged_index_is_rebuilt_without_losing_transitions(place, damage):
     DAMAGES[damage](place / "stored")
     buffer = ReplayBuffer(CONFIG, LOG, stored=place)
-    assert "built from the log" in buffer.opened
+    assert "built from the log" in buffer.opening_message
     assert ask(buffer, LOG) == ask(ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG), LOG) and len(
         buffer
     ) == len(LOG)
     buffer.close()
-    assert "up to date" in opened(place)
+    assert "up to date" in opening_message(place)
 
 
-def test_an_interrupted_build_leaves_the_old_index_and_no_rest(place, monkeypatch):
-    made = files(place)
+def test_an_interrupted_build_leaves_the_old_index_and_no_other_files(place, monkeypatch):
+    files_before = files(place)
 
-    def interrupted(self, vectors):  # stands in for Ctrl-C, whose moment no test can choose
+    def interrupted(self, vectors):  # simulates Ctrl-C at a fixed moment
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(ChromaIndex, "add", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            opened(place, rebuild=True)
-    assert files(place) == made and sorted(path.name for path in place.iterdir()) == ["lock", "stored"]
-    assert "up to date" in opened(place)
+            opening_message(place, rebuild=True)
+    assert files(place) == files_before and sorted(path.name for path in place.iterdir()) == [
+        "lock",
+        "stored",
+    ]
+    assert "up to date" in opening_message(place)
 
 
-def test_what_is_dreamed_stays_in_the_run(place):
-    made = files(place)
+def test_dreamed_transitions_are_not_stored(place):
+    files_before = files(place)
     before = set(Path(tempfile.gettempdir()).glob("dreamgym-index-*"))
     dreamed = make_log(20, source=SYNTHETIC, prefix="d", seed=7)
     buffer, exact = (
@@ -205,14 +208,14 @@ def test_what_is_dreamed_stays_in_the_run(place):
         for one in (buffer, exact):
             one.add(dreamed[start : start + 25])
     assert ask(buffer, [*LOG, *dreamed]) == ask(exact, [*LOG, *dreamed])
-    assert any(demo.source == SYNTHETIC for found in ask(buffer, dreamed) for demo in found)
-    assert files(place) == made
+    assert any(demo.source == SYNTHETIC for demonstrations in ask(buffer, dreamed) for demo in demonstrations)
+    assert files(place) == files_before
     buffer.close()
     assert set(Path(tempfile.gettempdir()).glob("dreamgym-index-*")) == before
-    assert files(place) == made and "up to date" in opened(place)
+    assert files(place) == files_before and "up to date" in opening_message(place)
 
 
-def test_past_its_capacity_a_stored_index_answers_as_an_exact_one(place):
+def test_beyond_the_capacity_a_stored_index_answers_like_an_exact_one(place):
     dreamed = make_log(40, source=SYNTHETIC, prefix="d", seed=7)
     room = 15
     full = {"k": 3, "dimensions": 64, "capacity": ReplayBuffer(RetrievalConfig(), LOG).held + room}
@@ -242,14 +245,15 @@ for turn in (1, 2):
         time.sleep(0.001)
     buffer = ReplayBuffer(config, log, stored=place)
     found = buffer.retrieve([(t.state, t.action) for t in log], [t.task_id for t in log])
-    print(buffer.opened, [[demo.episode_id for demo in demos] for demos in found], sep="|", flush=True)
+    ids = [[demo.episode_id for demo in demos] for demos in found]
+    print(buffer.opening_message, ids, sep="|", flush=True)
     buffer.close()
 """
 
 
 @pytest.mark.parametrize("state", ["missing", "damaged"])
-def test_of_several_who_open_it_at_once_one_builds(place, state):
-    """Threads of this process: the lock belongs to an opened file, so it parts them as it parts processes."""
+def test_only_one_of_several_simultaneous_openers_builds_the_index(place, state):
+    """With threads: the lock belongs to an open file, so it separates threads as it does processes."""
     if state == "missing":
         shutil.rmtree(place)
     else:
@@ -259,22 +263,20 @@ def test_of_several_who_open_it_at_once_one_builds(place, state):
     def run(_):
         barrier.wait()
         buffer = ReplayBuffer(CONFIG, LOG, stored=place)
-        found = ask(buffer, LOG)
+        demonstrations = ask(buffer, LOG)
         buffer.close()
-        return buffer.opened, found
+        return buffer.opening_message, demonstrations
 
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(run, range(3)))
-    assert sorted("built from the log" in said for said, _ in answers) == [False, False, True]
-    assert sorted("up to date" in said for said, _ in answers) == [False, True, True]
+    assert sorted("built from the log" in message for message, _ in answers) == [False, False, True]
+    assert sorted("up to date" in message for message, _ in answers) == [False, True, True]
     assert answers[0][1] == answers[1][1] == answers[2][1]
 
 
 @pytest.mark.slow
-def test_several_processes_may_open_it_at_once(place):
-    """First one that is missing, then one that is damaged: one process builds it, the others wait and find it
-    up to date.
-    """
+def test_several_processes_may_open_the_index_at_once(place):
+    """First with a missing index, then with a damaged one: one process builds it, the others wait for it."""
     shutil.rmtree(place)
     runs = [
         subprocess.Popen(
@@ -293,17 +295,17 @@ def test_several_processes_may_open_it_at_once(place):
         answers = [run.stdout.readline().decode().split("|") for run in runs]
         assert sum("built from the log" in words for words, _ in answers) == 1
         assert sum("up to date" in words for words, _ in answers) == 2
-        assert len({found for _, found in answers}) == 1
+        assert len({demonstrations for _, demonstrations in answers}) == 1
     assert [run.wait(60) for run in runs] == [0, 0, 0]
     for run in runs:
         run.stdout.close()
 
 
-def test_the_size_is_that_of_its_files(place):
-    assert stored_index.size_of(place) == sum(map(len, files(place).values())) > 0
-    assert stored_index.size_of(place / "nowhere") == 0
+def test_the_stored_size_is_the_size_of_the_files(place):
+    assert stored_index.stored_size_bytes(place) == sum(map(len, files(place).values())) > 0
+    assert stored_index.stored_size_bytes(place / "nowhere") == 0
 
 
 def test_exact_search_stores_nothing(tmp_path):
     buffer = ReplayBuffer(RetrievalConfig(k=3, dimensions=64), LOG, stored=tmp_path / "index")
-    assert not buffer.opened and not (tmp_path / "index").exists()
+    assert not buffer.opening_message and not (tmp_path / "index").exists()

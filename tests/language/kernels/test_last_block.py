@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from components.config import BackboneConfig, LoraConfig
-from components.language.backbone import add_lora, build_backbone, without_adapters
+from components.config import BackboneConfig
+from components.config.training_config import LoraConfig
+from components.language.adapters import add_lora, without_adapters
+from components.language.backbone import build_backbone
 from components.language.kernels.last_block import can_narrow, hidden_at
 from components.language.training.examples import Example, Segment, collate
 from components.language.training.token_scores import token_logprobs

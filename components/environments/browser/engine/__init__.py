@@ -1,1 +1,1 @@
-"""The real Chromium: a pool of browsers, one tab an episode, and what of a page is read."""
+"""The real Chromium: browser processes, one tab per episode, and the reading of a page."""

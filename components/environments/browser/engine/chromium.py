@@ -1,8 +1,8 @@
-"""Where Chromium is, and how it is started so that it never outlives who started it.
+"""Find Chromium, and write the wrapper that starts it so that it never outlives its parent process.
 
-Two traps of BrowserGym are taken care of here: it hands no switches of ours to the browser, so its executable
-is a wrapper that adds them; and a browser whose driver is killed can go on alone, so the wrapper asks the
-kernel to end it with its parent.
+BrowserGym has two limits that the wrapper works around. It passes no switches of ours to the browser, so the
+executable that it is given adds them. And a browser whose driver is killed can continue alone, so the wrapper
+asks the kernel to end it with its parent.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from components.errors import EnvironmentFailure
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""Names under which Chromium is looked for on the PATH."""
 INSTALL = "Type `apt-get install -y chromium`, or set environment.browser.executable to a Chromium or Chrome."
 SWITCHES = (
     "--headless",
@@ -29,19 +30,20 @@ SWITCHES = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-FEATURES_OFF = (
-    *("OverlayScrollbars", "ExtendedOverlayScrollbars"),  # BrowserGym's own
-    *(
-        "WebUIOmniboxPopup",
-        "WebUIOmniboxAimPopup",
-        "WebUIOmniboxFullPopup",
-        "FullWebUIOmniboxFrame",
-        "AimEnabled",
-    ),
+DISABLED_FEATURES = (
+    # BrowserGym disables these two itself.
+    "OverlayScrollbars",
+    "ExtendedOverlayScrollbars",
+    # These draw the suggestions of an address bar for each window: half a second and 35 MB per tab.
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxFullPopup",
+    "FullWebUIOmniboxFrame",
+    "AimEnabled",
 )
-"""The second row draws an address bar's suggestions for each window: half a second and 35 MB a tab for what
-no one sees.
-"""
+"""Features of Chromium that are switched off."""
+SESSIONS_FILE = "started"
+"""File in a worker's folder that lists the session ids of the browsers started there, one a line."""
 _STARTER = """import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the driver
 if os.getppid() == 1:
@@ -54,50 +56,52 @@ os.execv({executable!r}, [{executable!r}, *{switches!r}, *sys.argv[1:]])
 
 
 def find_chromium(executable: str = "") -> str:
-    """The path of Chromium: `executable` if it is given, else the first of NAMES on the PATH.
+    """Return the path of Chromium: `executable` if it is given, else the first of NAMES on the PATH.
 
     Raises:
         EnvironmentFailure: there is none; the message says what to type.
     """
-    found = shutil.which(executable) if executable else next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        looked = (
+    path = shutil.which(executable) if executable else next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        problem = (
             f"environment.browser.executable={executable} is no program"
             if executable
             else f"None of {', '.join(NAMES)} is on the PATH"
         )
         raise EnvironmentFailure(
-            f"There is no Chromium: {looked}.", "The browser environment runs a real one.", INSTALL
+            f"There is no Chromium: {problem}.", "The browser environment runs a real one.", INSTALL
         )
-    return found
+    return path
 
 
-def version(executable: str) -> str:
-    """What the browser says it is. Raises EnvironmentFailure if it does not start."""
+def read_version(executable: str) -> str:
+    """Return what the browser prints as its version.
+
+    Raises:
+        EnvironmentFailure: it does not start.
+    """
     try:
-        asked = subprocess.run(
+        completed = subprocess.run(
             [executable, "--version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise EnvironmentFailure(
             f"{executable} does not start: {error}.", "Expected a Chromium.", INSTALL
         ) from error
-    return asked.stdout.strip()
-
-
-STARTED = "started"
-"""In a worker's folder: the sessions of the browsers that were started there, one a line."""
+    return completed.stdout.strip()
 
 
 def write_wrapper(folder: Path, executable: str) -> Path:
-    """A program in `folder` that starts `executable` with SWITCHES, ends when its parent does, and notes its
-    session.
+    """Write a program into `folder` that starts `executable` with SWITCHES, and return its path.
+
+    The program ends when its parent does, and notes its session in SESSIONS_FILE.
     """
-    starter, wrapper = folder / "starter.py", folder / "chromium"
+    starter = folder / "starter.py"
+    wrapper = folder / "chromium"
     values = {
         "executable": os.path.realpath(executable),
         "switches": list(SWITCHES),
-        "started": str(folder / STARTED),
+        "started": str(folder / SESSIONS_FILE),
     }
     starter.write_text(_STARTER.format(**values))
     wrapper.write_text(

@@ -1,7 +1,6 @@
-"""What WebArena needs beside a browser: packages, the sites that the WA_* variables name, a table of words, a
-key for its judge.
+"""Check what WebArena needs besides a browser: packages, site addresses, a word table, a judge's key.
 
-Nothing is imported of it here: its packages fetch data when they are.
+Its packages are not imported here, since they fetch data on import.
 """
 
 from __future__ import annotations
@@ -31,44 +30,46 @@ INSTALL = (
     "pip install --no-deps -c constraints.txt libwebarena text-generation browsergym-webarena "
     "browsergym-webarenalite"
 )
-"""In two steps, the second without dependencies: libwebarena asks for beartype 0.12 and text-generation for
-huggingface_hub below 1, which the other packages cannot have.
+"""Two steps, the second without dependencies: libwebarena requires beartype 0.12 and text-generation
+huggingface_hub below 1, which conflict with the other packages.
 """
 LEFT_OUT = "todo"
 """BrowserGym's word for the address of a site that is left out."""
-_TABLE = "tokenizers/punkt_tab"
-_SECONDS = 10.0
+_WORD_TABLE = "tokenizers/punkt_tab"
+_CONNECT_SECONDS = 10.0
 
 
-class Want(NamedTuple):
-    """Something that WebArena lacks; `stops` if no task can be played without it."""
+class MissingRequirement(NamedTuple):
+    """Something that WebArena needs and lacks. `stops` is True if no task can be played without it."""
 
     found: str
     next_step: str
     stops: bool = True
 
 
-def lacking(*, ask: bool = True) -> list[Want]:
-    """All that is missing, what stops everything first. `ask` also knocks at each site, which may take some
-    seconds.
+def find_missing_requirements(*, ask: bool = True) -> list[MissingRequirement]:
+    """Return all that is missing, first what stops every task.
+
+    Args:
+        ask: also connect to each site, which may take some seconds.
     """
     absent = [name for name in (*PACKAGES, "text_generation") if not _installed(name)]
     if absent:
-        return [Want(f"not installed: {', '.join(absent)}", INSTALL)]
+        return [MissingRequirement(f"not installed: {', '.join(absent)}", INSTALL)]
     unset = [f"WA_{site}" for site in SITES if not os.environ.get(f"WA_{site}")]
     if unset:
         exports = " ".join(f"{name}=http://HOST:PORT" for name in unset)
-        return [Want(f"not set: {', '.join(unset)}", f"export {exports}")]
-    strange = [
+        return [MissingRequirement(f"not set: {', '.join(unset)}", f"export {exports}")]
+    invalid = [
         f"WA_{site}"
         for site in SITES
         if os.environ[f"WA_{site}"] != LEFT_OUT and not _host(os.environ[f"WA_{site}"])
     ]
-    if strange:
+    if invalid:
         return [
-            Want(
-                f"no address of a site: {', '.join(strange)}",
-                f"export {strange[0]}=http://HOST:PORT, or {LEFT_OUT} to leave it out",
+            MissingRequirement(
+                f"no address of a site: {', '.join(invalid)}",
+                f"export {invalid[0]}=http://HOST:PORT, or {LEFT_OUT} to leave it out",
             )
         ]
     silent = [
@@ -76,30 +77,38 @@ def lacking(*, ask: bool = True) -> list[Want]:
         for site in SITES
         if ask and not _answers(os.environ[f"WA_{site}"])
     ]
-    found = (
-        [Want(f"no answer from {', '.join(silent)}", "start those sites, or mend their addresses")]
+    missing_sites = (
+        [
+            MissingRequirement(
+                f"no answer from {', '.join(silent)}", "start those sites, or correct their addresses"
+            )
+        ]
         if silent
         else []
     )
-    return found + _for_evaluators()
+    return missing_sites + _missing_for_evaluators()
 
 
-def _for_evaluators() -> list[Want]:
-    """What only some evaluators need: without it their episodes fail by infrastructure."""
-    found = []
-    if not any((Path(folder) / _TABLE).is_dir() for folder in _word_folders()):
-        cure = "python -m nltk.downloader punkt_tab"
-        found.append(
-            Want(
-                "NLTK has no table punkt_tab, by which evaluators split answers into words", cure, stops=False
+def _missing_for_evaluators() -> list[MissingRequirement]:
+    """Return what only some evaluators lack. Without it their episodes fail as infrastructure failures."""
+    missing = []
+    if not any((Path(folder) / _WORD_TABLE).is_dir() for folder in _word_folders()):
+        missing.append(
+            MissingRequirement(
+                "NLTK has no table punkt_tab, by which evaluators split answers into words",
+                "python -m nltk.downloader punkt_tab",
+                stops=False,
             )
         )
     if not os.environ.get("OPENAI_API_KEY"):
-        cure = "export OPENAI_API_KEY=... if those tasks are played"
-        found.append(
-            Want("no OPENAI_API_KEY, with which `fuzzy_match` tasks ask a language model", cure, stops=False)
+        missing.append(
+            MissingRequirement(
+                "no OPENAI_API_KEY, with which `fuzzy_match` tasks ask a language model",
+                "export OPENAI_API_KEY=... if those tasks are played",
+                stops=False,
+            )
         )
-    return found
+    return missing
 
 
 def _word_folders() -> list[str]:
@@ -109,10 +118,8 @@ def _word_folders() -> list[str]:
 
 
 def require_for_web(benchmark: str) -> None:
-    """Raise EnvironmentFailure if the packages or variables without which no task can be opened are
-    missing.
-    """
-    stopping = [want for want in lacking(ask=False) if want.stops]
+    """Raise EnvironmentFailure if packages or variables are missing that every task needs."""
+    stopping = [requirement for requirement in find_missing_requirements(ask=False) if requirement.stops]
     if stopping:
         raise EnvironmentFailure(
             f"{benchmark} cannot be played: {stopping[0].found}.", next_step=f"Type: {stopping[0].next_step}"
@@ -120,13 +127,13 @@ def require_for_web(benchmark: str) -> None:
 
 
 def site_hosts() -> tuple[str, ...]:
-    """The hosts of the sites that the WA_* variables name; a site that is left out (`todo`) has none."""
-    found = (_host(os.environ.get(f"WA_{site}", "")) for site in SITES)
-    return tuple(host for host in found if host)
+    """Return the hosts of the sites that the WA_* variables name. A left-out site (`todo`) has none."""
+    hosts = (_host(os.environ.get(f"WA_{site}", "")) for site in SITES)
+    return tuple(host for host in hosts if host)
 
 
 def _host(address: str) -> str:
-    """The host and port of a site's address; "" if it is none of http or https."""
+    """Return the host and port of a site's address; "" if it is not an http or https address."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -135,13 +142,14 @@ def _host(address: str) -> str:
 
 
 def _answers(address: str) -> bool:
-    """True if something listens where `address` points, or it is left out."""
+    """Return whether something listens at `address`, or the site is left out."""
     if address == LEFT_OUT:
         return True
     parts = urlsplit(address)
     try:
         with socket.create_connection(
-            (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)), timeout=_SECONDS
+            (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)),
+            timeout=_CONNECT_SECONDS,
         ):
             return True
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Measurements and pictures of the browser world, for its documentation."""
+"""Command-line surveys of the browser tasks: what policies achieve, what pages pay, screenshots, speed."""

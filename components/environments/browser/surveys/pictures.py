@@ -1,10 +1,8 @@
-"""Screenshots of the browser at work, each page beside the state that the agent sees: those of
-docs/reference/browser.md.
+"""Take screenshots of the browser, each page beside the state that the agent sees, for docs/browser.md.
 
-    python -m components.environments.browser.surveys.pictures docs/images \\
-        login-user:2 click-tab-2:1 choose-list:0
+    python -m components.environments.browser.surveys.pictures docs login-user:2 click-tab-2:1 choose-list:0
 
-Each argument is a task type and after how many steps of the expert it is shown.
+Each argument is a task type, and after how many of the expert's steps its picture is taken.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from PIL import Image
 from components.config import load_config
 from components.environments.browser.adapter import BrowserAdapter
 from components.environments.browser.environment import BrowserEnvironment
-from components.environments.browser.task_lists import page_of
+from components.environments.browser.task_lists import miniwob_page
 from components.records import TEST, Trajectory, Transition
 
 SEED = 10_000_003
@@ -34,13 +32,12 @@ object-fit:none;object-position:left top;border:1px solid #999">
 <div style="color:#06c">{action}</div></div>"""
 
 
-def take(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps: int) -> bytes:
-    """The PNG of a page after `steps` of the expert, with its goal, its state and what the expert does
-    next.
-    """
-    (task,) = adapter.opened(world.browsers, [page_of(family, SEED)], TEST)
+def take_picture(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps: int) -> bytes:
+    """Return the PNG of a page after `steps` of the expert, with goal, state and the next action."""
+    (task,) = adapter.opened(world.browsers, [miniwob_page(family, SEED)], TEST)
     world.reset([task])
-    expert, episode = adapter.behaviour("expert", task, 0), Trajectory(task)
+    expert = adapter.behaviour("expert", task, 0)
+    episode = Trajectory(task)
     for number in range(steps):
         action = expert(episode, world.admissible[0])[1]
         answer = world.step([action])[0]
@@ -52,32 +49,32 @@ def take(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps:
     thought, action = expert(episode, world.admissible[0])
     parts = {"goal": task.instruction, "state": episode.states[-1], "action": f"{thought} → {action}"}
     picture = base64.b64encode(world.browsers.picture(0)).decode()
-    return _shown(
+    return _draw_page(
         world, _PAGE.format(picture=picture, **{name: html.escape(text) for name, text in parts.items()})
     )
 
 
-def _shown(world: BrowserEnvironment, page: str) -> bytes:
+def _draw_page(world: BrowserEnvironment, page: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "page.html"
-        file.write_text(page, encoding="utf-8")
-        world.browsers.load({0: {"task": "openended", "url": file.as_uri(), "goal": ""}})
-        with Image.open(io.BytesIO(world.browsers.picture(0))) as whole, io.BytesIO() as cut:
-            whole.crop((0, 0, 790, 240)).save(cut, format="PNG", optimize=True)
-            return cut.getvalue()
+        page_file = Path(folder) / "page.html"
+        page_file.write_text(page, encoding="utf-8")
+        world.browsers.load({0: {"task": "openended", "url": page_file.as_uri(), "goal": ""}})
+        with Image.open(io.BytesIO(world.browsers.picture(0))) as image, io.BytesIO() as file:
+            image.crop((0, 0, 790, 240)).save(file, format="PNG", optimize=True)
+            return file.getvalue()
 
 
 def main() -> None:
-    """The command line: a folder, then types with steps."""
-    folder, *asked = sys.argv[1:]
+    """Run the command line: a folder, then types with steps."""
+    folder, *arguments = sys.argv[1:]
     adapter = BrowserAdapter(
         load_config(None, ["environment.name=browser", "environment.workers=1"]).environment
     )
     with closing(adapter.open()) as world:
-        for one in asked:
-            family, _, steps = one.partition(":")
+        for argument in arguments:
+            family, _, steps = argument.partition(":")
             (Path(folder) / f"browser-{family}.png").write_bytes(
-                take(world, adapter, family, int(steps or 0))
+                take_picture(world, adapter, family, int(steps or 0))
             )
 
 

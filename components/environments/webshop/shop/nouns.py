@@ -1,13 +1,15 @@
-"""The nouns of a product's name, for the title score of the reward: by rules, where the original asks a
-tagger of spaCy's.
+"""The nouns of a product's name, for the title score of the reward: by rules, where the original uses spaCy.
 
-The original counts what `en_core_web_sm` tags as noun or proper noun; that model is a download of its own.
-Product names are no
-sentences: nearly all of their words are capitalised, and the tagger takes nearly all of them for proper
-nouns. So here every word with a letter is a noun that is none of these: a function word, a unit or a word
-with a digit, an adjective, participle or adverb by its ending or by a short list. Where this deviates:
-adjectives outside the list count as nouns ("cozy" in a lower-case name), nouns that end like participles
-("building") do not, and a number never does.
+The original counts what `en_core_web_sm` tags as noun or proper noun. That model is a separate download.
+Product names are not sentences: nearly all of their words are capitalised, and the tagger takes nearly all of
+them for proper nouns. So here every word with a letter is a noun, with these exceptions:
+
+- function words and units,
+- words with a digit,
+- adjectives, participles and adverbs, recognised by their ending or by a short list.
+
+Deviations: adjectives outside the list count as nouns ("cozy" in a lower-case name). Nouns that end like
+participles ("building") do not count. A number never does.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ _ENDINGS = re.compile(r".{2,}(?:able|ible|ful|less|ous|ive|ish|ed|ing|ly|ic|al|p
 
 @lru_cache(maxsize=200_000)
 def nouns(name: str) -> frozenset[str]:
-    """The different nouns of `name`, in lower case."""
+    """Return the different nouns of `name`, in lower case."""
     return frozenset(
         word
         for token in _TOKEN.findall(name.lower())
-        if (found := _WORD.fullmatch(token)) and _is_noun(word := found[0])
+        if (match := _WORD.fullmatch(token)) and _is_noun(word := match[0])
     )
 
 

@@ -1,4 +1,4 @@
-"""WebShop's own product files, read from the folder that $WEBSHOP_DATA names.
+"""Read WebShop's own product files from the folder that $WEBSHOP_DATA names.
 
 `items_shuffle.json` (or `items_shuffle_1000.json`), the `items_ins_v2` file of the same size, and
 `items_human_ins.json` for the goals that people wrote.
@@ -23,21 +23,24 @@ from components.environments.webshop.shop.products import (
 from components.errors import EnvironmentFailure
 
 _SIZES = ("", "_1000")
-_LONGEST_ASIN = 10
+_MAX_ASIN_LENGTH = 10
 
 
-def folder() -> Path | None:
-    """The folder that the environment variable names; None if it is not set."""
-    named = os.environ.get(VARIABLE, "")
-    return Path(named) if named else None
+def official_folder() -> Path | None:
+    """Return the folder that the environment variable names; None if it is not set."""
+    path = os.environ.get(VARIABLE, "")
+    return Path(path) if path else None
 
 
-def read(root: Path | None, goals: Literal["human", "synthetic"]) -> tuple[list[Product], list[Goal], int]:
-    """Products and goals of the files in `root`, and how many products were left out because they tell no
-    price in dollars.
+def read_catalogue_files(
+    root: Path | None, goals: Literal["human", "synthetic"]
+) -> tuple[list[Product], list[Goal], int]:
+    """Return products and goals of the files in `root`, and how many products were left out.
+
+    Products without a price in dollars are left out.
 
     Raises:
-        EnvironmentFailure: the variable names no folder, a file is not there or no JSON, or a product or goal
+        EnvironmentFailure: the variable names no folder, a file is missing or not JSON, or a product or goal
             lacks a field.
     """
     if root is None or not root.is_dir():
@@ -48,49 +51,52 @@ def read(root: Path | None, goals: Literal["human", "synthetic"]) -> tuple[list[
             "environment.webshop.catalogue=generated.",
         )
     size = next((size for size in _SIZES if (root / f"items_shuffle{size}.json").is_file()), _SIZES[0])
-    sold, said = root / f"items_shuffle{size}.json", root / f"items_ins_v2{size}.json"
-    attributes = _load(said, dict)
-    products, unpriced = _products(_load(sold, list), attributes, str(sold))
+    product_file = root / f"items_shuffle{size}.json"
+    attribute_file = root / f"items_ins_v2{size}.json"
+    attributes = _load(attribute_file, dict)
+    products, unpriced = _read_products(_load(product_file, list), attributes, str(product_file))
     if goals == "synthetic":
-        made = [
+        synthetic = [
             goal
             for product in products
-            for goal in synthetic_goals(product, attributes.get(product.asin), str(said))
+            for goal in synthetic_goals(product, attributes.get(product.asin), str(attribute_file))
         ]
-        return products, made, unpriced
-    written = root / "items_human_ins.json"
-    entries = _load(written, dict)
-    told = [
+        return products, synthetic, unpriced
+    goal_file = root / "items_human_ins.json"
+    entries = _load(goal_file, dict)
+    human = [
         goal
         for product in products
-        for goal in human_goals(product, entries.get(product.asin, ()), str(written))
+        for goal in human_goals(product, entries.get(product.asin, ()), str(goal_file))
     ]
-    return products, told, unpriced
+    return products, human, unpriced
 
 
-def _products(records: list[Any], attributes: dict[str, Any], source: str) -> tuple[list[Product], int]:
-    """The products in the order of the file, and how many tell no price and are left out.
+def _read_products(records: list[Any], attributes: dict[str, Any], source: str) -> tuple[list[Product], int]:
+    """Return the products in the order of the file, and how many have no price and are left out.
 
-    Of equal asins the first counts, and none that is no asin, as in the original. A product without a price,
-    which costs $100 there, has no limit that a shopper could hold it against.
+    As in the original, the first of equal asins counts, and records without an asin do not count. The
+    original gives a product without a price $100. Here it is left out, since a shopper could compare it with
+    no limit.
 
     Raises:
-        EnvironmentFailure: no product of the file tells a price.
+        EnvironmentFailure: no product of the file has a price.
     """
     products: dict[str, Product] = {}
     unpriced: set[str] = set()
     for record in records:
         asin = str(record.get("asin", "")) if isinstance(record, dict) else ""
-        if asin == "nan" or asin in products or asin in unpriced or len(asin) > _LONGEST_ASIN:
+        if asin == "nan" or asin in products or asin in unpriced or len(asin) > _MAX_ASIN_LENGTH:
             continue
         if isinstance(record, dict) and not read_prices(record.get("pricing")):
             unpriced.add(asin)
         else:
             products[asin] = read_product(record, attributes, source)
     if unpriced and not products:
-        found = f"{source}: none of its {len(unpriced)} products tells a price in dollars."
         raise EnvironmentFailure(
-            found, "Expected a field pricing such as '$12.99'.", "Mend the file, or fetch it again."
+            f"{source}: none of its {len(unpriced)} products has a price in dollars.",
+            "Expected a field pricing such as '$12.99'.",
+            "Correct the file, or fetch it again.",
         )
     return list(products.values()), len(unpriced)
 

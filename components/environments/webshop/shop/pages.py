@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from components.environments.webshop.shop.session import DONE, ITEM, RESULTS, SEARCH, Session
 
-_JOIN = " [SEP] "
+_SEPARATOR = " [SEP] "
 
 
 def observation(session: Session) -> str:
-    """What the original environment would show for the page that is open."""
-    return _JOIN.join(_strings(session))
+    """Return what the original environment would show for the page that is open."""
+    return _SEPARATOR.join(_strings(session))
 
 
 def _strings(session: Session) -> list[str]:
@@ -27,11 +27,13 @@ def _strings(session: Session) -> list[str]:
 
 
 def _results(session: Session) -> list[str]:
-    strings = [f"Page {session.number} (Total results: {len(session.found)})"]
+    strings = [f"Page {session.number} (Total results: {len(session.results)})"]
     strings += ["< Prev"] if session.number > 1 else []
     strings += ["Next >"] if session.number < session.pages else []
-    shown = [session.found[rank - 1] for rank in session.shown]
-    return strings + [text for product in shown for text in (product.asin, product.name, product.price_tag)]
+    shown_ranks = [session.results[rank - 1] for rank in session.shown_ranks]
+    return strings + [
+        text for product in shown_ranks for text in (product.asin, product.name, product.price_tag)
+    ]
 
 
 def _item(session: Session) -> list[str]:

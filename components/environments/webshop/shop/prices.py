@@ -1,8 +1,7 @@
-"""Prices of product records: `$12.99`, a range such as `$5.00 - $95.00`, or nothing that is an amount of
-dollars.
+"""Read the prices of product records: `$12.99`, `$5.00 - $95.00`, or a text without a price.
 
-A product with a range costs the least of it, in the reward as in what a state tells first. The original draws
-its price from the range anew in every process, so no shopper can know whether it is below a limit.
+A product with a range costs its lower end, in the reward as in what a state shows first. The original draws
+the price from the range again in every process, so no shopper can know whether it is below a limit.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 import unicodedata
 from typing import Any
 
-HIGHEST = 9_999_999.0
+MAX_PRICE = 9_999_999.0
 """The highest price that a state can write."""
 _NUMBER = r"(?P<number>\.?[\d.,]*\d)(?![eE]\d)"
 _FIRST = re.compile(rf"\D*?(?P<negative>-\$?|\$\s*-)?(?P<dollar>\$\s*)?{_NUMBER}")
@@ -36,23 +35,23 @@ _OTHER_MONEY = re.compile(
 
 
 def read_prices(value: Any) -> tuple[float, ...]:
-    """One price, or the lower and the higher end of a range, in dollars; () where `value` tells none.
+    """Return one price, or the lower and the higher end of a range, in dollars; () if there is none.
 
     A text's leading number is the price: `$12.99 (2.5 oz.)` is 12.99. A second number makes a range only
-    where it is an amount too. Of more than two the first two count, as in the original. Of a list the first
-    two prices of its entries do.
+    where it is an amount too. Of more than two the first two count, as in the original. Of a list, the first
+    two prices of its entries count.
     """
-    found = (
-        _of_list(value)
+    prices = (
+        _prices_of_list(value)
         if isinstance(value, list | tuple)
-        else _of_number(value)
+        else _prices_of_number(value)
         if _is_number(value)
-        else _of_text(value)
+        else _prices_of_text(value)
     )
-    return tuple(sorted(set(found[:2])))
+    return tuple(sorted(set(prices[:2])))
 
 
-def _of_list(values: Any) -> list[float]:
+def _prices_of_list(values: Any) -> list[float]:
     return [
         price
         for value in values
@@ -65,30 +64,33 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _of_number(value: float) -> list[float]:
-    return [float(value)] if math.isfinite(value) and 0 <= value <= HIGHEST else []
+def _prices_of_number(value: float) -> list[float]:
+    return [float(value)] if math.isfinite(value) and 0 <= value <= MAX_PRICE else []
 
 
-def _of_text(value: Any) -> list[float]:
-    """The amounts at the beginning of a text; where it has dollar signs, from the first of them on."""
+def _prices_of_text(value: Any) -> list[float]:
+    """Return the amounts at the beginning of a text; of one with dollar signs, from the first sign on."""
     text = _plain_text(value) if isinstance(value, str) else ""
     if not text or _is_other_money(text):
         return []
     dollar = text.find("$")
     if dollar < 0 or _FIRST.match(text[:dollar]) is None:
-        return _from(text)
+        return _amounts_at_start(text)
     words = {word.lower() for word in re.findall(r"[^\W\d_]+", text[:dollar])}  # as in `Pack of 3 $9.99`
-    found = _from(text) if words <= _RANGE_WORDS else []
-    return found if len(found) == 2 else _from(text[dollar:])
+    amounts = _amounts_at_start(text) if words <= _RANGE_WORDS else []
+    return amounts if len(amounts) == 2 else _amounts_at_start(text[dollar:])
 
 
 def _plain_text(text: str) -> str:
-    """`text` with the signs that HTML and Unicode spell in several ways in one of them, and a dollar sign
-    before its number.
+    """Return `text` with one spelling of signs that HTML and Unicode spell in several ways.
+
+    A dollar sign stands before its number.
     """
-    kept = "".join(sign for sign in html.unescape(text) if unicodedata.category(sign) != "Cf")
-    one_way = unicodedata.normalize("NFKC", kept).translate({ord("−"): "-", ord("‐"): "-", ord("’"): "'"})
-    return one_way if re.search(r"\$\s*-?\.?\d", one_way) else _DOLLAR_BEHIND.sub(r"$\1", one_way)
+    visible = "".join(sign for sign in html.unescape(text) if unicodedata.category(sign) != "Cf")
+    normalised = unicodedata.normalize("NFKC", visible).translate(
+        {ord("−"): "-", ord("‐"): "-", ord("’"): "'"}
+    )
+    return normalised if re.search(r"\$\s*-?\.?\d", normalised) else _DOLLAR_BEHIND.sub(r"$\1", normalised)
 
 
 def _is_other_money(text: str) -> bool:
@@ -97,25 +99,27 @@ def _is_other_money(text: str) -> bool:
     )
 
 
-def _from(text: str) -> list[float]:
-    """The first amount of `text`, and the second where the two are a range."""
+def _amounts_at_start(text: str) -> list[float]:
+    """Return the first amount of `text`, and the second where the two are a range."""
     first = _FIRST.match(text)
     if first is None or first["negative"] or _THOUSANDS.match(text, first.end()):
         return []
     if "." not in first["number"] and _MORE_DIGITS.match(text, first.end()):
         return []
-    lower, second = _amount(first["number"]), _SECOND.match(text, first.end())
+    lower = _amount(first["number"])
+    second = _SECOND.match(text, first.end())
     return lower + _amount(second["number"]) if lower and second and _is_range(first, second) else lower
 
 
 def _is_range(first: re.Match[str], second: re.Match[str]) -> bool:
-    """True if both numbers are amounts of money: with dollar signs, or the second behind `-` or `to` with no
-    word after it.
+    """Return whether both numbers are amounts of money.
+
+    Both have dollar signs, or the second stands behind `-` or `to` with no word after it.
     """
-    both = first["dollar"] and second["dollar"]
-    return bool(both or (second["to"] and (second["dollar"] or not re.search(r"\w", second["rest"]))))
+    both_dollars = first["dollar"] and second["dollar"]
+    return bool(both_dollars or (second["to"] and (second["dollar"] or not re.search(r"\w", second["rest"]))))
 
 
 def _amount(text: str) -> list[float]:
-    """`1,299.00` as 1299.0; nothing where the commas or points are those of another notation."""
-    return _of_number(float(text.replace(",", ""))) if _AMOUNT.fullmatch(text) else []
+    """Return `1,299.00` as [1299.0]; [] where commas or points are those of another notation."""
+    return _prices_of_number(float(text.replace(",", ""))) if _AMOUNT.fullmatch(text) else []

@@ -1,10 +1,9 @@
-"""What the shop sells and what a shopper wants: products and goals, read from records of the official files'
-form.
+"""Products and goals, read from records in the form of the official files.
 
-`official.py` reads such records from disk, `generated.py` makes them up; both become the same two classes
-here, so that whatever is true of one catalogue is true of the other. The maximum price of a goal that people
-wrote is drawn by the original anew in every process; here the draw hangs on the goal alone, so that a task is
-the same everywhere.
+`official.py` reads such records from disk, `generated.py` generates them. Both become the same two classes
+here, so whatever is true of one catalogue is true of the other. The original draws the maximum price of a
+goal that people wrote again in every process. Here the draw depends on the goal alone, so a task is the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from components.errors import EnvironmentFailure
 
 NO_LIMIT = 1_000_000.0
 """The maximum price of a goal that names none."""
-_NEEDED = (
+_REQUIRED_FIELDS = (
     "asin",
     "name",
     "category",
@@ -30,15 +29,16 @@ _NEEDED = (
     "small_description",
     "customization_options",
 )
-_UNKNOWN_ATTRIBUTES = ("DUMMY_ATTR",)
+_PLACEHOLDER_ATTRIBUTES = ("DUMMY_ATTR",)
 
 
 @dataclass(frozen=True)
 class Product:
-    """One product. `prices` are one or two dollar amounts as the shop shows them, `price` is what it costs:
-    the lower of the two.
+    """One product.
 
-    `options` maps a lower-case name (`color`) to lower-case values; `attributes` are hidden from the shopper.
+    `prices` are one or two dollar amounts as the shop shows them; `price` is what it costs, the lower of the
+    two. `options` maps a lower-case name (`color`) to lower-case values. `attributes` are hidden from the
+    shopper.
     """
 
     asin: str
@@ -60,15 +60,16 @@ class Product:
 
     @property
     def indexed(self) -> str:
-        """The text that the search engine sees: title, description, first bullet, options, in lower case."""
+        """The text for the search engine: title, description, first bullet, options, in lower case."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
         return f"{self.name} {self.description} {self.bullets[0] if self.bullets else ''} {options}".lower()
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What one shopper wants. `key` names it within its catalogue; the fields are those that the reward
-    compares.
+    """What one shopper wants.
+
+    `key` names it within its catalogue. The other fields are those that the reward compares.
     """
 
     key: str
@@ -84,25 +85,28 @@ class Goal:
 
 
 def read_product(record: Any, attributes: Mapping[str, Any], source: str) -> Product:
-    """The product of one record of items_shuffle*.json, with its entry of items_ins_v2*.json.
+    """Return the product of one record of items_shuffle*.json, with its entry of items_ins_v2*.json.
 
     Raises:
-        EnvironmentFailure: a field is missing or of another kind; the message names `source`, the product and
+        EnvironmentFailure: a field is missing or of another type; the message names `source`, the product and
             the field.
     """
     asin = str(record.get("asin", "without asin")) if isinstance(record, dict) else "that is no mapping"
-    lacking = [field for field in _NEEDED if not isinstance(record, dict) or field not in record]
-    if lacking:
-        raise _unreadable(source, asin, lacking[0], "is missing")
+    missing_fields = [
+        field for field in _REQUIRED_FIELDS if not isinstance(record, dict) or field not in record
+    ]
+    if missing_fields:
+        raise _unreadable_field(source, asin, missing_fields[0], "is missing")
     for field in ("name", "category", "query", "product_category"):
         if not isinstance(record[field], str):
-            raise _unreadable(source, asin, field, f"is {record[field]!r}, not a text")
-    bullets, prices = record["small_description"], read_prices(record.get("pricing"))
+            raise _unreadable_field(source, asin, field, f"is {record[field]!r}, not a text")
+    bullets = record["small_description"]
+    prices = read_prices(record.get("pricing"))
     if not prices:
-        raise _unreadable(
-            source, asin, "pricing", f"is {record.get('pricing')!r}, which tells no price in dollars"
+        raise _unreadable_field(
+            source, asin, "pricing", f"is {record.get('pricing')!r}, which is no price in dollars"
         )
-    known = _entry(attributes.get(asin), asin, source)
+    attribute_entry = _attribute_entry(attributes.get(asin), asin, source)
     return Product(
         asin,
         record["name"],
@@ -111,29 +115,29 @@ def read_product(record: Any, attributes: Mapping[str, Any], source: str) -> Pro
         record["product_category"],
         str(record["full_description"] or ""),
         tuple(map(str, bullets)) if isinstance(bullets, list) else (str(bullets or ""),),
-        _options(record["customization_options"], asin, source),
-        tuple(known.get("attributes") or _UNKNOWN_ATTRIBUTES),
+        _read_options(record["customization_options"], asin, source),
+        tuple(attribute_entry.get("attributes") or _PLACEHOLDER_ATTRIBUTES),
         prices,
         prices[0],
     )
 
 
-def _entry(entry: Any, asin: str, source: str) -> dict[str, Any]:
-    """What items_ins_v2*.json says of a product; nothing where it has none."""
+def _attribute_entry(entry: Any, asin: str, source: str) -> dict[str, Any]:
+    """Return the entry of items_ins_v2*.json for a product; {} if it has none."""
     if not isinstance(entry or {}, dict):
-        raise _unreadable(source, asin, "instruction", f"stands in {entry!r}, which is no mapping")
+        raise _unreadable_field(source, asin, "instruction", f"is in {entry!r}, which is no mapping")
     return entry or {}
 
 
-def _unreadable(source: str, asin: str, field: str, what: str) -> EnvironmentFailure:
+def _unreadable_field(source: str, asin: str, field: str, problem: str) -> EnvironmentFailure:
     return EnvironmentFailure(
-        f"{source}: the field {field!r} of the product {asin} {what}.",
-        f"Expected WebShop's product files, whose products have {', '.join(_NEEDED)}.",
-        "Mend the file, or set environment.webshop.catalogue=generated.",
+        f"{source}: the field {field!r} of the product {asin} {problem}.",
+        f"Expected WebShop's product files, whose products have {', '.join(_REQUIRED_FIELDS)}.",
+        "Correct the file, or set environment.webshop.catalogue=generated.",
     )
 
 
-def _options(groups: Any, asin: str, source: str) -> dict[str, tuple[str, ...]]:
+def _read_options(groups: Any, asin: str, source: str) -> dict[str, tuple[str, ...]]:
     if not groups:
         return {}
     try:
@@ -143,62 +147,73 @@ def _options(groups: Any, asin: str, source: str) -> dict[str, tuple[str, ...]]:
             if entries
         }
     except (AttributeError, KeyError, TypeError) as error:
-        raise _unreadable(source, asin, "customization_options", f"cannot be read ({error!r})") from None
+        raise _unreadable_field(
+            source, asin, "customization_options", f"cannot be read ({error!r})"
+        ) from None
 
 
 def human_goals(product: Product, entries: Any, source: str) -> list[Goal]:
-    """The goals of items_human_ins.json for one product; those without attributes are left out, as in the
-    original.
+    """Return the goals of items_human_ins.json for one product.
+
+    Goals without attributes are left out, as in the original.
 
     Raises:
         EnvironmentFailure: a field is missing; the message names `source`, the product and the field.
     """
     if not isinstance(entries, list | tuple | None):
-        raise _unreadable(source, product.asin, "goals", f"is {entries!r}, not a list")
+        raise _unreadable_field(source, product.asin, "goals", f"is {entries!r}, not a list")
     goals = []
     for number, entry in enumerate(entries or ()):
         fields = ("instruction", "instruction_attributes", "instruction_options")
-        lacking = [field for field in fields if not isinstance(entry, dict) or field not in entry]
-        if lacking:
-            raise _unreadable(source, product.asin, lacking[0], f"is missing in goal {number}")
-        words, attributes, options = (entry[field] for field in fields)
-        if not isinstance(words, str):
-            raise _unreadable(
-                source, product.asin, "instruction", f"is {words!r} in goal {number}, not a text"
+        missing_fields = [field for field in fields if not isinstance(entry, dict) or field not in entry]
+        if missing_fields:
+            raise _unreadable_field(source, product.asin, missing_fields[0], f"is missing in goal {number}")
+        instruction, attributes, options = (entry[field] for field in fields)
+        if not isinstance(instruction, str):
+            raise _unreadable_field(
+                source, product.asin, "instruction", f"is {instruction!r} in goal {number}, not a text"
             )
         if attributes:
-            goals.append(_goal(product, number, words.strip("."), attributes, options))
+            goals.append(_make_goal(product, number, instruction.strip("."), attributes, options))
     return goals
 
 
 def synthetic_goals(product: Product, entry: Any, source: str) -> list[Goal]:
-    """The goals made of one product's entry of items_ins_v2*.json: one for every combination of its options.
+    """Return the goals of one product's entry of items_ins_v2*.json: one per combination of its options.
 
     Raises:
         EnvironmentFailure: there is an instruction without attributes.
     """
-    told = _entry(entry, product.asin, source)
-    words = told.get("instruction")
-    if not words:
+    attribute_entry = _attribute_entry(entry, product.asin, source)
+    instruction = attribute_entry.get("instruction")
+    if not instruction:
         return []
-    if not isinstance(words, str):
-        raise _unreadable(source, product.asin, "instruction", f"is {words!r}, not a text")
-    attributes = told.get("instruction_attributes")
+    if not isinstance(instruction, str):
+        raise _unreadable_field(source, product.asin, "instruction", f"is {instruction!r}, not a text")
+    attributes = attribute_entry.get("instruction_attributes")
     if not attributes:
-        raise _unreadable(source, product.asin, "instruction_attributes", "is missing")
+        raise _unreadable_field(source, product.asin, "instruction_attributes", "is missing")
     names = sorted(product.options)
     goals = []
     for number, values in enumerate(itertools.product(*(product.options[name] for name in names))):
-        named = ", and ".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
-        goals.append(_goal(product, number, words + (f" with {named}" if named else ""), attributes, values))
+        option_words = ", and ".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
+        goals.append(
+            _make_goal(
+                product,
+                number,
+                instruction + (f" with {option_words}" if option_words else ""),
+                attributes,
+                values,
+            )
+        )
     return goals
 
 
-def _goal(
-    product: Product, number: int, words: str, attributes: Sequence[str], options: Sequence[str]
+def _make_goal(
+    product: Product, number: int, instruction: str, attributes: Sequence[str], options: Sequence[str]
 ) -> Goal:
     limit = price_limit(product.price, f"{product.asin}/{number}")
-    named = f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
+    limit_words = f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
     return Goal(
         f"{product.asin}/{number}",
         product.asin,
@@ -206,7 +221,7 @@ def _goal(
         product.query,
         product.name,
         product.product_category,
-        words + named,
+        instruction + limit_words,
         tuple(attributes),
         tuple(options),
         limit,
@@ -214,10 +229,9 @@ def _goal(
 
 
 def price_limit(price: float, key: str) -> float:
-    """The larger of two different draws from the next four multiples of $10 above `price`; NO_LIMIT from $980
-    on.
+    """Return the larger of two different draws from the next four multiples of $10 above `price`.
 
-    `key` decides the draw.
+    NO_LIMIT from $980 on. `key` decides the draw.
     """
     first = int(price // 10) + 1 if price >= 0 else 1
     pairs = list(itertools.combinations(range(first, min(first + 4, 100)), 2))

@@ -2,9 +2,9 @@
 
     r = r_type * (n_attr + n_opt + [price <= price_upper]) / (|attributes| + |options| + 1)
 
-The similarity of two texts is fuzzywuzzy's token_set_ratio, which rapidfuzz computes; as there, letters
-outside ASCII are dropped, case and punctuation do not count, and the ratio is rounded to whole percents
-before it is compared. Nouns come from `nouns.py`.
+The similarity of two texts is fuzzywuzzy's token_set_ratio, which rapidfuzz computes. As in the original,
+letters outside ASCII are dropped, and case and punctuation do not count. The ratio is rounded to whole
+percents before it is compared. Nouns come from `nouns.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from components.environments.webshop.shop.nouns import nouns
 from components.environments.webshop.shop.products import Goal, Product
 
 SIMILAR = 85
-"""Percents above which two texts are the same."""
+"""Percents of similarity above which two texts count as the same."""
 _COLOURS_TEXT = """
 alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel
 camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry
@@ -45,26 +45,30 @@ class Score:
     price: bool
 
 
-def score(product: Product, goal: Goal, chosen: Sequence[str]) -> Score:
-    """The reward of buying `product` with the `chosen` option values."""
-    title = title_score(product.name, goal.name)
-    kind = type_score(title, product.query == goal.query, _shared_levels(product, goal))
+def score_purchase(product: Product, goal: Goal, chosen: Sequence[str]) -> Score:
+    """Return the reward of buying `product` with the `chosen` option values."""
+    title_ratio = title_score(product.name, goal.name)
+    type_ratio = type_score(title_ratio, product.query == goal.query, _shared_levels(product, goal))
     texts = (product.name.lower(), " ".join(product.bullets).lower(), product.description.lower())
-    matched = sum(has_attribute(wanted, product.attributes, texts) for wanted in goal.attributes)
-    options = sum(any(same_option(wanted, value) for value in chosen) for wanted in goal.options)
-    price = product.price <= goal.price_upper
-    r = kind * (matched + options + price) / (len(goal.attributes) + len(goal.options) + 1)
-    return Score(r, kind, title, matched, options, price)
+    attribute_count = sum(has_attribute(required, product.attributes, texts) for required in goal.attributes)
+    option_count = sum(any(same_option(required, value) for value in chosen) for required in goal.options)
+    is_price_met = product.price <= goal.price_upper
+    r = (
+        type_ratio
+        * (attribute_count + option_count + is_price_met)
+        / (len(goal.attributes) + len(goal.options) + 1)
+    )
+    return Score(r, type_ratio, title_ratio, attribute_count, option_count, is_price_met)
 
 
-def title_score(bought: str, wanted: str) -> float:
-    """The share of the wanted name's nouns that the bought name has; 0.2 if it has none."""
-    needed = nouns(wanted)
-    return len(needed & nouns(bought)) / len(needed) if needed else 0.2
+def title_score(bought: str, required: str) -> float:
+    """Return the share of the required name's nouns that the bought name has; 0.2 if it has no noun."""
+    required_nouns = nouns(required)
+    return len(required_nouns & nouns(bought)) / len(required_nouns) if required_nouns else 0.2
 
 
 def type_score(title: float, same_query: bool, shared_levels: int) -> float:
-    """How much the bought product is of the wanted type: 1, 0.5, 0.1 or 0."""
+    """Return how well the type of the bought product fits: 1, 0.5, 0.1 or 0."""
     if title == 0.0:
         return 0.0
     if title < 0.1:
@@ -80,25 +84,25 @@ def _levels(category: str) -> set[str]:
     return {level.strip() for level in category.split("›")}
 
 
-def has_attribute(wanted: str, attributes: Sequence[str], texts: Sequence[str]) -> bool:
-    """True if `wanted` resembles one of `attributes`, or stands in one of the lower-case `texts`."""
-    return any(alike(wanted, other) for other in attributes) or any(wanted in text for text in texts)
+def has_attribute(required: str, attributes: Sequence[str], texts: Sequence[str]) -> bool:
+    """Return whether `required` resembles one of `attributes` or stands in one of the lower-case `texts`."""
+    return any(is_similar(required, other) for other in attributes) or any(required in text for text in texts)
 
 
-def same_option(wanted: str, value: str) -> bool:
-    """True if the option `value` is the wanted one, as far as the reward can tell."""
-    return alike(colour(wanted), colour(value))
+def same_option(required: str, value: str) -> bool:
+    """Return whether the option `value` is the required one, as far as the reward can tell."""
+    return is_similar(normalise_colour(required), normalise_colour(value))
 
 
 @functools.lru_cache(maxsize=100_000)
-def colour(value: str) -> str:
-    """The first known colour word that `value` contains, or `value` itself."""
-    return next((known for known in COLOURS if known in value), value)
+def normalise_colour(value: str) -> str:
+    """Return the first known colour word that `value` contains, or `value` itself."""
+    return next((colour for colour in COLOURS if colour in value), value)
 
 
 @functools.lru_cache(maxsize=500_000)
-def alike(one: str, other: str) -> bool:
-    """True if the token_set_ratio of two texts is above SIMILAR."""
+def is_similar(one: str, other: str) -> bool:
+    """Return whether the token_set_ratio of two texts is above SIMILAR."""
     return round(fuzz.token_set_ratio(_plain(one), _plain(other))) > SIMILAR
 
 

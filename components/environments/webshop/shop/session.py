@@ -1,8 +1,8 @@
 """One shopper's session: which page is open, what can be clicked on it, and what an action leads to.
 
-Actions are the original's: `search[words]` works on every page, `click[value]` on what the page shows, in
-lower case. The short names that our states give to things work beside the original ones: `click[item 3]` for
-the third result, `click[3 4 inch]` for `3 | 4 inch`. What cannot be done changes nothing.
+Actions are the original's. `search[words]` works on every page, `click[value]` on what the page shows, in
+lower case. The short names of our states work in addition to the original ones: `click[item 3]` for the third
+result, `click[3 4 inch]` for `3 | 4 inch`. An impossible action changes nothing.
 """
 
 from __future__ import annotations
@@ -13,36 +13,46 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from components.environments.webshop.shop.products import Goal, Product
-from components.environments.webshop.shop.reward import Score, score
+from components.environments.webshop.shop.reward import Score, score_purchase
 from components.environments.webshop.wording import option_names, short_query
 
-PAGE = 10
-"""Results a page."""
-SEARCH, RESULTS, ITEM, DONE = "search", "results", "item", "done"
+RESULTS_PER_PAGE = 10
+"""Results per page."""
+SEARCH = "search"
+RESULTS = "results"
+ITEM = "item"
+DONE = "done"
 SUB_PAGES = ("description", "features", "reviews")
-BACK_TO_SEARCH, NEXT, PREV, BUY = "back to search", "next >", "< prev", "buy now"
-_ACTION = re.compile(r"(.+)\[(.+)\]")
-_ITEM = re.compile(r"item (\d{1,4})")
+BACK_TO_SEARCH = "back to search"
+NEXT = "next >"
+PREV = "< prev"
+BUY = "buy now"
+_ACTION_FORM = re.compile(r"(.+)\[(.+)\]")
+_ITEM_NAME = re.compile(r"item (\d{1,4})")
 
 
 class Shop(Protocol):
-    """What a session needs of a shop: a catalogue, or the one that a dream described."""
+    """What a session needs of a shop: a catalogue, or the shop that a dream described."""
 
     def search(self, query: str) -> list[Product]:
-        """The products found, the best first."""
+        """Return the products found, the best first."""
         ...
 
 
-def parse(action: str) -> tuple[str, str]:
-    """(`search` or `click`, argument in lower case); ("", "") where the action has not that form."""
-    found = _ACTION.match(action.strip())
-    return (found[1], found[2].lower()) if found and found[1] in ("search", "click") else ("", "")
+def parse_action(action: str) -> tuple[str, str]:
+    """Return (`search` or `click`, argument in lower case).
+
+    ("", "") where the action has another form.
+    """
+    match = _ACTION_FORM.match(action.strip())
+    return (match[1], match[2].lower()) if match and match[1] in ("search", "click") else ("", "")
 
 
 @dataclass
 class Session:
-    """The state of one episode. `read` holds which sub-pages were opened of which result, as (query, rank,
-    page).
+    """The state of one episode.
+
+    `opened_sub_pages` are the sub-pages of results that were opened, as (query, rank, page).
     """
 
     shop: Shop
@@ -50,33 +60,36 @@ class Session:
     page: str = SEARCH
     query: str = ""
     number: int = 1
-    found: Sequence[Product] = ()
+    results: Sequence[Product] = ()
     rank: int = 0
     chosen: dict[str, str] = field(default_factory=dict)
-    read: frozenset[tuple[str, int, str]] = frozenset()
+    opened_sub_pages: frozenset[tuple[str, int, str]] = frozenset()
     score: Score | None = None
 
     @property
     def product(self) -> Product:
-        """The product that is looked at."""
-        return self.found[self.rank - 1]
+        """The product whose page is open."""
+        return self.results[self.rank - 1]
 
     @property
     def pages(self) -> int:
-        """How many pages the results have."""
-        return max(1, -(-len(self.found) // PAGE))
+        """The number of pages of results."""
+        return max(1, -(-len(self.results) // RESULTS_PER_PAGE))
 
     @property
-    def shown(self) -> range:
+    def shown_ranks(self) -> range:
         """The ranks of the results that the page shows, from 1."""
-        return range((self.number - 1) * PAGE + 1, min(self.number * PAGE, len(self.found)) + 1)
+        return range(
+            (self.number - 1) * RESULTS_PER_PAGE + 1,
+            min(self.number * RESULTS_PER_PAGE, len(self.results)) + 1,
+        )
 
     def fork(self) -> Session:
-        """A copy that can be played on without touching this one."""
+        """Return a copy that can be played on without a change of this session."""
         return replace(self, chosen=dict(self.chosen))
 
     def clickables(self) -> list[str]:
-        """What `click[...]` takes on this page, in the order of the page, by our states' names."""
+        """Return what `click[...]` takes on this page, in the order of the page, by our states' names."""
         if self.page in (SEARCH, DONE):
             return []
         if self.page == RESULTS:
@@ -85,7 +98,7 @@ class Session:
                 BACK_TO_SEARCH,
                 *([PREV] if self.number > 1 else []),
                 *more,
-                *(f"item {rank}" for rank in self.shown),
+                *(f"item {rank}" for rank in self.shown_ranks),
             ]
         if self.page in SUB_PAGES:
             return [BACK_TO_SEARCH, PREV]
@@ -93,8 +106,8 @@ class Session:
         return [BACK_TO_SEARCH, PREV, *options, *SUB_PAGES, BUY]
 
     def act(self, action: str) -> bool:
-        """Take one action; False if it cannot be done here, and nothing has changed."""
-        verb, argument = parse(action)
+        """Take one action. Return False if it is impossible here; then nothing has changed."""
+        verb, argument = parse_action(action)
         if self.page == DONE or not verb:
             return False
         if verb == "search":
@@ -103,18 +116,24 @@ class Session:
         return self._click(argument)
 
     def _search(self, query: str) -> None:
-        self._leave()
-        self.page, self.query, self.number, self.found = RESULTS, query, 1, self.shop.search(query)
+        self._leave_item()
+        self.page = RESULTS
+        self.query = query
+        self.number = 1
+        self.results = self.shop.search(query)
 
-    def _leave(self) -> None:
-        self.rank, self.chosen = 0, {}
+    def _leave_item(self) -> None:
+        self.rank = 0
+        self.chosen = {}
 
     def _click(self, name: str) -> bool:
         if self.page == SEARCH:
             return False
         if name == BACK_TO_SEARCH:
-            self._leave()
-            self.page, self.query, self.found = SEARCH, "", ()
+            self._leave_item()
+            self.page = SEARCH
+            self.query = ""
+            self.results = ()
             return True
         if self.page == RESULTS:
             return self._click_result(name)
@@ -125,45 +144,48 @@ class Session:
 
     def _click_result(self, name: str) -> bool:
         if name in (NEXT, PREV):
-            to = self.number + (1 if name == NEXT else -1)
-            self.number, moved = (to, True) if 1 <= to <= self.pages else (self.number, False)
-            return moved
-        item = _ITEM.fullmatch(name)
+            number = self.number + (1 if name == NEXT else -1)
+            exists = 1 <= number <= self.pages
+            self.number = number if exists else self.number
+            return exists
+        match = _ITEM_NAME.fullmatch(name)
         rank = (
-            int(item[1])
-            if item
-            else next((r for r in self.shown if self.found[r - 1].asin.lower() == name), 0)
+            int(match[1])
+            if match
+            else next((r for r in self.shown_ranks if self.results[r - 1].asin.lower() == name), 0)
         )
-        if rank not in self.shown:
+        if rank not in self.shown_ranks:
             return False
-        self.page, self.rank = ITEM, rank
+        self.page = ITEM
+        self.rank = rank
         return True
 
     def _click_item(self, name: str) -> bool:
         if name == PREV:
-            self._leave()
+            self._leave_item()
             self.page = RESULTS
         elif name == BUY:
-            self.score = score(self.product, self.goal, list(self.chosen.values()))
+            self.score = score_purchase(self.product, self.goal, list(self.chosen.values()))
             self.page = DONE
         elif name in SUB_PAGES:
             self.page = name
-            self.read |= {(self.query, self.rank, name)}
+            self.opened_sub_pages |= {(self.query, self.rank, name)}
         else:
             return self._choose(name)
         return True
 
     def _choose(self, name: str) -> bool:
-        """Choose an option, by its own words or by the states'; of two groups with a value of that name the
-        last one has it, as in the original.
+        """Choose an option, by its own words or by the states' short name.
+
+        Of two groups with a value of that name the last one has it, as in the original.
         """
         groups = [*self.product.options.items()]
-        meant = {
+        choices = {
             short: (group, value) for group, values in groups for value, short in option_names(values).items()
         }
-        meant |= {value: (group, value) for group, values in groups for value in values}
-        if name not in meant:
+        choices |= {value: (group, value) for group, values in groups for value in values}
+        if name not in choices:
             return False
-        group, value = meant[name]
+        group, value = choices[name]
         self.chosen[group] = value
         return True

@@ -1,0 +1,1 @@
+"""Shoppers: the scripted policies that produce WebShop's offline data."""

@@ -1,0 +1,281 @@
+"""Predictions for a batch of episodes in progress: decode answers, keep each history in the cache.
+
+A row of the session holds the trunk of one episode (task and history). The branch of a step (the turn and its
+answer) is rewound after each prediction. The session has spare rows behind those of the episodes: further
+tries of refused answers are generated there, several at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from components.config import ExperienceModelConfig
+from components.experience.decoding.answer_checks import (
+    AnswerChecks,
+    DecodingCounts,
+    GroundingCheck,
+    ReadAnswer,
+    RowCheck,
+    StepContext,
+)
+from components.experience.episodic_recall import recall
+from components.experience.prompts import OUTCOMES, Answer, growth, opening, turn
+from components.language.engines.kept_cache import Generation, Session
+from components.language.markers import STATE
+from components.language.tokenizer import Vocabulary
+from components.records import Task, Transition
+
+RETRY_TEMPERATURE = 1.0
+PARALLEL_TRIES = 2
+"""Tries of an answer at once with a grounding check: later tries go on behind the best prefix so far."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The question of one row: what does `action` do in `state`, given these demonstrations."""
+
+    state: str
+    action: str
+    demonstrations: Sequence[Transition] = ()
+
+
+class PredictionBatch:
+    """A batch of episodes in progress: predict steps, then add those that happened.
+
+    `written` holds the first answer of each row in the last `predict` as generated, parsable or not; where
+    the answer was sampled, the first sample.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        rows: int,
+        vocabulary: Vocabulary,
+        config: ExperienceModelConfig,
+        counts: DecodingCounts,
+        grounding: GroundingCheck | None,
+    ) -> None:
+        """Args: session: it has `rows` rows for episodes, then the spare rows."""
+        self._session = session
+        self._rows = rows
+        self._vocabulary = vocabulary
+        self._config = config
+        self._counts = counts
+        self._grounding = grounding
+        self._tasks: dict[int, Task] = {}
+        self._premises: dict[int, str] = {}
+        self._pending: dict[int, list[int]] = {}
+        self._states: dict[int, list[str]] = {}
+        self._queries: dict[int, Query] = {}
+        self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
+        self.written: dict[int, Generation] = {}
+
+    def begin_episode(self, row: int, task: Task, premise: str = "") -> None:
+        """Begin an episode of `task` in `row`, in place of the row's last one. Other rows are not touched."""
+        self._session.clear(row)
+        self._tasks[row] = task
+        self._premises[row] = premise
+        self._states[row] = [task.initial_state]
+        self._pending[row] = self._vocabulary.encode(opening(task, premise))
+
+    def predict(
+        self,
+        queries: Mapping[int, Query],
+        is_coherent: RowCheck | None = None,
+        is_undetermined: RowCheck | None = None,
+    ) -> dict[int, Answer | None]:
+        """The answer of each queried row; None where no try passed the checks. The trunks stay as they were.
+
+        Args:
+            is_coherent: (row, answer) -> False refuses the answer; it is sampled again.
+            is_undetermined: (row, greedy answer) -> whether the history does not determine the answer. Then
+                state and outcome are sampled behind its reasoning, at the config's temperature. None: all
+                answers are greedy.
+
+        Raises:
+            DataError: a prompt does not fit behind its row. Nothing was generated; the other rows can be
+                queried without it.
+        """
+        self._queries = dict(queries)
+        checks = self._checks(is_coherent)
+        prompts = {row: self._prompt(row, query) for row, query in queries.items()}
+        trunk_lengths = {row: self._session.lengths[row] + len(self._pending[row]) for row in queries}
+        prompt_ends = {row: trunk_lengths[row] + len(prompt) for row, prompt in prompts.items()}
+        self.written = self._generate(
+            {row: self._pending[row] + prompt for row, prompt in prompts.items()}, 0.0
+        )
+        greedy = {
+            row: checks.read(generation, self._context(row)) for row, generation in self.written.items()
+        }
+        sampled: dict[int, Answer | None] = {}
+        if is_undetermined is not None and self._config.temperature > 0:
+            undetermined_rows = [
+                row
+                for row, read in greedy.items()
+                if read.answer and read.valid_prefix is None and is_undetermined(row, read.answer)
+            ]
+            sampled = self._sample_outcomes({row: prompt_ends[row] for row in undetermined_rows}, checks)
+        answers = {row: sampled.get(row) or checks.accept(row, read) for row, read in greedy.items()}
+        refused_rows = [row for row, answer in answers.items() if answer is None]
+        answers |= self._answer_again(refused_rows, prompts, prompt_ends, greedy, checks)
+        answers |= _fall_back_to_greedy([row for row in refused_rows if answers[row] is None], greedy, checks)
+        self._session.rewind(trunk_lengths)
+        self._pending |= {row: [] for row in queries}
+        self._counts.unanswered_steps += sum(answer is None for answer in answers.values())
+        return answers
+
+    def advance(self, steps: Mapping[int, tuple[str, str]]) -> None:
+        """Add (action, next state) to the history of each named row."""
+        if not self._config.history:
+            return
+        for row, (action, state) in steps.items():
+            self._pending[row] = self._pending[row] + self._vocabulary.encode(growth(action, state))
+            self._states[row].append(state)
+
+    def finish(self, rows: Sequence[int]) -> None:
+        """Drop rows whose episodes are over: they take no more memory and time."""
+        self._session.drop(rows)
+
+    def _checks(self, is_coherent: RowCheck | None) -> AnswerChecks:
+        return AnswerChecks(
+            self._vocabulary,
+            self._counts,
+            reasoning=self._config.reasoning,
+            grounding=self._grounding,
+            is_coherent=is_coherent,
+        )
+
+    def _context(self, row: int) -> StepContext:
+        query = self._queries[row]
+        return StepContext(self._tasks[row], [*self._states[row], query.state], query.action)
+
+    def _prompt(self, row: int, query: Query) -> list[int]:
+        """Tokens of the turn behind the row's trunk, up to where the answer begins."""
+        recalled = recall([*self._states[row][:-1], query.state], query.action, self._config.recall)
+        pieces = turn(
+            self._tasks[row], query.state, query.action, query.demonstrations, recalled, self._premises[row]
+        )
+        return self._vocabulary.encode(pieces)
+
+    def _sample_outcomes(
+        self, prompt_ends: Mapping[int, int], checks: AnswerChecks
+    ) -> dict[int, Answer | None]:
+        """Answers with the greedy reasoning, and state and outcome sampled behind it.
+
+        Args: prompt_ends: row -> length of the row up to where its answer begins.
+        """
+        state_marker = self._vocabulary.marker_id(STATE)
+        temperature = self._config.temperature
+        prefixes = {row: _cut_after(self.written[row], state_marker) for row in prompt_ends}
+        starts = {row: end + len(prefixes[row].tokens) - 1 for row, end in prompt_ends.items()}
+        self._session.rewind(starts)
+        self.written |= self._generate(dict.fromkeys(prompt_ends, [state_marker]), temperature, prefixes)
+        answers = {
+            row: checks.accept(row, ReadAnswer(checks.parse(self.written[row]))) for row in prompt_ends
+        }
+        refused_rows = [row for row, answer in answers.items() if answer is None]
+        self._session.rewind({row: starts[row] for row in refused_rows})
+        return answers | self._try_again(
+            dict.fromkeys(refused_rows, [state_marker]), temperature, checks, prefixes
+        )
+
+    def _answer_again(
+        self,
+        rows: Sequence[int],
+        prompts: Mapping[int, list[int]],
+        prompt_ends: Mapping[int, int],
+        greedy: Mapping[int, ReadAnswer],
+        checks: AnswerChecks,
+    ) -> dict[int, Answer | None]:
+        """Answers sampled at `RETRY_TEMPERATURE`: behind the valid prefix of an ungrounded greedy answer,
+        from the beginning of any other.
+        """
+        prefixes = {row: greedy[row].valid_prefix or Generation([], [], False) for row in rows}
+        self._session.rewind(
+            {row: prompt_ends[row] + len(prefix.tokens) - 1 for row, prefix in prefixes.items()}
+        )
+        last_tokens = {row: (prompts[row] + prefix.tokens)[-1:] for row, prefix in prefixes.items()}
+        return self._try_again(last_tokens, RETRY_TEMPERATURE, checks, prefixes)
+
+    def _try_again(
+        self,
+        last_tokens: Mapping[int, list[int]],
+        temperature: float,
+        checks: AnswerChecks,
+        prefixes: Mapping[int, Generation],
+    ) -> dict[int, Answer | None]:
+        """The first accepted of up to `resamples` further answers of each row.
+
+        With a grounding check, `PARALLEL_TRIES` are made at a time, and the next ones go on behind the
+        longest valid prefix so far.
+
+        Args:
+            last_tokens: row -> the token to go on behind; all before it is in the session.
+            prefixes: row -> what its answer begins with, up to that token.
+        """
+        answers: dict[int, Answer | None] = dict.fromkeys(last_tokens)
+        last_tokens = dict(last_tokens)
+        prefixes = dict(prefixes)
+        tries = [row for _ in range(self._config.resamples) for row in last_tokens]
+        while tries:
+            batch_size = PARALLEL_TRIES * len(set(tries)) if self._grounding else len(tries)
+            spare_rows = range(self._rows, self._session.rows)
+            row_of = dict(zip(spare_rows, tries[:batch_size], strict=False))
+            self._session.copy(row_of)
+            written = self._generate(
+                {spare: last_tokens[row] for spare, row in row_of.items()},
+                temperature,
+                {spare: prefixes[row] for spare, row in row_of.items()},
+            )
+            for spare, generation in written.items():
+                row = row_of[spare]
+                read = checks.read(generation, self._context(row))
+                if answers[row] is None:
+                    answers[row] = checks.accept(row, read)
+                prefix = read.valid_prefix
+                if prefix and len(prefix.tokens) > len(prefixes[row].tokens):
+                    last_tokens[row] = last_tokens[row] + prefix.tokens[len(prefixes[row].tokens) :]
+                    prefixes[row] = prefix
+            self._session.rewind(dict.fromkeys(row_of, 0))
+            tries = [row for row in tries[len(row_of) :] if answers[row] is None]
+        return answers
+
+    def _generate(
+        self,
+        prompts: Mapping[int, list[int]],
+        temperature: float,
+        prefixes: Mapping[int, Generation] | None = None,
+    ) -> dict[int, Generation]:
+        """Answers behind the prompts.
+
+        Args: prefixes: row -> what its answer begins with, where the prompt already holds it.
+        """
+        limit = self._config.max_new_tokens
+        written = self._session.generate(
+            prompts, stop=self._stop, max_new_tokens=limit, temperature=temperature
+        )
+        self._counts.tokens += sum(len(generation.tokens) for generation in written.values())
+        for row, prefix in (prefixes or {}).items():
+            tokens = prefix.tokens + written[row].tokens
+            logprobs = prefix.logprobs + written[row].logprobs
+            has_stopped = written[row].stopped and len(tokens) <= limit
+            written[row] = Generation(tokens[:limit], logprobs[:limit], has_stopped)
+        return written
+
+
+def _fall_back_to_greedy(
+    rows: Sequence[int], greedy: Mapping[int, ReadAnswer], checks: AnswerChecks
+) -> dict[int, Answer | None]:
+    """The ungrounded greedy answers of rows without any other, if they grant no reward and are coherent."""
+    return {
+        row: checks.accept(row, ReadAnswer(answer))
+        for row in rows
+        if greedy[row].valid_prefix and (answer := greedy[row].answer) and answer.reward <= 0
+    }
+
+
+def _cut_after(generation: Generation, marker: int) -> Generation:
+    """The generation up to its first `marker`, which is kept."""
+    end = generation.tokens.index(marker) + 1
+    return Generation(generation.tokens[:end], generation.logprobs[:end])

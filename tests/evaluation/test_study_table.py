@@ -1,0 +1,129 @@
+"""Tables of studies and of transfer: their cells, their place in a document, the published ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_study import cell, make_trained_cell
+
+from components.errors import DataError
+from components.evaluation.metrics.intervals import Estimate
+from components.evaluation.report.document_tables import insert_table, table_markers
+from components.evaluation.study.cells import Cell
+from components.evaluation.study.study_results import summarise
+from components.evaluation.study.study_table import study_table
+from components.evaluation.study.transfer_table import transfer_table
+from flows.jobs.study import write_study
+from flows.jobs.study_methods import BASE, BASES, METHODS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_study_table_is_inserted_into_a_document(tmp_path):
+    base = [
+        replace(make_trained_cell("base", seed, won, [0.0]), commit="abcdef012")
+        for seed, won in ((0, [1, 0]), (1, [1, 1]))
+    ]
+    other = [
+        make_trained_cell("other", 0, [1, 1], [0.6], real=0.0),
+        make_trained_cell("other", 1, [1, 0], [0.5]),
+    ]
+    cells = {
+        "base": base,
+        "other": other,
+        "gone": [Cell("gone", 0, {}, crash="TrainingError: the loss\nis nan")],
+    }
+    table = study_table(summarise(cells, "base"), cells, "base")
+    lines, _, below = table.partition("\n\n")
+    head, _, first, second, third = (
+        [part.strip() for part in line[1:-1].split("|")] for line in lines.splitlines()
+    )
+    assert third[:2] == ["gone", "no finished cell"] and len(third) == len(head)
+    problems = "- `gone`, seed 0, crashed: TrainingError: the loss is nan\n- `gone`: no cell for seed 1"
+    assert below == f"{problems}\n\nCommit: abcdef0 (2 cells)."
+    assert head[3] == "difference from base (paired)" and len(head) == len(first) == len(second)
+    assert first[0] == "base" and first[2:5] == ["0.500; 1.000", "", ""] and first[-1] == "2 of 2, 20, 1.00"
+    assert (
+        second[0] == "other"
+        and second[2] == "1.000; 0.500"
+        and second[3].startswith("+0.000 (")
+        and "ratio 1.00 (" in second[3]
+    )
+    assert second[-1] == "1 of 2, 0, 0.50"
+    document, (begin, end) = tmp_path / "results.md", table_markers("study")
+    document.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    insert_table(document, table)
+    insert_table(document, table)
+    assert document.read_text() == f"before\n{begin}\n{table}\n{end}\nafter\n"
+    for text in ("", begin, f"{end} {begin}"):
+        document.write_text(text)
+        with pytest.raises(DataError, match="no place for the table study"):
+            insert_table(document, table)
+    with pytest.raises(DataError, match="no place for the table study"):
+        insert_table(tmp_path / "nowhere.md", table)
+
+
+def test_each_study_has_its_own_table_in_a_document(tmp_path):
+    """Markers have names, so the table of another study stays."""
+    cells = {"base": [cell("base", 0, [1, 0]), cell("base", 1, [1, 1])]}
+    metrics, document = summarise(cells, "base"), tmp_path / "results.md"
+    (begin, end), (other, close) = table_markers("study"), table_markers("study-browser")
+    document.write_text(f"{begin}\nfirst\n{end}\n{other}\nold\n{close}\n")
+    assert write_study(cells, metrics, None, None, document, "study-browser") == [document]
+    head, _, rest = document.read_text().partition(other)
+    assert head == f"{begin}\nfirst\n{end}\n" and "| base | 0.750 (" in rest and "old" not in rest
+
+
+def test_transfer_has_two_tables():
+    """Rows are evaluated environments, columns are training environments."""
+
+    def make_estimate(value: float) -> Estimate:
+        return Estimate(value, 10, 0.0, 1.0)
+
+    worlds = {"shop": 0.5, "web": 0.25}
+    metrics = {
+        world: {
+            f"transfer/{source}/{metric}": make_estimate(rate if source == world else 0.0)
+            for source in worlds
+            for metric in (
+                "success_rate/dreamed",
+                "success_rate/cloned",
+                "next_state_exact",
+                "unparsable_rate",
+            )
+        }
+        for world, rate in worlds.items()
+    }
+    policies, models = transfer_table(metrics).split("\n\n")
+    assert (
+        policies.splitlines()[0] == "| held-out games of | policy trained in shop | policy trained in web |"
+    )
+    rate = "{0:.3f} (0.000 to 1.000), {1} {0:.3f}, n=10"
+    assert policies.splitlines()[2] == f"| shop | {rate.format(0.5, 'clone')} | {rate.format(0, 'clone')} |"
+    assert (
+        models.splitlines()[3]
+        == f"| web | {rate.format(0, 'unparsable')} | {rate.format(0.25, 'unparsable')} |"
+    )
+
+
+@pytest.mark.parametrize(("study", "min_cells"), [("study", 45), ("study-browser", 9)])
+def test_the_published_table_equals_the_published_cells(study, min_cells):
+    """docs/results.md and the study's JSON file are recomputed from the published cells."""
+    all_cells = [
+        Cell(**json.loads(path.read_text())) for path in sorted((DOCS / "results" / study).glob("*.json"))
+    ]
+    cells = {
+        name: [cell for cell in all_cells if cell.method == name]
+        for name in METHODS
+        if any(cell.method == name for cell in all_cells)
+    }
+    metrics = summarise(cells, BASE, BASES)
+    assert study_table(metrics, cells, BASE, BASES) in (DOCS / "results.md").read_text()
+    written = json.loads((DOCS / "results" / f"{study}.json").read_text())
+    assert written.keys() == metrics.keys() and len(all_cells) >= min_cells
+    for name, method_metrics in metrics.items():
+        for metric, value in method_metrics.items():
+            assert written[name][metric] == pytest.approx(value.to_json()), (name, metric)
