@@ -84,7 +84,7 @@ from components.trajectories.store import (
     write_transitions,
 )
 from flows.jobs.pretrain_run import LogCurves, pretraining_run
-from flows.progress import drawing
+from flows.progress import curve_logger
 from flows.run.run_data import index_directories
 
 T = TypeVar("T")
@@ -385,7 +385,7 @@ def train(
     }
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
-            figures = drawing(f"{curve}/{name}", log_curves)
+            figures = curve_logger(f"{curve}/{name}", log_curves)
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", on_figures=figures, **common)
         skills["exercises"] = able(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
@@ -396,7 +396,7 @@ def train(
         }
         text |= {
             "learning_rate": settings.text_rate * settings.learning_rate,
-            "on_figures": drawing(curve, log_curves),
+            "on_figures": curve_logger(curve, log_curves),
         }
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
         skills["text"] = able(model, vocabulary)

@@ -1,4 +1,4 @@
-"""Steps 5 and 7: check the dream against the real environment on a policy's own episodes."""
+"""Steps 5 and 7: compare the dream with the real environment on a policy's own episodes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 @stage_flow("check-dream")
 def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
-    """Compare the dream with the real environment on episodes of the policy that `policy_stage` made.
+    """Stage: compare the dream with the real environment on episodes of the policy of `policy_stage`.
 
-    Args: suffix: of the stage's name and of its metrics, such as `cloned`.
+    Args:
+        suffix: of the names of the stage and its metrics, such as `cloned`.
     """
     config = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.policy_tasks}
@@ -61,16 +62,16 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
 
 
 def require_agreement(run: Run, result: StageResult) -> None:
-    """Raise FidelityGateClosed if too few dreamed successes of the policy are confirmed by the real
-    engine.
-    """
+    """Raise FidelityGateClosed if the real engine confirms too few dreamed successes of the policy."""
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
     check_agreement(metrics, run.config.fidelity, result.name.removeprefix("check_"))
 
 
 def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
-    config, adapter = run.config, make_adapter(run.config.environment)
-    settings, candidates = config.fidelity, training_tasks(run)
+    config = run.config
+    adapter = make_adapter(config.environment)
+    settings = config.fidelity
+    candidates = training_tasks(run)
     drawn = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
     batches = batches_of(drawn, len(candidates), settings.policy_tasks)
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
@@ -85,7 +86,8 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     def dream_batch(batch: Sequence[Task], seed: int) -> list[Rollout]:
         return play(policy, dream, batch, seed=seed, **options)
 
-    check, replay_batch = AgreementCheck(), partial(replay, adapter)
+    check = AgreementCheck()
+    replay_batch = partial(replay, adapter)
     with decoding():
         check.add(dream_batch(batches[0], config.seed), replay_batch)
         with closing(adapter.open()) as real_world:

@@ -18,12 +18,12 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.validation_games import validation_file
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
-"""Name of a policy -> the stage that makes it."""
+"""Name of a policy -> the stage that trains it."""
 
 
 @stage_flow("evaluate")
 def evaluate_policies(run: Run) -> Stage:
-    """Each policy plays the same validation games once."""
+    """Stage: each policy plays the same validation games once."""
     policies = {name: StageOutput(stage, "policy") for name, stage in POLICIES.items()}
     return Stage(
         "evaluate",

@@ -34,7 +34,7 @@ from components.language.training.fine_tuning import supervised_finetune
 from components.records import TEST, TRAIN, Trajectory
 from components.trajectories.augmentation.hindsight import hindsight
 from components.trajectories.augmentation.renaming import retold, told_of
-from flows.progress import drawing, telling
+from flows.progress import curve_logger, progress_logger
 from flows.run.pipeline_run import Run
 from flows.run.run_data import (
     encoder_input,
@@ -49,18 +49,17 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.teacher_annotations import teach
 
 EXERCISE_KINDS = 4
-"""Comparing, editing, copying and recalling get equal shares of the rehearsal."""
+"""Kinds of exercises (compare, edit, copy, recall) that have equal shares of the rehearsal."""
 
 
 @stage_flow("experience-model")
 def fine_tune_experience_model(run: Run) -> Stage:
-    """The experience model, and `fidelity/*` of its single steps on held-out tasks."""
+    """Stage: fine-tune the experience model, and measure `fidelity/*` of single steps on held-out tasks."""
     config: dict[str, Any] = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.tasks, "chat_template": run.config.backbone.chat_template}
     config |= run.computing(training=True) | families_config(run)
-    if (
-        run.config.experience_model.teacher == "llm"
-    ):  # its address, and how patiently it is asked, change no result
+    if run.config.experience_model.teacher == "llm":
+        # Address and retries of the endpoint change no result.
         config["endpoint"] = run.config.endpoint.model_dump(
             include={"model", "temperature", "max_tokens", "json_mode"}
         )
@@ -79,14 +78,16 @@ def fine_tune_experience_model(run: Run) -> Stage:
 
 
 def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    quotation_check(run.config)  # a check that the adapter lacks is refused before the training
-    config, episodes = run.config, model_episodes(run, inputs["train"])
+    quotation_check(run.config)  # refuses a missing capability of the adapter before the training
+    config = run.config
+    episodes = model_episodes(run, inputs["train"])
     buffer = open_buffer(run, episodes)
     backbone, vocabulary = load_backbone(
         inputs["backbone"], run.compute.device, chat_template=config.backbone.chat_template
     )
     examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
-    settings, seed = config.experience_model, config.seed
+    settings = config.experience_model
+    seed = config.seed
     model = add_lora(backbone, settings.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(
@@ -99,9 +100,9 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
             optimizer=settings.optimizer,
             checkpoint=work / "checkpoint.pt",
             checkpoint_every=settings.checkpoint_every,
-            on_step=telling(sum(map(len, examples))),
+            on_step=progress_logger(sum(map(len, examples))),
             compute=run.compute,
-            on_figures=drawing("experience_model", run.log_curves),
+            on_figures=curve_logger("experience_model", run.log_curves),
         )
     save_model(merge_lora(model), vocabulary, work / "model")
     note_form(work / "model", settings)
@@ -129,17 +130,19 @@ def training_examples(
     buffer: ReplayBuffer,
     episodes: list[Trajectory],
 ) -> tuple[list[Example], Outcome]:
-    """All examples that the model learns from, and the outcome of the teacher's annotation.
+    """Return all training examples of the experience model, and the outcome of the teacher's annotation.
 
-    Copies of the episodes under another instruction or with other names, premises, task variations and
-    rehearsed exercises are among them.
+    They include copies of episodes with another instruction or other names, premises, task variations and
+    rehearsed exercises.
 
     Args:
         root: of the repository.
         work: work directory of the stage.
-        buffer: where demonstrations are retrieved from.
+        buffer: that demonstrations are retrieved from.
     """
-    settings, seed, adapter = config.experience_model, config.seed, make_adapter(config.environment)
+    settings = config.experience_model
+    seed = config.seed
+    adapter = make_adapter(config.environment)
     augmented = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
     augmented += retold(augmented, adapter, settings.renamed, seed)
     annotated, annotation = teach(config, root, work, vocabulary, drawn_episodes(augmented, settings, seed))
@@ -158,10 +161,9 @@ def _measure_fidelity(
     config: Config, work: Path, buffer: ReplayBuffer, episodes: Sequence[Trajectory]
 ) -> Outcome:
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
-    parts = (
-        [task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST)
-    )
-    measured = {name for part in parts for name in part}
+    measured_tasks: set[str] = set()
+    for split in (TRAIN, TEST):
+        measured_tasks |= set([task.id for task in tasks if task.split == split][: config.fidelity.tasks])
     model = load_experience_model(config, work / "model")
     began = time.monotonic()
     with decoding():
@@ -169,7 +171,7 @@ def _measure_fidelity(
             model,
             buffer,
             make_adapter(config.environment),
-            [episode for episode in episodes if episode.task.id in measured],
+            [episode for episode in episodes if episode.task.id in measured_tasks],
         )
     write_judgements(work / "judgements.parquet", judgements)
     metrics = fidelity_metrics(judgements)

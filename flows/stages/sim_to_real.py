@@ -1,6 +1,6 @@
 """Step 9: refine the policy in the real environment, under a budget of interactions.
 
-Studies also train in the real environment alone, from the cloned policy (`train_in_reality`).
+Studies also train in the real environment only, from the cloned policy (`train_in_reality`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 @stage_flow("sim-to-real")
 def refine_in_reality(run: Run) -> Stage:
-    """RL on real training tasks, from the policy that was trained in the dream."""
+    """Stage: RL on real training tasks, from the policy that was trained in the dream."""
     return _real_training(run, "sim_to_real", "synthetic_rl", run.config.sim_to_real)
 
 
 @stage_flow("real-rl")
 def train_in_reality(run: Run) -> Stage:
-    """RL on real training tasks, from the cloned policy: the baseline without a dream."""
+    """Stage: RL on real training tasks, from the cloned policy; the baseline without a dream."""
     return _real_training(run, "real_rl", "clone", run.config.real_rl)
 
 

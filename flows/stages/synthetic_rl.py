@@ -42,15 +42,16 @@ from flows.run.run_dream import dream_with, load_experience_model
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 REPLAY = "replay"
-"""StageOutput: the dreamed transitions, one Parquet file an iteration."""
+"""Output of the stage: the dreamed transitions, one Parquet file for each iteration."""
 MAX_LISTED_TASKS = 50
-"""Generated tasks that the stage's record lists."""
+"""Most generated tasks that the stage's record lists."""
 
 
 @stage_flow("synthetic-rl")
 def train_in_dream(run: Run) -> Stage:
-    """RL in the dream with the curriculum, without real interactions; dreamed transitions go to the
-    buffer.
+    """Stage: RL in the dream with the curriculum, without real interactions.
+
+    Dreamed transitions are added to the buffer.
     """
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "synthetic_rl")
     config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
@@ -72,11 +73,11 @@ def train_in_dream(run: Run) -> Stage:
 
 def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
-    known = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
+    recorded = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
     weights = stored_weights(inputs["policy"]).count
-    finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration is played again
+    finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration runs again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
-    open_world = partial(dream_with, inputs["model"], config, known, dreamed, held_out(run.data), run.root)
+    open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
     with Processes(config.synthetic_rl.processes, open_world) as dreams:
         model = load_experience_model(config, inputs["model"])
         policy = Policy.load(inputs["policy"], compute=run.compute)
@@ -110,8 +111,9 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
 
 
 def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
-    """The curriculum, or an even draw of the training tasks where it is turned off."""
-    config, tasks = run.config, training_tasks(run)
+    """Return the curriculum, or an even draw of the training tasks if it is turned off."""
+    config = run.config
+    tasks = training_tasks(run)
     if not config.curriculum.enabled:
         return EvenTasks(tasks)
     cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
@@ -126,20 +128,22 @@ def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
 
 
 def _clustering(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
-    """How tasks are grouped whose returns PPO's curriculum compares."""
+    """Return the function that clusters tasks; PPO's curriculum compares returns within a cluster."""
     encoder = make_encoder(run.config.retrieval, index_directories(run.root)["embeddings"])
     return lambda tasks, seed: cluster_tasks(tasks, encoder, run.config.synthetic_rl.ppo.clusters, seed)
 
 
 def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRollouts:
-    """What is done with each iteration's rollouts: log them, add them to the buffer, compare some with
-    reality.
+    """Return the callback for each iteration's rollouts.
+
+    It writes them to the log, adds them to the buffer, and replays some in the real environment.
     """
-    config, adapter = run.config, make_adapter(run.config.environment)
+    config = run.config
+    adapter = make_adapter(config.environment)
     settings = config.synthetic_rl
     watch = DreamWatch(
         adapter,
-        every=min(settings.check_every, settings.iterations),  # a short training is checked once, at its end
+        every=min(settings.check_every, settings.iterations),  # a short training is checked at its end
         most=settings.check_replays,
         floor=config.fidelity.min_rollout_agreement,
     )
@@ -158,9 +162,7 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRol
 
 
 def _write_shard(log: Path, iteration: int, transitions: list[Transition]) -> None:
-    """Append an iteration's transitions to the stage's log, unless a resumed iteration has written them
-    before.
-    """
+    """Append an iteration's transitions to the stage's log, unless a resumed iteration already has."""
     name = f"iteration-{iteration:04d}"
     if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
         append_transitions(log, transitions, name)
@@ -171,11 +173,13 @@ class _RejectedAnswers:
 
     def __init__(self, dreams: Processes) -> None:
         self._dreams = dreams
-        self._before, self._steps = Counter[str](dreams.rejected), dreams.interactions
+        self._counts = Counter[str](dreams.rejected)
+        self._steps = dreams.interactions
 
     def figures(self) -> dict[str, float]:
-        """Of the steps since the last call."""
+        """Return the rates over the steps since the last call."""
         steps = max(1, self._dreams.interactions - self._steps)
-        rates = {name: (count - self._before[name]) / steps for name, count in self._dreams.rejected.items()}
-        self._before, self._steps = Counter(self._dreams.rejected), self._dreams.interactions
+        rates = {name: (count - self._counts[name]) / steps for name, count in self._dreams.rejected.items()}
+        self._counts = Counter(self._dreams.rejected)
+        self._steps = self._dreams.interactions
         return rates

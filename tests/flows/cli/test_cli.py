@@ -195,7 +195,7 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_starts(
     run, repository, monkeypatch, arguments, place
 ):
     monkeypatch.setattr(
-        "flows.checks.preflight.check_settings", lambda *given, **options: None
+        "flows.checks.config_checks.check_settings", lambda *given, **options: None
     )  # no data here
     monkeypatch.setattr("flows.checks.preflight.ensure_data", lambda *given, **options: None)
     monkeypatch.setattr("flows.checks.preflight.complete_data", lambda *given: pytest.fail("work began"))
@@ -272,7 +272,7 @@ def test_one_port_for_two_servers_is_refused(run, repository):
     port = _free_port()
     done = run("ui", "--root", repository, "--mlflow-port", port, "--prefect-port", port)
     assert done.exit_code == 2
-    assert f"MLflow and Prefect are both to listen on port {port}" in done.output
+    assert f"MLflow and Prefect are both given the port {port}" in done.output
 
 
 def test_debug_shows_the_traceback(run, tmp_path):
@@ -383,7 +383,7 @@ def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository
     def interrupted(root):  # stands in for Ctrl-C, whose moment no test can choose
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(preflight, "require_room", interrupted)
+    monkeypatch.setattr(preflight, "require_disk_space", interrupted)
     done = run(verb, "--root", repository)
     assert done.exit_code == command.INTERRUPTED
     assert "Interrupted." in done.output
@@ -402,7 +402,8 @@ def test_a_failure_inside_a_flow_is_one_paragraph(repository):
     code = """
 import sys
 from pathlib import Path
-from flows import cli
+from flows.cli.app import app, main
+from flows.cli.command import prepare_flow_logs, report_failures
 from flows.settings import prepare
 prepare(Path(sys.argv[1]))
 from prefect import flow
@@ -416,14 +417,14 @@ def inner():
 def outer():
     inner()
 
-@cli.app.command()
+@app.command()
 def fails():
-    with cli.reported(False):
-        cli.quiet(False)
+    with report_failures(False):
+        prepare_flow_logs(False)
         outer()
 
 sys.argv[1:] = ["fails"]
-cli.main()
+main()
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(repository)], cwd=ROOT, capture_output=True, text=True, timeout=300
@@ -450,7 +451,7 @@ def test_a_finished_run_is_a_table(tmp_path):
     from components.tracking.manifest import Manifest, StageEntry
     from components.tracking.run_environment import Environment, Git
     from components.tracking.runs import write_metrics
-    from flows.cli.summary import print_run
+    from flows.cli.tables.run_table import print_run
     from flows.printing.output import Output
 
     metrics = {

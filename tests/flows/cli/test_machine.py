@@ -18,7 +18,7 @@ from components.errors import DataError
 from components.files import require_writable
 from components.trajectories.dvc import repository_state as dvc_state
 from components.trajectories.dvc.snapshots import data_hash
-from flows.checks.doctor import LADDER, check_files
+from flows.checks.doctor import SETUP_CHECKS, check_files
 from flows.checks.machine import require_machine, require_temporary_files
 from flows.home import replace_unusable_home
 
@@ -168,5 +168,5 @@ def test_a_game_opens_under_a_home_that_is_not_there(repository):
 
 
 def test_doctor_looks_before_the_data():
-    names = list(LADDER)
+    names = list(SETUP_CHECKS)
     assert names.index("git") < names.index("files") < names.index("data")

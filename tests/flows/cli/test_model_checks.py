@@ -20,8 +20,8 @@ from components.errors import ConfigError, DataError, DreamGymError
 from components.language.checkpoint_files import inspection, model_size
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.checks import doctor, model_checks
+from flows.checks.config_checks import check_settings
 from flows.checks.model_checks import check_models
-from flows.checks.preflight import check_settings
 
 FEW = [
     "evaluation.tasks=1",
@@ -82,7 +82,7 @@ def refused(root, config, kind, words):
     """Preflight and doctor say the same; returns it."""
     with pytest.raises(kind, match=words) as raised:
         check_settings(root, config)
-    rung = doctor._checked(doctor.check_backbone, config, root)
+    rung = doctor.run_check(doctor.check_backbone, config, root)
     said = " ".join(part for part in (rung.found, rung.expected, rung.next_step) if part)
     assert rung.state == "wrong" and said == str(raised.value)
     return str(raised.value)

@@ -106,7 +106,7 @@ def test_a_number_that_is_not_finite_is_null(tmp_path):
 
 
 def test_a_directory_with_brackets_or_colons_is_said_as_it_is(capsys):
-    command.say("Checking out /data/a [m] b/:bug: [/x] ...")
+    command.print_status("Checking out /data/a [m] b/:bug: [/x] ...")
     assert capsys.readouterr().err == "Checking out /data/a [m] b/:bug: [/x] ...\n"
     command.out.print("/data/[m]/:bug:", soft_wrap=True)
     assert capsys.readouterr().out == "/data/[m]/:bug:\n"
@@ -174,7 +174,7 @@ def test_the_json_is_written_where_the_verb_ends_with_a_code_of_its_own(tmp_path
 def test_with_closed_streams_no_print_lands_in_a_file(tmp_path, closed):
     code = """
 import os
-from flows import cli
+from flows.cli import app as cli
 cli.app = lambda: None
 cli.main()
 with open("database", "w") as database:

@@ -105,7 +105,7 @@ def check(*arguments):
 
 def test_the_template_keeps_every_promise(quiet_process):
     done = check(*OWN)
-    assert done.exit_code == 0 and "Every promise is kept." in done.output, done.output
+    assert done.exit_code == 0 and "The adapter keeps the whole contract." in done.output, done.output
     assert done.output.count("\nok ") >= 12 and "wrong" not in done.output
     assert "Set experience_model.premise=false" in done.output and "Set data.fidelity_worlds=0" in done.output
     assert "ok Validation tasks are there, differ" in " ".join(done.output.split())
@@ -127,7 +127,7 @@ def test_without_an_expert_the_doctor_plays_who_records_the_data():
     """A world whose `data.expert` is 0 has nothing that is wrong."""
     options = ["environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting"]
     options += ["data.expert=0", "data.noisy=0", "data.near_miss=0"]
-    rung = doctor._checked(doctor.check_games, load_config(None, options), ROOT)
+    rung = doctor.run_check(doctor.check_games, load_config(None, options), ROOT)
     assert rung.state == "ok" and "random play took" in rung.found and "data.expert=0" in rung.found
     gone = load_config(
         None,
@@ -137,7 +137,7 @@ def test_without_an_expert_the_doctor_plays_who_records_the_data():
             "environment.openenv.tasks=seeds",
         ],
     )
-    rung = doctor._checked(doctor.check_games, gone, ROOT)
+    rung = doctor.run_check(doctor.check_games, gone, ROOT)
     assert rung.state == "wrong" and "refused" in rung.found and "environment.openenv.url" in rung.next_step
     assert "[openenv]" not in doctor.install_command(gone)
     assert "[webshop]" in doctor.install_command(load_config(None, ["environment.name=webshop"]))
@@ -235,7 +235,11 @@ def test_a_promise_that_is_not_kept_is_told(quiet_process, monkeypatch, name):
     monkeypatch.setattr("components.environments.template.TemplateAdapter", breaking(**changes))
     done = check(*OWN)
     assert done.exit_code == 1 and words in " ".join(done.output.split()), done.output
-    assert "wrong " in done.output and "Mend what is wrong" in done.output and "Traceback" not in done.output
+    assert (
+        "wrong " in done.output
+        and "Correct the first `wrong` line" in done.output
+        and "Traceback" not in done.output
+    )
 
 
 def test_nonsense_that_breaks_the_world_is_told(quiet_process, monkeypatch):

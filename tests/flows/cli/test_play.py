@@ -23,8 +23,8 @@ from components.language.backbone import save_model
 from components.tracking.find_model import find_model
 from components.trajectories.store import DataLayout, read_tasks, write_tasks, write_transitions
 from flows.cli import app as cli
-from flows.cli.play.play_session import examples, find_task, read_actions
-from flows.cli.play.player import Player, Source, Worlds, lines, pick
+from flows.cli.play.play_session import example_actions, find_task, read_actions
+from flows.cli.play.player import LineSource, Player, Worlds, line_source, pick_task
 from flows.cli.play.record import played_record
 from flows.cli.play.screen import Screen
 
@@ -101,7 +101,7 @@ def show(player_lines, worlds, tasks, width=100, **console):
     """What is printed when these lines are played."""
     file = io.StringIO()
     screen = Screen(Console(file=file, width=width, **console))
-    Player(worlds, screen, "train", tasks).play(tasks[0], lines(player_lines))
+    Player(worlds, screen, "train", tasks).play(tasks[0], line_source(player_lines))
     return file.getvalue()
 
 
@@ -196,7 +196,7 @@ def test_the_screen_says_what_agrees_and_sums_up(worlds, expert):
     assert text.count("== same text") == count and text.count("why  reason") == count
     assert "The dream says: success." in text
     assert f"Confirmed: the success is real there ({count} of {count} states confirmed)." in text
-    assert f"{count} of {count} in their facts, {count} to the letter" in text
+    assert f"{count} of {count} in their facts, {count} word for word" in text
     assert "two worlds" not in text and "\x1b" not in text
 
 
@@ -226,8 +226,10 @@ def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(world
         [expert.task],
     )
     invented, right, wrong = " ".join(text.split()).split(f"step {first}> ")[1].split("> ")
-    assert "?? 1 fact differs, newly revealed: no one could know" in invented and "own:" not in invented
-    assert "From here on these are two worlds: the dream invented what no one had seen." in invented
+    assert (
+        "?? 1 fact differs, newly revealed: the dream could not know" in invented and "own:" not in invented
+    )
+    assert "From here on these are two worlds: the dream invented what had not been shown yet." in invented
     assert (
         "!! 1 fact differs: 1 contradicted" in right
         and "The dream's own: the real engine says the same." in right
@@ -260,7 +262,7 @@ def test_the_real_episode_may_be_over_first(worlds, dream, expert):
     last = len(expert.steps)
     dream.altered[last] = dream.altered[last + 1] = lambda step: replace(step, reward=0.0, done=False)
     text = show([step.action for step in expert.steps] + ["look"], worlds, [expert.task])
-    assert "!! dream: reward 0, it goes on; real: reward 1, the end" in text
+    assert "!! dream: reward 0, not over; real: reward 1, the end" in text
     assert "its episode is over" in text and "left before its end" in text
     assert "The dream's own: the real episode is over." in text and "Denied: was won at step" in text
 
@@ -291,10 +293,10 @@ def test_every_command_answers(worlds, expert, tasks):
     ]
     text = show(script, worlds, [expert.task, *[task for task in tasks if task.id != expert.task.id]])
     assert "No step yet" in text and "\nreason 1\n" in text and "was shown no demonstration" in text
-    assert "both" in text and "agrees" in text and "this list" in text
+    assert "both" in text and "agrees" in text and "show this list" in text
     assert tasks[-1].id in text and "Did you mean :history?" in text
     assert "No real world can be built" in text or "The real engine in the world" in text
-    assert "There is no task number 99: expected 1 to 12." in text and "Which one?" in text
+    assert "There is no task number 99: expected 1 to 12." in text and "Name a task" in text
     assert text.count("task 2 of 12") == 2 and "a comment" not in text
     assert text.count("> look") == 1
 
@@ -323,7 +325,7 @@ def test_a_person_may_leave_at_any_time(worlds, expert, monkeypatch, stop):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     file = io.StringIO()
-    source = lines(None)
+    source = line_source(None)
     assert source.typed
     Player(worlds, Screen(Console(file=file, width=100)), "train", [expert.task]).play(expert.task, source)
     assert "1 of at most 30" in file.getvalue() and ("Interrupted." in file.getvalue()) == (
@@ -424,7 +426,7 @@ def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, ta
 def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_both_worlds(worlds, expert):
     player = Player(worlds, Screen(Console(file=io.StringIO())), "train", [expert.task])
     script = [step.action for step in expert.steps]
-    player.play(expert.task, lines([*script, ":quit"]))
+    player.play(expert.task, line_source([*script, ":quit"]))
     found = played_record(player.episodes)
     assert [step["action"] for step in found["steps"]] == script and found["end"] == "success"
     assert [step["state"] for step in found["steps"]] == list(expert.states[:-1])
@@ -501,8 +503,8 @@ def test_a_task_of_another_split_is_found_there(repository, tasks):
     )
     with pytest.raises(ConfigError, match=f"--split test --task {tasks[10].id}"):
         find_task(layout, "train", tasks[10].id)
-    assert pick(tasks, tasks[4].id.split("/")[-1]) == tasks[4], "the last part of an id will do"
-    assert "tasks have 'alfworld' in their id. Did you mean" in pick(tasks, "alfworld")
+    assert pick_task(tasks, tasks[4].id.split("/")[-1]) == tasks[4], "the last part of an id will do"
+    assert "tasks have 'alfworld' in their id. Did you mean" in pick_task(tasks, "alfworld")
 
 
 def test_transcripts_hold_what_was_shown_and_typed(tmp_path, worlds, expert):
@@ -511,7 +513,7 @@ def test_transcripts_hold_what_was_shown_and_typed(tmp_path, worlds, expert):
         screen = Screen(Console(file=io.StringIO(), width=60), path)
         asked = iter(["look"])
         Player(worlds, screen, "train", [expert.task]).play(
-            expert.task, Source(lambda prompt, asked=asked: next(asked, None), True)
+            expert.task, LineSource(lambda prompt, asked=asked: next(asked, None), True)
         )
         screen.save()
         text = path.read_text()
@@ -527,5 +529,5 @@ def test_an_action_file_is_text(tmp_path):
 
 
 def test_help_shows_what_actions_look_like(expert):
-    shown = examples(expert.steps)
+    shown = example_actions(expert.steps)
     assert {action.split()[0] for action in shown} == {step.action.split()[0] for step in expert.steps}

@@ -19,8 +19,9 @@ from components.files import write_json
 from components.language.backbone import save_model
 from components.trajectories.dvc import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from flows.checks.config_checks import check_settings
 from flows.checks.doctor import check_data
-from flows.checks.preflight import check_settings, complete_data, ensure_data, missing_data, require_room
+from flows.checks.preflight import complete_data, ensure_data, missing_data, require_disk_space
 from flows.jobs.cell_origin import origin_of, require_origin
 from flows.jobs.collect import recorded_settings
 from flows.jobs.score import score_policies
@@ -301,12 +302,12 @@ def fresh(versioned, tmp_path):
 
 
 def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
-    require_room(tmp_path)
+    require_disk_space(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", "/proc")  # a file system that never has a byte free
     with pytest.raises(
         DataError, match="The disk is full: 0 bytes are free where /proc lies.*Free some space"
     ):
-        require_room(tmp_path)
+        require_disk_space(tmp_path)
 
 
 def test_missing_data_is_pulled_and_said(fresh):

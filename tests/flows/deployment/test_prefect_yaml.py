@@ -89,10 +89,10 @@ def test_the_flow_loads_and_takes_the_parameters(deployments, set_up, name):
     assert (ROOT / given.get("config_file", "configs/quick.yaml")).is_file()
 
 
-def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
+def test_data_are_pulled_again_only_where_a_server_did_not_answer(set_up):
     from prefect.states import Failed
 
-    from flows.deployment.scheduled_flows import _data_in_place, _server_is_silent
+    from flows.deployment.scheduled_flows import _pull_data, _server_did_not_answer
 
     for error, again in (
         (ServiceUnreachable("x"), True),
@@ -100,9 +100,9 @@ def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
         (DataError("x"), False),
         (ValueError("x"), False),
     ):
-        assert _server_is_silent(_data_in_place, None, Failed(data=error)) is again
-    assert _data_in_place.retries == 3 and _data_in_place.retry_delay_seconds == [30, 60, 120]
-    assert _data_in_place.retry_condition_fn is _server_is_silent
+        assert _server_did_not_answer(_pull_data, None, Failed(data=error)) is again
+    assert _pull_data.retries == 3 and _pull_data.retry_delay_seconds == [30, 60, 120]
+    assert _pull_data.retry_condition_fn is _server_did_not_answer
 
 
 @pytest.fixture
@@ -128,14 +128,14 @@ def retrained(set_up, monkeypatch):
         monkeypatch.setattr(deployments.time, "sleep", pauses.append)
         monkeypatch.setattr(deployments, "get_run_logger", lambda: SimpleNamespace(warning=lambda *_: None))
         try:
-            return deployments._retrained(None), pauses
+            return deployments._retrain_with_retries(None), pauses
         except Exception as error:
             return error, pauses
 
     return call
 
 
-def test_a_retraining_is_tried_again_only_where_a_server_is_silent(retrained):
+def test_a_retraining_is_tried_again_only_where_a_server_did_not_answer(retrained):
     from types import SimpleNamespace
 
     silent, done = (

@@ -64,9 +64,9 @@ def batch():
 def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     before = {name: weight.clone() for name, weight in batch.policy.model.state_dict().items()}
     monkeypatch.setattr(bench_train, "played_batch", lambda *_: batch)
-    said = []
+    messages = []
     found = bench_train.bench_train(
-        load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, say=said.append
+        load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, report=messages.append
     )
     assert (
         found["ratio_vs_trl"].n == 2
@@ -82,7 +82,7 @@ def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     assert all(
         torch.equal(before[name], weight) for name, weight in batch.policy.model.state_dict().items()
     ), "both begin with the same"
-    assert len(said) == 3 and "8 episodes" in said[0]
+    assert len(messages) == 3 and "8 episodes" in messages[0]
 
 
 def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
@@ -111,7 +111,7 @@ def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(
         ["environment.max_steps=2", "synthetic_rl.max_new_tokens=4", "experience_model.max_new_tokens=8"],
     )
     found = bench_profile.bench_profile(
-        config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, say=print
+        config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, report=print
     )
     for side in ("update", "rollout"):
         shares = {

@@ -142,7 +142,7 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
 
     code, output, _ = study("clone", "evaluation.tasks=5")
     assert code == 1
-    assert "clone-0.json was made with something else: evaluation.tasks (6, not 5)" in " ".join(
+    assert "clone-0.json was made with other settings: evaluation.tasks (6, not 5)" in " ".join(
         output.split()
     )
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from components.errors import NOT_REPRODUCED
 from components.evaluation.metrics.reproduction import Verdict
 from flows.cli import app as cli
-from flows.cli.summary import MOST_ROWS, print_reproduction
+from flows.cli.tables.reproduction_table import MAX_METRIC_ROWS, print_reproduction
 from flows.jobs.reproduce import Reproduction
 from flows.printing.output import Output
 
@@ -119,7 +119,7 @@ def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone,
 def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_path):
     odd = [Verdict("loss/last", 0.5, 0.5000000001, "within tolerance"), Verdict("kl", 0.1, None, "missing")]
     few = [Verdict("reward", 0.25, 0.25, "equal"), *odd]
-    many = [*(Verdict(f"fidelity/{number}", 1.0, 1.0, "equal") for number in range(MOST_ROWS)), *few]
+    many = [*(Verdict(f"fidelity/{number}", 1.0, 1.0, "equal") for number in range(MAX_METRIC_ROWS)), *few]
     told = {}
     for name, found in (("few", few), ("many", many)):
         console = Console(file=io.StringIO(), width=120)
@@ -133,7 +133,7 @@ def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_pa
     assert told["few"] == [["reward", "0.25", "0.25", "equal"], *rows]
     assert told["many"] == [
         *rows,
-        [f"fidelity: {MOST_ROWS} metrics", "", "", "equal"],
+        [f"fidelity: {MAX_METRIC_ROWS} metrics", "", "", "equal"],
         ["reward: 1 metric", "", "", "equal"],
     ]
 

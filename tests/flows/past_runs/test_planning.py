@@ -11,7 +11,7 @@ from rich.console import Console
 
 from components.config import load_config
 from components.tracking.stage_store.stage_keys import key_of
-from flows.cli.summary import print_stages
+from flows.cli.tables.plan_table import print_stages
 from flows.printing.output import Output
 from flows.run.pipeline_run import Run
 from flows.run.plan import Step, describe_changes, plan, seconds_to_run, why
