@@ -1,4 +1,4 @@
-"""A dream behind a real OpenEnv server, in a thread of the test."""
+"""A real OpenEnv server with a dream, in a thread of the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from components.serving.task_choice import Catalogue
 
 @contextmanager
 def serving(learnt, lessons, *, rows=2, steps=20, token="", idle_seconds=60.0, buffer=None):
-    """A server on a free port, in a thread; its address."""
+    """Start a server on a free port in a thread; yields its address."""
     shared = SharedDream(Dream(learnt, buffer or ReplayBuffer(RetrievalConfig(k=0))), rows)
     tasks = [lessons[0].task, make_task(5, instruction="put a hot mug in desk")]
     catalogue = Catalogue("train", tasks, lambda task: "no template" if "happy" in task.instruction else "")

@@ -1,4 +1,4 @@
-"""SIGKILL of a watched process: its children end, from whichever thread they were started; others do not."""
+"""SIGKILL of a watched process ends its children, from all threads, and no other process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 
 def start(program, mark, *arguments):
-    """A Python program that has said its first line."""
+    """Start a Python program and wait for its first line."""
     command, environment = [sys.executable, *arguments, program], {**os.environ, VARIABLE: mark}
     child = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -51,7 +51,7 @@ def start(program, mark, *arguments):
 
 @pytest.fixture
 def mark():
-    """A value of the variable; what carries it at the end of the test is killed."""
+    """A value of the variable; processes that have it at the end of the test are killed."""
     value = uuid.uuid4().hex
     yield value
     for process in marked(value):
@@ -59,23 +59,25 @@ def mark():
 
 
 @pytest.mark.parametrize("whole_group", [False, True])
-def test_after_sigkill_no_child_is_left_and_a_stranger_is(mark, whole_group):
-    stranger = subprocess.Popen(["sleep", "600"], env={**os.environ, VARIABLE: mark + "-stranger"})
+def test_after_sigkill_no_child_is_left_and_other_processes_are(mark, whole_group):
+    unrelated = subprocess.Popen(["sleep", "600"], env={**os.environ, VARIABLE: mark + "-unrelated"})
     with start(PARENT, mark, "-c") as parent:
-        assert len(marked(mark)) == 5, "it, three below it in sessions of their own, and one watcher"
+        assert len(marked(mark)) == 5, (
+            "the parent, three descendants in sessions of their own, and one watcher"
+        )
         (os.killpg if whole_group else os.kill)(parent.pid, signal.SIGKILL)
         parent.wait()
         assert not left_after(mark, 10)
-    assert stranger.poll() is None
-    stranger.kill()
-    stranger.wait()
+    assert unrelated.poll() is None
+    unrelated.kill()
+    unrelated.wait()
 
 
-def test_the_watcher_of_a_process_that_exits_by_itself_ends_no_one(mark):
+def test_the_watcher_of_a_process_that_exits_by_itself_ends_no_process(mark):
     with start(PARENT, mark, "-c") as parent:
         parent.stdin.close()
         assert parent.wait(10) == 0
-    assert len(marked(mark)) == 3, "its children are its own affair; the watcher is gone"
+    assert len(marked(mark)) == 3, "the three children run on; the watcher is gone"
 
 
 def test_a_worker_process_without_a_watcher_ends_with_its_parent(mark, tmp_path):

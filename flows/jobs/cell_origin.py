@@ -52,7 +52,7 @@ def require_origin(file: Path, recorded: Mapping[str, Any], expected: Origin, ne
         recorded_values = {**config, "data": recorded["data"], **recorded["models"]}
     except (ValidationError, KeyError, TypeError) as error:
         raise DataError(
-            f"The config in {file} is no longer valid: {str(error).splitlines()[0]}.", next_step=next_step
+            f"{file} has a config that is no longer valid: {str(error).splitlines()[0]}.", next_step=next_step
         ) from None
     expected_values = {**expected["config"], "data": expected["data"], **expected["models"]}
     changes = changed_fields(recorded_values, expected_values)
@@ -60,7 +60,7 @@ def require_origin(file: Path, recorded: Mapping[str, Any], expected: Origin, ne
         listed = [f"{change.name} ({change.first}, not {change.second})" for change in changes]
         more = len(listed) - MAX_LISTED_DIFFERENCES
         text = ", ".join(listed[:MAX_LISTED_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
-        raise DataError(f"{file} was made with other settings: {text}.", next_step=next_step)
+        raise DataError(f"{file} was made with something else: {text}.", next_step=next_step)
 
 
 def _with_keys_of(values: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

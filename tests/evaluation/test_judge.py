@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import make_task, make_transition
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 
 from components.errors import DataError, EndpointError
 from components.evaluation.judge import VERSION, judge_transitions
@@ -40,7 +40,7 @@ TASKS = [make_task(), make_task(1)]
 
 def verdict(consistency=2, diversity=2, informativeness=2, hallucination=2):
     scores = {"causal_consistency": consistency, "diversity": diversity, "informativeness": informativeness}
-    return Say({"rubric_scores": {**scores, "hallucination": hallucination}})
+    return Reply({"rubric_scores": {**scores, "hallucination": hallucination}})
 
 
 def at(step, judgement=GOOD, **changes):
@@ -143,8 +143,8 @@ def test_what_cannot_be_read_is_worst_and_is_neither_asked_about_nor_agreed_on(a
         (verdict(True), "valid integer"),
         (verdict("2"), "valid integer"),
         (verdict(1.5), "valid integer"),
-        (Say({"rubric_scores": {"causal_consistency": 1}}), "diversity: Field required"),
-        (Say({"scores": {}}), "rubric_scores: Field required"),
+        (Reply({"rubric_scores": {"causal_consistency": 1}}), "diversity: Field required"),
+        (Reply({"scores": {}}), "rubric_scores: Field required"),
     ],
 )
 def test_a_verdict_off_the_scale_is_asked_for_again(ask, bad, wrong):
@@ -167,7 +167,7 @@ def test_a_second_judging_costs_nothing_and_equal_predictions_are_asked_about_on
 
 def test_transitions_without_a_verdict_are_left_out_and_counted_up_to_a_share(ask):
     def answer(body):
-        return Say("fine") if "go to shelf 2" in body["messages"][1]["content"] else verdict()
+        return Reply("fine") if "go to shelf 2" in body["messages"][1]["content"] else verdict()
 
     judgements = [at(0), at(1), at(2), at(3)]
     with ChatServer(answer=answer) as server:
@@ -178,7 +178,7 @@ def test_transitions_without_a_verdict_are_left_out_and_counted_up_to_a_share(as
         with pytest.raises(EndpointError, match="1 of 4 questions have no usable answer"):
             ask(server, judgements, most_unjudged=0.2)
     with (
-        ChatServer(Say("fine")) as server,
+        ChatServer(Reply("fine")) as server,
         pytest.raises(EndpointError, match="None of 4 transitions has a verdict"),
     ):
         ask(server, [at(n, state="other") for n in range(4)], most_unjudged=1.0)

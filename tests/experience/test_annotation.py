@@ -8,7 +8,7 @@ import json
 
 import pytest
 from builders import make_episode, make_task
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 
 from components.errors import EndpointError
 from components.experience.teacher import VERSION, annotate, render
@@ -33,7 +33,9 @@ def annotation(steps, **changes):
 
 def right(body):
     """What a faithful teacher answers to any episode."""
-    return Say(annotation([step["step_id"] for step in json.loads(body["messages"][1]["content"])["steps"]]))
+    return Reply(
+        annotation([step["step_id"] for step in json.loads(body["messages"][1]["content"])["steps"]])
+    )
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_the_teacher_is_shown_task_success_and_every_state_and_action(cache):
     ids=["too few", "too many", "twice", "from one", "tutorial", "blank", "missing"],
 )
 def test_an_annotation_that_does_not_fit_the_episode_is_asked_for_again(cache, bad, wrong):
-    with ChatServer(Say(bad), Say(annotation([2, 0, 1]))) as server:
+    with ChatServer(Reply(bad), Reply(annotation([2, 0, 1]))) as server:
         found, usage = ask(server, cache, [make("a", 3)])
     assert wrong in server.requests[1]["messages"][-1]["content"]
     assert [step.reasoning for step in found.episodes[0].steps] == [
@@ -125,7 +127,7 @@ def test_an_annotation_that_does_not_fit_the_episode_is_asked_for_again(cache, b
 def test_a_plan_that_could_not_be_learnt_is_asked_for_again_even_where_it_was_kept(cache):
     long = annotation([0])
     long["state_transitions"][0]["transition_plan"] = "well " * 50
-    with ChatServer(Say(long), Say(annotation([0]))) as server:
+    with ChatServer(Reply(long), Reply(annotation([0]))) as server:
         assert len(ask(server, cache, [make("a", 1)])[0].episodes[0].steps[0].reasoning) == 249
 
         def refuse(step):
@@ -149,7 +151,7 @@ def test_a_second_run_costs_nothing(cache):
 
 def test_an_episode_without_an_annotation_is_left_out_and_counted_up_to_a_share(cache):
     def answer(body):
-        return Say("I cannot.") if "shelf 3" in body["messages"][1]["content"] else right(body)
+        return Reply("I cannot.") if "shelf 3" in body["messages"][1]["content"] else right(body)
 
     episodes = [make("a", 1), make("b", 2), make("c", 3), make("d", 1, won=True)]
     with ChatServer(answer=answer) as server:
@@ -167,7 +169,7 @@ def test_an_episode_without_an_annotation_is_left_out_and_counted_up_to_a_share(
 
 def test_a_teacher_who_says_nothing_at_all_ends_the_stage_whatever_the_share(cache):
     with (
-        ChatServer(Say("no")) as server,
+        ChatServer(Reply("no")) as server,
         pytest.raises(EndpointError, match=r"None of 2 episodes has an annotation.*teacher=programmatic"),
     ):
         ask(server, cache, [make("a", 1), make("b", 2)], most_left_out=1.0)

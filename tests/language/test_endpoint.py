@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 
 from components.config import EndpointConfig, load_config
 from components.errors import ConfigError, EndpointError
@@ -56,7 +56,7 @@ def kept(cache):
 
 
 def test_a_question_goes_out_as_the_protocol_wants_it_and_its_tokens_are_counted(cache):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         found, usage = ask(server, cache, temperature=0.5, max_tokens=77)
     assert found == BLUE
     assert server.paths == ["/v1/chat/completions"] and server.keys == [""]
@@ -80,7 +80,7 @@ def test_a_question_goes_out_as_the_protocol_wants_it_and_its_tokens_are_counted
 
 
 def test_settings_that_some_endpoints_need_change_the_request(cache):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache, json_mode=False, limit_field="max_completion_tokens", max_tokens=9)
     (body,) = server.requests
     assert body["max_completion_tokens"] == 9 and "max_tokens" not in body and "response_format" not in body
@@ -89,15 +89,15 @@ def test_settings_that_some_endpoints_need_change_the_request(cache):
 @pytest.mark.parametrize(
     "first",
     [
-        Say(status=500, body="oops"),
-        Say(status=503, body=""),
-        Say(status=429, body="slow down"),
-        Say(RIGHT, seconds=3),
+        Reply(status=500, body="oops"),
+        Reply(status=503, body=""),
+        Reply(status=429, body="slow down"),
+        Reply(RIGHT, seconds=3),
     ],
     ids=["500", "503", "429", "timeout"],
 )
 def test_what_may_pass_by_itself_is_tried_again(cache, first):
-    with ChatServer(first, Say(RIGHT)) as server:
+    with ChatServer(first, Reply(RIGHT)) as server:
         found, usage = ask(server, cache, timeout_seconds=1 if first.seconds else 60)
     assert found == BLUE and usage.calls == 1
     assert usage.retried == len(server.requests) - 1 >= 1
@@ -105,7 +105,7 @@ def test_what_may_pass_by_itself_is_tried_again(cache, first):
 
 
 def test_the_endpoint_may_say_how_long_to_wait(cache):
-    with ChatServer(Say(status=429, body="", headers={"Retry-After": "1"}), Say(RIGHT)) as server:
+    with ChatServer(Reply(status=429, body="", headers={"Retry-After": "1"}), Reply(RIGHT)) as server:
         began = time.monotonic()
         found, _ = ask(server, cache)
     assert found == BLUE and time.monotonic() - began >= 1
@@ -120,7 +120,7 @@ def test_the_waits_double_with_jitter(cache):
 
 
 def test_an_endpoint_that_stays_silent_is_named_with_what_to_do(cache):
-    with ChatServer(Say(RIGHT, seconds=2)) as server:
+    with ChatServer(Reply(RIGHT, seconds=2)) as server:
         found, usage = ask(server, cache, timeout_seconds=0.2, retries=1)
     assert isinstance(found, Unanswered) and usage.calls == 0
     assert f"m at {server.url} gave no answer in 2 tries: it did not answer within 0.2 s." in str(found)
@@ -171,7 +171,7 @@ def test_an_endpoint_that_is_not_there_is_named(cache):
 )
 def test_a_refusal_that_would_meet_every_question_ends_all_at_once(cache, status, words):
     with (
-        ChatServer(Say(status=status, body="no", seconds=0.1)) as server,
+        ChatServer(Reply(status=status, body="no", seconds=0.1)) as server,
         Endpoint(server.config(concurrency=1), cache) as endpoint,
         pytest.raises(EndpointError, match=rf"refuses\. HTTP {status}: 'no'\. .*{words}") as caught,
     ):
@@ -182,7 +182,7 @@ def test_a_refusal_that_would_meet_every_question_ends_all_at_once(cache, status
 
 def test_a_request_that_is_at_fault_itself_is_the_matter_of_one_question(cache):
     def answer(body):
-        return Say(status=400, body="too long") if "x" in body["messages"][1]["content"] else Say(RIGHT)
+        return Reply(status=400, body="too long") if "x" in body["messages"][1]["content"] else Reply(RIGHT)
 
     with ChatServer(answer=answer) as server, Endpoint(server.config(), cache) as endpoint:
         found = endpoint.ask_all([question("sky"), question("x" * 100), question("sea")])
@@ -193,17 +193,17 @@ def test_a_request_that_is_at_fault_itself_is_the_matter_of_one_question(cache):
 @pytest.mark.parametrize(
     ("bad", "wrong"),
     [
-        (Say("Blue, I think!"), "Invalid JSON"),
-        (Say({"colour": "blue"}), "strength: Field required"),
-        (Say({**RIGHT, "why": "air"}), "why: Extra inputs are not permitted"),
-        (Say({"colour": "blue", "strength": "2"}), "strength: Input should be a valid integer"),
-        (Say([RIGHT]), "Input should be an object"),
-        (Say('{"colour": "bl', finish="length"), "cut off at its limit of tokens"),
+        (Reply("Blue, I think!"), "Invalid JSON"),
+        (Reply({"colour": "blue"}), "strength: Field required"),
+        (Reply({**RIGHT, "why": "air"}), "why: Extra inputs are not permitted"),
+        (Reply({"colour": "blue", "strength": "2"}), "strength: Input should be a valid integer"),
+        (Reply([RIGHT]), "Input should be an object"),
+        (Reply('{"colour": "bl', finish="length"), "cut off at its limit of tokens"),
     ],
     ids=["garbage", "missing", "extra", "type", "list", "cut"],
 )
 def test_an_answer_of_the_wrong_shape_is_asked_for_again_with_what_is_wrong(cache, bad, wrong):
-    with ChatServer(bad, Say(RIGHT)) as server:
+    with ChatServer(bad, Reply(RIGHT)) as server:
         found, usage = ask(server, cache)
     assert found == BLUE
     assert (usage.calls, usage.rejected, usage.prompt_tokens) == (2, 1, 22)
@@ -217,19 +217,19 @@ def test_an_answer_of_the_wrong_shape_is_asked_for_again_with_what_is_wrong(cach
     "body", ["<html>Welcome</html>", "{}", '{"choices": []}', '{"choices": [{"message": {"content": null}}]}']
 )
 def test_a_reply_that_is_no_completion_is_asked_for_again_as_it_was(cache, body):
-    with ChatServer(Say(body=body), Say(RIGHT)) as server:
+    with ChatServer(Reply(body=body), Reply(RIGHT)) as server:
         found, usage = ask(server, cache)
     assert found == BLUE and server.requests[0] == server.requests[1]
     assert usage.unmetered == 1
 
 
 def test_answers_that_stay_useless_end_in_one_clear_failure(cache):
-    with ChatServer(Say("I would rather\nnot.")) as server:
+    with ChatServer(Reply("I would rather\nnot.")) as server:
         found, usage = ask(server, cache, corrections=1)
     assert f"m at {server.url} gave 2 answers that cannot be used; the last: Invalid JSON" in str(found)
     assert "'I would rather not.'" in str(found) and "endpoint.corrections" in found.next_step
     assert usage.calls == usage.rejected == 2 and not kept(cache)
-    with ChatServer(Say("{", finish="length")) as server:
+    with ChatServer(Reply("{", finish="length")) as server:
         found, _ = ask(server, cache)
     assert found.next_step == "Raise endpoint.max_tokens."
 
@@ -238,18 +238,18 @@ def test_the_questions_own_check_decides_too(cache):
     def bluish(value):
         return "" if value.colour == "blue" else "it must be blue"
 
-    with ChatServer(Say({"colour": "red", "strength": 1}), Say(RIGHT)) as server:
+    with ChatServer(Reply({"colour": "red", "strength": 1}), Reply(RIGHT)) as server:
         found, _ = ask(server, cache, question(check=bluish))
     assert found == BLUE and "it must be blue" in server.requests[1]["messages"][-1]["content"]
 
 
 def test_a_code_fence_around_the_object_is_let_pass(cache):
-    with ChatServer(Say('```json\n{"colour": "blue",\n "strength": 2}\n```')) as server:
+    with ChatServer(Reply('```json\n{"colour": "blue",\n "strength": 2}\n```')) as server:
         assert ask(server, cache)[0] == BLUE
 
 
 def test_what_is_answered_is_never_asked_again(cache):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache)
         found, usage = ask(server, cache, timeout_seconds=50, retries=0, backoff_seconds=1.0, concurrency=9)
         assert found == BLUE and len(server.requests) == 1
@@ -262,7 +262,7 @@ def test_what_is_answered_is_never_asked_again(cache):
 
 
 def test_the_same_question_is_asked_once_however_often_it_comes(cache):
-    with ChatServer(Say(RIGHT, seconds=0.05)) as server, Endpoint(server.config(), cache) as endpoint:
+    with ChatServer(Reply(RIGHT, seconds=0.05)) as server, Endpoint(server.config(), cache) as endpoint:
         assert endpoint.ask_all([question()] * 8) == [BLUE] * 8
     assert len(server.requests) == 1
 
@@ -271,7 +271,7 @@ def test_the_same_question_is_asked_once_however_often_it_comes(cache):
     "damage", ["", "{", '{"content": 3}', '{"content": "not JSON"}', '{"content": "{}"}']
 )
 def test_a_damaged_or_outdated_answer_is_asked_for_again(cache, damage):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache)
         (path,) = cache.rglob("*.json")
         path.write_text(damage)
@@ -283,7 +283,7 @@ def test_the_key_is_sent_as_bearer_and_appears_nowhere_else(cache, monkeypatch, 
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("MY_KEY", f" {KEY}\n")
     with ChatServer(
-        Say({"colour": "<key>", "strength": 1}), Say("<key>"), Say(status=401, body="bad key <key>")
+        Reply({"colour": "<key>", "strength": 1}), Reply("<key>"), Reply(status=401, body="bad key <key>")
     ) as server:
         found, _ = ask(server, cache, key_variable="MY_KEY")
         assert server.keys == [f"Bearer {KEY}"]
@@ -313,7 +313,7 @@ def test_a_missing_or_broken_key_is_told_without_showing_it(cache, monkeypatch, 
     monkeypatch.delenv("MY_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("MY_KEY", value)
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         with pytest.raises(EndpointError, match=words) as caught:
             ask(server, cache, key_variable="MY_KEY")
         assert not server.requests
@@ -322,7 +322,7 @@ def test_a_missing_or_broken_key_is_told_without_showing_it(cache, monkeypatch, 
 
 def test_with_all_answers_kept_no_key_is_needed(cache, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache, key_variable="MY_KEY")
         monkeypatch.delenv("MY_KEY")
         assert ask(server, cache, key_variable="MY_KEY")[0] == BLUE
@@ -331,7 +331,7 @@ def test_with_all_answers_kept_no_key_is_needed(cache, monkeypatch):
 def test_as_many_questions_as_allowed_are_asked_at_the_same_time_and_answers_keep_their_order(cache):
     def answer(body):
         number = int(body["messages"][1]["content"])
-        return Say({"colour": "blue", "strength": number}, seconds=0.1 + 0.05 * (number % 3))
+        return Reply({"colour": "blue", "strength": number}, seconds=0.1 + 0.05 * (number % 3))
 
     with ChatServer(answer=answer) as server, Endpoint(server.config(concurrency=3), cache) as endpoint:
         found = endpoint.ask_all([question(str(n)) for n in range(12)])
@@ -342,7 +342,7 @@ def test_as_many_questions_as_allowed_are_asked_at_the_same_time_and_answers_kee
 
 def test_too_many_failures_end_the_asking_early_and_what_was_answered_is_kept(cache):
     def answer(body):
-        return Say("no", seconds=0.05) if body["messages"][1]["content"].startswith("bad") else Say(RIGHT)
+        return Reply("no", seconds=0.05) if body["messages"][1]["content"].startswith("bad") else Reply(RIGHT)
 
     questions = [question(f"good {n}") for n in range(4)] + [question(f"bad {n}") for n in range(40)]
     with ChatServer(answer=answer) as server:
@@ -362,7 +362,7 @@ def test_too_many_failures_end_the_asking_early_and_what_was_answered_is_kept(ca
 
 
 def test_all_failures_are_told_one_by_one_where_any_number_is_allowed(cache):
-    with ChatServer(Say("no")) as server, Endpoint(server.config(corrections=0), cache) as endpoint:
+    with ChatServer(Reply("no")) as server, Endpoint(server.config(corrections=0), cache) as endpoint:
         found = endpoint.ask_all([question("a"), question("b")])
     assert all(isinstance(failure, Unanswered) for failure in found)
     assert Endpoint(EndpointConfig(), cache).ask_all([]) == []

@@ -93,7 +93,9 @@ def test_a_type_that_is_none_says_so():
     with pytest.raises(EnvironmentFailure, match=r"no task 'miniwob\.click-tset'.*miniwob\.click-test"):
         wrong.tasks("train", 1, 0)
     types = "environment.browser.types=[click-button,click-tset]"
-    rung = doctor.run_check(doctor.check_browser, load_config(None, ["environment.name=browser", types]), None)
+    rung = doctor.run_check(
+        doctor.check_browser, load_config(None, ["environment.name=browser", types]), None
+    )
     assert rung.state == "wrong" and "names click-tset, and MiniWoB has no such type" in rung.found
     assert rung.expected.startswith("Expected one such as click-test")
 

@@ -1,6 +1,4 @@
-"""`dreamgym play`: the ALFWorld engine, real data files, and tiny models; what a person sees is read as
-text.
-"""
+"""`dreamgym play` with the ALFWorld engine, real data files and tiny models; the screen is read as text."""
 
 from __future__ import annotations
 
@@ -32,10 +30,10 @@ EMPTY = "Holding nothing."
 
 
 class EngineAsDream:
-    """Stands in for the experience model alone: the real engine's answers, altered at chosen steps.
+    """Replaces the experience model: it gives the real engine's answers, changed at chosen steps.
 
-    No model that a test can train in seconds answers a real game readably, and only known answers tell
-    whether the comparison finds what is wrong with them and nothing else.
+    No model trained in seconds gives readable answers to a real game. And only known answers show whether the
+    comparison finds exactly what is wrong.
     """
 
     def __init__(self, adapter):
@@ -77,7 +75,7 @@ def dream(engine_as_dream):
 
 @pytest.fixture
 def expert(played):
-    """A won episode that puts something somewhere: it takes at some step and moves at its last."""
+    """A successful episode that takes an object at some step and moves it at its last step."""
     return next(e for e in played["expert"] if e.task.family == "pick_and_place_simple" and e.success)
 
 
@@ -89,7 +87,7 @@ def begin(adapter, dream, world, expert):
 
 
 def _take(episode):
-    """The number, from 1, of the step that takes something."""
+    """Return the number, from 1, of the step that takes an object."""
     return next(step.step + 1 for step in episode.steps if step.next_state.startswith("Took"))
 
 
@@ -98,7 +96,7 @@ def _play(play, episode):
 
 
 def show(player_lines, worlds, tasks, width=100, **console):
-    """What is printed when these lines are played."""
+    """Return what is printed when these lines are played."""
     file = io.StringIO()
     screen = Screen(Console(file=file, width=width, **console))
     Player(worlds, screen, "train", tasks).play(tasks[0], line_source(player_lines))
@@ -120,7 +118,7 @@ def test_a_dream_that_answers_like_the_engine_agrees_at_every_step(begin, expert
     assert play.dreamed.states == play.real.states == expert.states
 
 
-def test_a_false_state_is_told_fact_by_fact(begin, dream, expert):
+def test_a_false_state_is_reported_fact_by_fact(begin, dream, expert):
     take = _take(expert)
     place = expert.steps[take - 2].next_state.split(":")[0].removeprefix("At ")
     dream.altered[take] = lambda step: replace(step, state=f"Nothing happens at {place}. {EMPTY}")
@@ -133,7 +131,7 @@ def test_a_false_state_is_told_fact_by_fact(begin, dream, expert):
     assert play.parted is turns[-1] and [turn.agrees for turn in turns] == [True] * (take - 1) + [False]
 
 
-def test_what_no_one_could_know_is_invented_and_not_false(begin, dream, expert):
+def test_a_newly_revealed_fact_is_invented_and_not_false(begin, dream, expert):
     step = next(s for s in expert.steps if re.match(r"At [a-z]+ \d+: [a-z]+ \d", s.next_state))
     place = step.next_state.split(":")[0].removeprefix("At ")
     dream.altered[step.step + 1] = lambda answer: replace(answer, state=f"At {place}: statue 9. {EMPTY}")
@@ -153,13 +151,13 @@ def test_at_a_revealing_step_a_wrong_hand_is_still_wrong(adapter):
     assert found.revealed == {("in", "egg 1", "shelf 1"), ("empty", "shelf 1")} and not found.invented
 
 
-def test_a_dream_that_contradicts_itself_is_not_excused(adapter):
+def test_a_dream_that_contradicts_itself_has_no_revealed_facts(adapter):
     dreamed = make_episode(make_task(), ("go to shelf 1", "At shelf 1: egg 1. Holding mug 1."))
     real = make_episode(make_task(), ("go to shelf 1", f"At shelf 1: nothing. {EMPTY}"))
     assert not compare(adapter, dreamed, real).revealed
 
 
-def test_a_dreamed_success_is_held_against_the_dreams_own_world(witness, begin, dream, expert):
+def test_a_dreamed_success_is_checked_in_the_dreams_own_world(witness, begin, dream, expert):
     play = begin()
     _play(play, expert)
     found = witness.confirm(play.dreamed)
@@ -189,7 +187,7 @@ def test_an_episode_without_reward_is_confirmed_by_an_engine_that_gives_none(wit
     assert witness.confirm(denied).reason == f"was won at step {len(expert.steps) - 1}, not at all"
 
 
-def test_the_screen_says_what_agrees_and_sums_up(worlds, expert):
+def test_the_screen_shows_what_agrees_and_a_summary(worlds, expert):
     text = show([step.action for step in expert.steps], worlds, [expert.task])
     count = len(expert.steps)
     assert expert.task.instruction in text and expert.task.id in text
@@ -200,7 +198,7 @@ def test_the_screen_says_what_agrees_and_sums_up(worlds, expert):
     assert "two worlds" not in text and "\x1b" not in text
 
 
-def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, expert):
+def test_the_screen_shows_what_differs_and_when_the_worlds_part(worlds, dream, expert):
     take = _take(expert)
     dream.altered[take] = lambda step: replace(step, state=f"Looked around in the room. {EMPTY}")
     text = show([step.action for step in expert.steps[:take]] + ["look"], worlds, [expert.task])
@@ -209,10 +207,8 @@ def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, e
     assert f"Two worlds since step {take}. The dream's own: " in text
 
 
-def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(worlds, dream, expert):
-    """The dream puts one thing more where the wanted thing lies; what it says later is judged in that
-    world.
-    """
+def test_after_the_worlds_part_the_engine_checks_the_dreams_own(worlds, dream, expert):
+    """The dream adds an object next to the one to take; its later answers are compared in that world."""
     step = expert.steps[_take(expert) - 2]
     listed, place = step.next_state.split(".")[0], step.next_state.split(":")[0].removeprefix("At ")
     first = step.step + 1
@@ -242,7 +238,7 @@ def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(world
     assert f"{first + 1} of {first + 2} states the same" in wrong
 
 
-def test_colours_are_there_in_a_terminal_and_mean_what_is_wrong(worlds, dream, expert, monkeypatch):
+def test_a_terminal_shows_wrong_phrases_in_red(worlds, dream, expert, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     take = _take(expert)
     dream.altered[take] = lambda step: replace(step, state=step.state.replace("Holding", "Holding hot"))
@@ -251,7 +247,7 @@ def test_colours_are_there_in_a_terminal_and_mean_what_is_wrong(worlds, dream, e
     assert "\x1b[1;31mhot\x1b[0m" in text
 
 
-def test_a_narrow_terminal_puts_the_worlds_below_one_another(worlds, expert):
+def test_a_narrow_terminal_stacks_the_worlds(worlds, expert):
     both = re.compile(r"dream ─.*real ─")
     assert both.search(show(["look"], worlds, [expert.task], width=80))
     narrow = show(["look"], worlds, [expert.task], width=79)
@@ -313,7 +309,7 @@ def test_the_step_limit_cuts_the_episode_off(worlds, expert):
 
 
 @pytest.mark.parametrize("stop", [EOFError, KeyboardInterrupt])
-def test_a_person_may_leave_at_any_time(worlds, expert, monkeypatch, stop):
+def test_a_player_can_leave_at_any_time(worlds, expert, monkeypatch, stop):
     typed = iter(["look"])
 
     def answer(prompt):
@@ -401,7 +397,7 @@ def test_piped_actions_are_played_without_a_prompt(run):
 
 
 def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, tasks):
-    """What a person sees goes to stderr."""
+    """The interactive text goes to stderr."""
     actions = repository / "actions.txt"
     actions.write_text("look\n:restart\ngo to desk 1\n")
     done = run("--actions", actions, "--json=-", "--task", "2", "--split", "test")
@@ -453,7 +449,7 @@ def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_
         (["environment.max_step=3"], 2, "Did you mean environment.max_steps?"),
     ],
 )
-def test_mistakes_are_named(run, monkeypatch, tmp_path, arguments, code, words):
+def test_a_wrong_argument_is_reported(run, monkeypatch, tmp_path, arguments, code, words):
     monkeypatch.chdir(tmp_path)
     done = run(*arguments)
     assert done.exit_code == code and words in done.output, done.output

@@ -1,6 +1,4 @@
-"""A scheduled flow whose data lies behind a server that does not answer at first: tried again, and then it is
-there.
-"""
+"""A scheduled flow whose data is on a server that does not answer at first is retried and succeeds."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ print(json.dumps({"tries": tries, "found": found}))
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone without data, whose one remote is a server that nobody has started; and what that server will
-    have.
-    """
+    """A clone without data whose remote is a server that is not running yet, and the server's files."""
     root, port = tmp_path / "clone", free_port()
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for name in (*missing_data(root, load_config(), backbone=False), "config.yaml"):
@@ -68,7 +64,7 @@ def clone(tmp_path):
 
 
 @pytest.mark.slow
-def test_data_behind_a_silent_server_is_tried_again_until_it_is_there(clone, monkeypatch):
+def test_a_pull_from_a_server_that_does_not_answer_is_retried(clone, monkeypatch):
     root, served, port = clone
     monkeypatch.setenv("PREFECT_API_URL", shared_server())
     command = [sys.executable, "-c", FLOW, str(served), str(port)]

@@ -1,6 +1,4 @@
-"""The cells of an ablation on disk: what comes back counts the same, and what is not the cell asked for is
-refused.
-"""
+"""The cells of an ablation on disk: a cell read back has the same metrics, and another cell is refused."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ CELL = Cell(
 )
 
 
-def test_a_cell_counts_the_same_without_its_texts(tmp_path):
+def test_a_cell_has_the_same_metrics_without_its_texts(tmp_path):
     write_cell(tmp_path, "full-0", CELL)
     found = read_cell(tmp_path, "full-0", ORIGIN)
     assert found is not None and (found.run_id, found.commit, found.rehearsals) == (
@@ -81,7 +79,7 @@ def test_another_cell_is_refused(tmp_path):
         read_cell(tmp_path, "full-0", ORIGIN)
 
 
-def test_an_origin_tells_seeds_variants_and_models_apart_but_not_threads_or_places(tmp_path):
+def test_an_origin_distinguishes_seeds_variants_and_models_but_not_threads_or_paths(tmp_path):
     shutil.copy(ROOT / "data.dvc", tmp_path)
     shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     for name in ("start", "same", "other"):

@@ -1,6 +1,4 @@
-"""`dreamgym bench train` and `bench profile`: both trainers really train on the very same recorded episodes;
-TRL is the real one.
-"""
+"""`dreamgym bench train` and `bench profile`: both trainers, TRL's included, train on the same episodes."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ from flows.printing.output import Output
 
 
 class EveryOther:
-    """Even rows win with their second action; the policy, a model without training, never would in a real
-    game.
-    """
+    """Even rows succeed at their second action; the untrained policy never would in a real game."""
 
     interactions = 0
 
@@ -85,7 +81,7 @@ def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     assert len(messages) == 3 and "8 episodes" in messages[0]
 
 
-def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
+def test_groups_without_variance_are_refused(adapter, tasks, tmp_path, monkeypatch):
     policy = Policy(make_model(), VOCABULARY)
     policy.save(tmp_path)
     monkeypatch.setattr(bench_train, "read_tasks", lambda _: list(tasks))
@@ -97,9 +93,7 @@ def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
         bench_train.played_batch(config, bench_train.DataLayout(tmp_path), tmp_path, 1)
 
 
-def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(
-    batch, adapter, tmp_path, monkeypatch
-):
+def test_the_profile_has_the_shares_of_an_update_and_of_a_dream(batch, adapter, tmp_path, monkeypatch):
     for name in ("model", "policy"):
         save_model(make_model(max_positions=2048), VOCABULARY, tmp_path / name)
     monkeypatch.setattr(bench_profile, "played_batch", lambda *_: batch)

@@ -1,6 +1,4 @@
-"""`dreamgym index`: built, brought up to date, built anew; and the buffers of a run, on data that the real
-engine played.
-"""
+"""`dreamgym index` builds, updates and rebuilds the index, and a run's buffers use it."""
 
 from __future__ import annotations
 
@@ -114,7 +112,7 @@ def test_a_run_opens_the_part_that_is_real_and_leaves_the_index_as_it_is(root):
     assert json.loads(card)["encoder"] == "hashing-64-numbers-0.5"
 
 
-def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_itself(root):
+def test_a_resumed_dream_adds_its_own_dreamed_transitions(root):
     from builders import VOCABULARY, make_model
 
     save_model(make_model(), VOCABULARY, root / "model")
@@ -131,8 +129,8 @@ def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_its
 
 
 @pytest.mark.parametrize("index", ["exact", "chroma"])
-def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, index):
-    """Every step of the fidelity set and of the training set, with the real split of tasks."""
+def test_no_held_out_transition_and_none_of_the_same_task_is_retrieved(root, index):
+    """For every step of the fidelity set and of the training set, with the real split of tasks."""
     layout, config = (
         DataLayout.of(root, "alfworld"),
         load_config(None, [f"retrieval.index={index}", "retrieval.k=4"]),
@@ -157,7 +155,7 @@ def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, in
 
 
 def test_without_the_guard_the_own_task_would_be_the_nearest(root):
-    """That the test above can fail: asked on behalf of nobody, most training steps find themselves."""
+    """The test above can fail: without a task to exclude, most training steps retrieve themselves."""
     train = read_transitions(DataLayout.of(root, "alfworld").trajectories("train"))
     buffer = ReplayBuffer(load_config().retrieval, train)
     found = buffer.retrieve([(step.state, step.action) for step in train], [""] * len(train))
@@ -215,7 +213,7 @@ def test_without_retrieval_there_is_no_index(run):
     )
 
 
-def test_an_encoder_that_is_not_there_is_one_paragraph(run):
+def test_a_missing_encoder_is_one_paragraph(run):
     done = run("retrieval.encoder=path", "retrieval.encoder_path=models/typo")
     assert (
         done.exit_code == 1

@@ -1,6 +1,4 @@
-"""What hangs ends its run: the stages that compute nothing, but wait for DVC or MLflow, have their time
-too.
-"""
+"""A stage that hangs ends its run, also one that only waits for DVC or MLflow."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def test_a_snapshot_whose_dvc_hangs_ends_the_run_and_the_command(run, monkeypatc
 
 def test_a_promotion_that_hangs_ends_the_run(run):
     class Silent:
-        """Stands in for MLflow before a server that accepts a connection and says nothing."""
+        """Replaces MLflow with a server that accepts a connection and never answers."""
 
         def alias(self, *_):
             for _ in range(600):
