@@ -61,8 +61,8 @@ def tag_flow_runs() -> None:
 def process_of(tags: Sequence[str]) -> OwnProcess | None:
     """Return the process that the tags name; None if there is none."""
     for tag in tags:
-        kind, _, place = tag.partition(":")
-        if kind == PROCESS and (process := OwnProcess.from_text(place)):
+        kind, _, process_text = tag.partition(":")
+        if kind == PROCESS and (process := OwnProcess.from_text(process_text)):
             return process
     return None
 
@@ -118,7 +118,7 @@ def crash_dead_flow_runs(runs: Path, api: str = "") -> list[str]:
 
 def _dead_by_tag(client: SyncPrefectClient) -> Iterator[FlowRun]:
     """Yield open flow runs whose tag names a process that is gone."""
-    for run in _pages(client, FlowRunFilter(state=_state_in(_OPEN))):
+    for run in _read_all(client, FlowRunFilter(state=_state_in(_OPEN))):
         process = process_of(run.tags)
         if process is not None and is_dead(process):
             yield run
@@ -139,7 +139,7 @@ def _open_runs(client: SyncPrefectClient, ids: Sequence[UUID]) -> Iterator[FlowR
     """Yield those of the flow runs `ids` that are open."""
     for start in range(0, len(ids), _PAGE):
         page = FlowRunFilterId(any_=list(ids[start : start + _PAGE]))
-        yield from _pages(client, FlowRunFilter(id=page, state=_state_in(_OPEN)))
+        yield from _read_all(client, FlowRunFilter(id=page, state=_state_in(_OPEN)))
 
 
 def _mark_crashed(client: SyncPrefectClient, run: FlowRun) -> None:
@@ -147,7 +147,7 @@ def _mark_crashed(client: SyncPrefectClient, run: FlowRun) -> None:
     subflows = FlowRunFilter(
         parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run.id]), state=_state_in(_OPEN)
     )
-    for child in _pages(client, subflows):
+    for child in _read_all(client, subflows):
         _mark_crashed(client, child)
     open_tasks = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN)))
     own = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
@@ -156,7 +156,7 @@ def _mark_crashed(client: SyncPrefectClient, run: FlowRun) -> None:
     client.set_flow_run_state(run.id, Crashed(message=MESSAGE), force=True)
 
 
-def _pages(client: SyncPrefectClient, run_filter: FlowRunFilter) -> list[FlowRun]:
+def _read_all(client: SyncPrefectClient, run_filter: FlowRunFilter) -> list[FlowRun]:
     """Return all flow runs that match the filter."""
     runs: list[FlowRun] = []
     while True:

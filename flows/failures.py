@@ -37,18 +37,18 @@ def _as_failure(error: BaseException) -> DreamGymError | None:
     if isinstance(error, DreamGymError):
         return error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        found = f"The disk is full: {error.filename or 'a file'} cannot be written."
-        return DataError(found, next_step=_FREE_SPACE)
+        problem = f"The disk is full: {error.filename or 'a file'} cannot be written."
+        return DataError(problem, next_step=_FREE_SPACE)
     if any(words in str(error) for words in _FULL_DATABASE):
         reason = str(error).splitlines()[0]
-        found = f"The disk is full, or it fails: a database cannot be written ({reason})."
-        return DataError(found, next_step=_FREE_SPACE)
+        problem = f"The disk is full, or it fails: a database cannot be written ({reason})."
+        return DataError(problem, next_step=_FREE_SPACE)
     if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_SERVER):
-        found = f"Prefect cannot be reached: {str(error).splitlines()[0]}"
-        return TrackingError(found, next_step=_START_SERVER)
+        problem = f"Prefect cannot be reached: {str(error).splitlines()[0]}"
+        return TrackingError(problem, next_step=_START_SERVER)
     if url := _lost_server(error):
-        found = f"Prefect's server at {url} does not answer any more: {error}."
-        return TrackingError(found, next_step=f"{_START_SERVER} {_RETRY}")
+        problem = f"Prefect's server at {url} does not answer any more: {error}."
+        return TrackingError(problem, next_step=f"{_START_SERVER} {_RETRY}")
     return None
 
 

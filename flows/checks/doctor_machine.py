@@ -25,8 +25,8 @@ def check_python(_config: Config, _root: Path) -> CheckResult:
     """Check that Python is 3.11 or 3.12."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] < (3, 13):
-        found = f"Python is {version} in {sys.prefix}."
-        return wrong(found, "Expected 3.11 or 3.12.", "Type: make clean && make test PYTHON=python3.11")
+        finding = f"Python is {version} in {sys.prefix}."
+        return wrong(finding, "Expected 3.11 or 3.12.", "Type: make clean && make test PYTHON=python3.11")
     return ok(f"Python {version} in {sys.prefix}.")
 
 
@@ -39,8 +39,8 @@ def check_packages(config: Config, root: Path) -> CheckResult:
     try:
         requirements = [Requirement(line) for line in metadata.requires("dreamgym-pipeline") or []]
     except metadata.PackageNotFoundError:
-        found = "The package dreamgym-pipeline is not installed in this environment."
-        return wrong(found, f"Expected it in {sys.prefix}.", command)
+        finding = "The package dreamgym-pipeline is not installed in this environment."
+        return wrong(finding, f"Expected it in {sys.prefix}.", command)
     extras = ("", config.environment.name)
     names = [
         requirement.name
@@ -68,8 +68,8 @@ def check_packages(config: Config, root: Path) -> CheckResult:
     if differing:
         more = len(differing) - MAX_LISTED_PACKAGES
         listed = ", ".join(differing[:MAX_LISTED_PACKAGES]) + (f" and {more} more" if more > 0 else "")
-        found = f"{len(differing)} of {pin_count} packages have another version: {listed}."
-        return doubt(found, "Expected the versions of constraints.txt.", command)
+        finding = f"{len(differing)} of {pin_count} packages have another version: {listed}."
+        return doubt(finding, "Expected the versions of constraints.txt.", command)
     return ok(f"All {len(names)} required packages are installed, in the versions of constraints.txt.")
 
 
@@ -101,15 +101,15 @@ def check_disk_and_memory(_config: Config, root: Path) -> CheckResult:
         )
     disk = shutil.disk_usage(root).free
     memory = psutil.virtual_memory().available
-    found = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free."
+    finding = f"{disk / 1e9:.1f} GB of disk and {memory / 1e9:.1f} GB of memory are free."
     if disk < MIN_FREE_DISK_BYTES:
         next_step = "Type `dreamgym gc` to see what is not needed, then: dreamgym gc --delete --older-than 0"
-        return wrong(found, f"Expected {MIN_FREE_DISK_BYTES / 1e9:.0f} GB of disk.", next_step)
+        return wrong(finding, f"Expected {MIN_FREE_DISK_BYTES / 1e9:.0f} GB of disk.", next_step)
     if memory < MIN_FREE_MEMORY_BYTES:
         memory_text = f"{MIN_FREE_MEMORY_BYTES / 1e9:.0f} GB of memory"
         expected = f"Expected {memory_text}, which configs/quick.yaml takes at most."
-        return doubt(found, expected, "End other programs, or set environment.workers=1.")
-    return ok(found)
+        return doubt(finding, expected, "End other programs, or set environment.workers=1.")
+    return ok(finding)
 
 
 def check_cores(config: Config, _root: Path) -> CheckResult:
@@ -138,8 +138,8 @@ def check_ports(_config: Config, _root: Path) -> CheckResult:
     if used:
         options = "".join(f" --{name}-port {_next_free_port(port)}" for name, port in used.items())
         listed = " and port ".join(map(str, used.values()))
-        found = f"In use: port {listed}. No run needs them; `dreamgym ui` does."
-        return doubt(found, "Expected both to be free.", f"Type: dreamgym ui{options}")
+        finding = f"In use: port {listed}. No run needs them; `dreamgym ui` does."
+        return doubt(finding, "Expected both to be free.", f"Type: dreamgym ui{options}")
     return ok("The ports of `dreamgym ui`, 5000 (MLflow) and 4200 (Prefect), are free.")
 
 

@@ -86,13 +86,13 @@ def check_official_games(config: Config, _root: Path) -> CheckResult:
         return ok("Not needed without environment.games=official.")
     folder = os.environ.get("ALFWORLD_DATA", "")
     if not folder or not (Path(folder) / "json_2.1.1").is_dir():
-        found = (
+        problem = (
             f"ALFWORLD_DATA is {folder}, which has no directory json_2.1.1."
             if folder
             else "ALFWORLD_DATA is not set."
         )
         next_step = "Type `alfworld-download`, then: export ALFWORLD_DATA=DIRECTORY"
-        return wrong(found, "Expected the directory of the official games.", next_step)
+        return wrong(problem, "Expected the directory of the official games.", next_step)
     return ok(f"The official games are in {folder}.")
 
 

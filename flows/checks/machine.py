@@ -37,11 +37,11 @@ def require_machine(root: Path, *, versions: bool = True) -> None:
 def require_docstrings() -> None:
     """Raise DataError if Python runs without docstrings: transformers reads its own during import."""
     if sys.flags.optimize > 1:
-        found = (
+        problem = (
             f"Python runs without docstrings (PYTHONOPTIMIZE={sys.flags.optimize}); transformers cannot "
             "be imported without them."
         )
-        raise DataError(found, next_step="Type `unset PYTHONOPTIMIZE`, or set it to 1.")
+        raise DataError(problem, next_step="Type `unset PYTHONOPTIMIZE`, or set it to 1.")
 
 
 def require_temporary_files() -> None:
@@ -51,8 +51,8 @@ def require_temporary_files() -> None:
         "Type `export TMPDIR=DIRECTORY` with a directory that exists, can be written and has some GB free."
     )
     if directory and not Path(directory).is_dir():
-        found = f"TMPDIR is {directory}, which is no directory."
-        raise DataError(found, "Expected a directory for temporary files.", next_step)
+        problem = f"TMPDIR is {directory}, which is no directory."
+        raise DataError(problem, "Expected a directory for temporary files.", next_step)
     try:
         with tempfile.NamedTemporaryFile(dir=directory or None) as file:
             file.write(b"\0" * 4096)

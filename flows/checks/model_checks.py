@@ -68,9 +68,9 @@ def _check_lengths(
     episodes = _recorded_episodes(layout, config)
     if not episodes["train"]:
         return []
-    demonstrations = _longest(_episodes_to_clone(episodes["train"], config))
-    model_episodes = _longest(_world_model_episodes(episodes["train"], config))
-    model_episodes += _longest(_measured_episodes(episodes["fidelity"], config))
+    demonstrations = _longest_episodes(_episodes_to_clone(episodes["train"], config))
+    model_episodes = _longest_episodes(_world_model_episodes(episodes["train"], config))
+    model_episodes += _longest_episodes(_measured_episodes(episodes["fidelity"], config))
     counter = _TokenCounter(layout, config, episodes["train"], model_episodes)
     experience_tokens, steps = counter.longest_example(experience, config.experience_model)
     policy_tokens = _policy_tokens(demonstrations, policy)
@@ -149,7 +149,7 @@ def _measured_episodes(episodes: Sequence[Trajectory], config: Config) -> list[T
     return [episode for episode in episodes if episode.task.id in names]
 
 
-def _longest(episodes: Sequence[Trajectory]) -> list[Trajectory]:
+def _longest_episodes(episodes: Sequence[Trajectory]) -> list[Trajectory]:
     """Return the LONGEST_EPISODES episodes with the most characters."""
 
     def characters(episode: Trajectory) -> int:
@@ -169,8 +169,10 @@ class _TokenCounter:
     def __init__(
         self, layout: DataLayout, config: Config, train: Sequence[Trajectory], episodes: Sequence[Trajectory]
     ) -> None:
-        self._layout, self._config = layout, config
-        self._train, self._episodes = train, episodes
+        self._layout = layout
+        self._config = config
+        self._train = train
+        self._episodes = episodes
         self._buffer: ReplayBuffer | None = None
 
     def longest_example(self, model: Inspection, settings: ExperienceModelConfig) -> tuple[int, int]:

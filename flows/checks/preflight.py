@@ -30,8 +30,8 @@ def require_repository(root: Path) -> None:
         )
         raise DataError(f"{root.absolute()} is not the top of a git repository.", reason, next_step)
     if _git(root, "rev-parse", "--verify", "HEAD") is None:
-        found = f"The git repository {root.absolute()} has no commit that git would show."
-        raise DataError(found, reason, "Type `git add . && git commit -m 'First commit'`.")
+        problem = f"The git repository {root.absolute()} has no commit that git would show."
+        raise DataError(problem, reason, "Type `git add . && git commit -m 'First commit'`.")
     if not has_identity(root):
         for role in ("AUTHOR", "COMMITTER"):
             os.environ.setdefault(f"GIT_{role}_NAME", "dreamgym")
@@ -50,7 +50,7 @@ def require_disk_space(root: Path) -> None:
                 "made) and type the same again."
             )
             raise DataError(
-                f"The disk is full: {free:,} bytes are free where {place} lies.",
+                f"The disk is full: {free:,} bytes are free in {place}.",
                 f"Expected at least {MIN_FREE_BYTES:,} for Prefect's database and the run's records.",
                 next_step,
             )
@@ -137,13 +137,13 @@ def _follow_pointer(root: Path, report: Callable[[str], None]) -> list[str]:
 
 
 def _unsaved_changes(unsaved: Sequence[str]) -> DataError:
-    found = (
+    problem = (
         f"data/ differs from the version that data.dvc names, and its changes are saved in no version: "
         f"{_file_list(unsaved)}."
     )
     keep = "To keep it, type `dreamgym data save` (or `dreamgym collect` to record new data)"
     take = "to take the version that data.dvc names, `dreamgym data pull --force`."
-    return DataError(found, "A run records the version that it reads.", f"{keep}; {take}")
+    return DataError(problem, "A run records the version that it reads.", f"{keep}; {take}")
 
 
 def _file_list(files: Sequence[str]) -> str:
@@ -160,8 +160,8 @@ def not_in_snapshot(missing: Sequence[str]) -> DataError:
         f"Type {' and '.join(commands)} with the same --config to make it, or check out a data.dvc that has "
         "it (`git log data.dvc` lists them)."
     )
-    found = f"The version of data/ that data.dvc names has no {', '.join(missing)}."
-    return DataError(found, "A run reads it.", next_step)
+    problem = f"The version of data/ that data.dvc names has no {', '.join(missing)}."
+    return DataError(problem, "A run reads it.", next_step)
 
 
 def _pull(root: Path, missing: Sequence[str], report: Callable[[str], None]) -> None:
@@ -184,9 +184,9 @@ def missing_data(root: Path, config: Config, backbone: bool = True) -> list[str]
 def _git(root: Path, *arguments: str) -> str | None:
     """Return what git prints, None if it fails."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+        process = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
     except FileNotFoundError:
         raise DataError(
             "There is no git on this machine.", "Every run records the commit that made it.", "Install git."
         ) from None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return process.stdout.strip() if process.returncode == 0 else None

@@ -76,8 +76,8 @@ def _crash_without_heartbeat() -> AutomationCore:
         for_each={"prefect.resource.id"},
         posture=Posture.Proactive,
         within=SILENT_AFTER,
-        match=_spec({"prefect.resource.id": "prefect.flow-run.*"}),
-        match_related=_spec(_related("tag", f"prefect.tag.{TAG}")),
+        match=_resource_spec({"prefect.resource.id": "prefect.flow-run.*"}),
+        match_related=_resource_spec(_related_resource("tag", f"prefect.tag.{TAG}")),
     )
     message = (
         f"No heartbeat for {SILENT_AFTER.total_seconds():.0f} s: its process no longer exists. The next run "
@@ -105,8 +105,8 @@ def _notify_if_stale(name: str, deployment: UUID, days: float, notify: UUID | No
         expect=SUCCEEDED,
         posture=Posture.Proactive,
         within=timedelta(days=days),
-        match=_spec({"prefect.resource.id": "prefect.flow-run.*"}),
-        match_related=_spec(_related("deployment", f"prefect.deployment.{deployment}")),
+        match=_resource_spec({"prefect.resource.id": "prefect.flow-run.*"}),
+        match_related=_resource_spec(_related_resource("deployment", f"prefect.deployment.{deployment}")),
     )
     return AutomationCore(
         name=f"dreamgym: no success of {name}", description=message, trigger=trigger, actions=[action]
@@ -119,18 +119,18 @@ def _retrain_on_new_data(retrain: UUID) -> AutomationCore:
         description=f"The event {DATA_CHANGED} comes from the deployment watch-data.",
         trigger=EventTrigger(
             expect={DATA_CHANGED},
-            match=_spec({"prefect.resource.id": DATA_RESOURCE}),
+            match=_resource_spec({"prefect.resource.id": DATA_RESOURCE}),
             posture=Posture.Reactive,
         ),
         actions=[RunDeployment(source="selected", deployment_id=retrain)],
     )
 
 
-def _related(role: str, resource: str) -> dict[str, str]:
+def _related_resource(role: str, resource: str) -> dict[str, str]:
     return {"prefect.resource.role": role, "prefect.resource.id": resource}
 
 
-def _spec(labels: dict[str, str]) -> Any:
+def _resource_spec(labels: dict[str, str]) -> Any:
     from prefect.events.schemas.events import ResourceSpecification
 
     return ResourceSpecification.model_validate(labels)

@@ -83,9 +83,11 @@ def _require_names(names: Collection[str], on: Collection[str], off: Collection[
             raise ConfigError(
                 f"There is no deployment {name!r} in prefect.yaml.", f"Expected some of {', '.join(names)}."
             )
-    if both := sorted(set(on) & set(off)):
+    if repeated := sorted(set(on) & set(off)):
         raise ConfigError(
-            f"{both[0]} is in --on and in --off.", "Expected one of them.", "Take it out of --on or --off."
+            f"{repeated[0]} is in --on and in --off.",
+            "Expected one of them.",
+            "Take it out of --on or --off.",
         )
 
 
@@ -93,12 +95,12 @@ def _require_names(names: Collection[str], on: Collection[str], off: Collection[
 def _server() -> Iterator[SyncPrefectClient]:
     url = os.environ.get("PREFECT_API_URL", "")
     if not url:
-        found = "No Prefect server is named. Deployments, schedules and automations are stored on one."
+        problem = "No Prefect server is named. Deployments, schedules and automations are stored on one."
         next_step = (
             "Start one (`dreamgym ui`), then in another terminal: export "
             "PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
-        raise ConfigError(found, "Expected its address in PREFECT_API_URL.", next_step)
+        raise ConfigError(problem, "Expected its address in PREFECT_API_URL.", next_step)
     with get_client(sync_client=True) as client:
         failure = client.api_healthcheck()
         if failure is not None:
@@ -139,9 +141,9 @@ def _ensure_pool(client: SyncPrefectClient, name: str) -> None:
 
 def _deploy_all(root: Path) -> None:
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        last_lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-3:]
+    process = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if process.returncode:
+        last_lines = [line for line in (process.stdout + process.stderr).splitlines() if line.strip()][-3:]
         raise TrackingError(
             f"`prefect deploy --all` failed: {' '.join(last_lines)}",
             next_step="Correct prefect.yaml and type the same again.",

@@ -103,20 +103,20 @@ def require_free_ports(services: Sequence[Service]) -> None:
     """
     if len({service.port for service in services}) < len(services):
         names = " and ".join(service.name for service in services)
-        found = f"{names} are both given the port {services[0].port}."
+        problem = f"{names} are both given the port {services[0].port}."
         raise ConfigError(
-            found,
+            problem,
             "Expected two ports.",
             "Type, for example: dreamgym ui --mlflow-port 5001 --prefect-port 4201",
         )
     for service in services:
         if not port_is_free(service.port):
-            found = f"Port {service.port} is in use; {service.name} needs it."
+            problem = f"Port {service.port} is in use; {service.name} needs it."
             command = f"dreamgym ui {service.option} {service.port + 1}"
             next_step = (
                 f"Stop what listens there (`ss -ltnp | grep {service.port}` names it), or type: {command}"
             )
-            raise TrackingError(found, next_step=next_step)
+            raise TrackingError(problem, next_step=next_step)
 
 
 def serve(services: Sequence[Service], root: Path, on_ready: Callable[[Service], None]) -> None:
@@ -140,7 +140,7 @@ def serve(services: Sequence[Service], root: Path, on_ready: Callable[[Service],
         while True:
             for service, child, log in children:
                 if child.poll() is not None:
-                    raise _ended(service, child, log)
+                    raise _ended_error(service, child, log)
             time.sleep(0.5)
     except KeyboardInterrupt:
         return
@@ -181,7 +181,7 @@ def _await_health(service: Service, child: subprocess.Popen[bytes], log: Path) -
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise _ended(service, child, log)
+            raise _ended_error(service, child, log)
         try:
             urllib.request.urlopen(service.address + service.health, timeout=5).close()
             return
@@ -193,7 +193,7 @@ def _await_health(service: Service, child: subprocess.Popen[bytes], log: Path) -
     )
 
 
-def _ended(service: Service, child: subprocess.Popen[bytes], log: Path) -> TrackingError:
+def _ended_error(service: Service, child: subprocess.Popen[bytes], log: Path) -> TrackingError:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     reason = lines[-1] if lines else "it printed nothing"
     return TrackingError(

@@ -151,8 +151,10 @@ def _run_variant(config: Config, root: Path, full: Run, name: str) -> Run:
 
 
 def _cell_of(run: Run, origin: Origin) -> Cell:
-    outputs, manifest = run.results["fidelity"].outputs, run.manifest
-    judgements, rehearsals = read_judgements(outputs["judgements"]), read_rehearsals(outputs["rehearsals"])
+    outputs = run.results["fidelity"].outputs
+    manifest = run.manifest
+    judgements = read_judgements(outputs["judgements"])
+    rehearsals = read_rehearsals(outputs["rehearsals"])
     return Cell(origin, manifest.run_id, manifest.environment.git.commit, judgements, rehearsals)
 
 

@@ -35,7 +35,7 @@ class Cell:
 
 def write_cell(directory: Path, name: str, cell: Cell) -> None:
     """Write a cell; the JSON file last, because the cell exists if that file does."""
-    record, table = _paths(directory, name)
+    record, table = _cell_paths(directory, name)
     table.parent.mkdir(parents=True, exist_ok=True)
     write_judgements(table, [_without_texts(judgement) for judgement in cell.judgements])
     values = {
@@ -54,7 +54,7 @@ def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
         DataError: it cannot be read, its table is missing or of another cell, or it was made with another
             config, other data or another model.
     """
-    record, table = _paths(directory, name)
+    record, table = _cell_paths(directory, name)
     if not record.is_file():
         return None
     next_step = f"Name another directory (--cells), or delete the file to run the cell again: rm {record}"
@@ -71,12 +71,12 @@ def read_cell(directory: Path, name: str, origin: Origin) -> Cell | None:
         ) from None
     require_origin(record, cell.origin, origin, next_step)
     if not table.is_file() or file_hash(table) != table_hash:
-        found = f"{table} is missing or not the table of {record.name}."
-        raise DataError(found, f"Expected the hash {table_hash}.", next_step)
+        problem = f"{table} is missing or not the table of {record.name}."
+        raise DataError(problem, f"Expected the hash {table_hash}.", next_step)
     return replace(cell, judgements=read_judgements(table))
 
 
-def _paths(directory: Path, name: str) -> tuple[Path, Path]:
+def _cell_paths(directory: Path, name: str) -> tuple[Path, Path]:
     return directory / f"{name}.json", directory / f"{name}.parquet"
 
 

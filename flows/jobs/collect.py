@@ -108,7 +108,8 @@ def _held_out_tasks(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
     """
     spare = SPARE_TEST_TASKS * config.data.fidelity_worlds
     evaluated = config.evaluation.tasks
-    name, seed = config.environment.name, config.data.seed
+    name = config.environment.name
+    seed = config.data.seed
     count = max(TEST_TASKS, evaluated)
     try:
         return count, listed_tasks(adapter, name, TEST, count + spare, seed)
@@ -184,9 +185,9 @@ def _move_files(staged: Path, target: Path) -> None:
         for file in files:
             (staged / file).replace(target / file)
     except OSError as error:
-        found = f"{target} now holds a mixture of new and old files: {error}."
+        problem = f"{target} now holds a mixture of new and old files: {error}."
         raise DataError(
-            found, next_step="Type `dvc checkout --force data.dvc` to get the old data back."
+            problem, next_step="Type `dvc checkout --force data.dvc` to get the old data back."
         ) from error
 
 

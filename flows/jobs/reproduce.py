@@ -85,11 +85,11 @@ def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
     """
     directory, manifest = find_run_record(root, what)
     if manifest.status != "finished" or manifest.flow != "retrain":
-        found = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
-        raise DataError(found, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
+        problem = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
+        raise DataError(problem, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
     if not manifest.data.experiment_commit:
-        found = f"Run {manifest.run_id} has no DVC experiment commit (tracking.dvc_experiment=false)."
-        raise DataError(found, "Without one its code is unknown.", "Name another run.")
+        problem = f"Run {manifest.run_id} has no DVC experiment commit (tracking.dvc_experiment=false)."
+        raise DataError(problem, "Without one its code is unknown.", "Name another run.")
     return directory, manifest
 
 
@@ -218,11 +218,13 @@ def _create_worktree(root: Path, worktree: Path, commit: str) -> None:
 
 
 def _git(root: Path, *arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
+    process = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+    )
+    if check and process.returncode:
+        reason = process.stderr.strip().splitlines()[-1] if process.stderr.strip() else "no message"
         raise DataError(f"git {arguments[0]} failed: {reason}", next_step=FETCH)
-    return done.stdout
+    return process.stdout
 
 
 def _run_retrain(worktree: Path, config: Path) -> Path:
@@ -249,10 +251,10 @@ def _run_retrain(worktree: Path, config: Path) -> Path:
         str(worktree),
         *overrides,
     ]
-    done = subprocess.run(command, cwd=worktree, env=environment, check=False)
-    if done.returncode not in (0, PROMOTION_REFUSED):
+    process = subprocess.run(command, cwd=worktree, env=environment, check=False)
+    if process.returncode not in (0, PROMOTION_REFUSED):
         raise TrackingError(
-            f"The repeated run ended with the exit code {done.returncode}.",
+            f"The repeated run ended with the exit code {process.returncode}.",
             "Expected it to finish, as the original run did.",
             f"Look at it there: cd {worktree}",
         )

@@ -137,12 +137,12 @@ def policies_of(run: Run, name: str) -> dict[str, Path]:
     manifest = Manifest.load(find_run(run.root / "runs", name))
     environment = manifest.config.get("environment", {}).get("name", "alfworld")
     if environment != run.config.environment.name:
-        found = (
+        problem = (
             f"Run {manifest.run_id} is of the environment {environment}, this config of "
             f"{run.config.environment.name}."
         )
         raise DataError(
-            found,
+            problem,
             "Expected the same one.",
             f"Give the run's config: --config runs/{manifest.run_id}/config.json",
         )
@@ -151,11 +151,11 @@ def policies_of(run: Run, name: str) -> dict[str, Path]:
     for policy, stage in POLICIES.items():
         result = run.store.find(stage, keys[stage]) if stage in keys else None
         if result is None:
-            found = (
+            problem = (
                 f"The stage {stage} of run {manifest.run_id} is not in {run.root / '.dreamgym' / 'stages'}."
             )
             raise DataError(
-                found,
+                problem,
                 "Expected its policy.",
                 f"Repeat the run: dreamgym reproduce {manifest.run_id}, or name another run.",
             )
@@ -173,7 +173,7 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
     if policy != CHAMPION:
         directory = Path(policy)
         if not any(directory.glob("*.safetensors")):
-            found = (
+            problem = (
                 f"{directory} holds no policy: "
                 f"{'no *.safetensors in it' if directory.is_dir() else 'there is no such directory'}."
             )
@@ -181,13 +181,13 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
                 "Name one such as .dreamgym/stages/sim_to_real-*/policy, or type `dreamgym evaluate "
                 "--policy champion`."
             )
-            raise DataError(found, next_step=next_step)
+            raise DataError(problem, next_step=next_step)
         return directory
     version = tracker.alias("policy", CHAMPION)
     if version is None:
-        found = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
+        problem = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
         raise TrackingError(
-            found,
+            problem,
             next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with "
             "--policy.",
         )

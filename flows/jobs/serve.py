@@ -56,8 +56,8 @@ def serve(config: Config, root: Path, settings: ServeSettings, on_ready: Callabl
         from components.serving.shared_dream import SharedDream
         from components.serving.task_choice import Catalogue
     except ImportError as error:
-        found = f"OpenEnv is not installed ({error})."
-        raise EnvironmentFailure(found, next_step=INSTALL) from None
+        problem = f"OpenEnv is not installed ({error})."
+        raise EnvironmentFailure(problem, next_step=INSTALL) from None
     from components.language.threads import decoding
     from flows.run.run_dream import dream_with
 

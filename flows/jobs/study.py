@@ -109,7 +109,8 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
 
     The manifest records the file in `directory` that the cell will be written to.
     """
-    method, run = METHODS[name], Run(config, root)
+    method = METHODS[name]
+    run = Run(config, root)
     run.start(f"study {name}")
     try:
         run.note_cell(cell_file(directory, name, config.seed))

@@ -47,9 +47,9 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
             next_step,
         ) from None
     if type(cell.seed) is not int or (cell.method, cell.seed) != (method, seed):
-        found = f"{path} is the cell of the method {cell.method} with the seed {json.dumps(cell.seed)}."
+        problem = f"{path} is the cell of the method {cell.method} with the seed {json.dumps(cell.seed)}."
         raise DataError(
-            found, f"Expected the method {method} and the seed {seed}, as the file is named.", next_step
+            problem, f"Expected the method {method} and the seed {seed}, as the file is named.", next_step
         )
     require_origin(path, cell.origin, origin, next_step)
     return cell

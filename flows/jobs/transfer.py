@@ -187,9 +187,9 @@ def by_environment(configs: list[Config]) -> dict[str, Config]:
     by_name: dict[str, Config] = {config.environment.name: config for config in configs}
     if len(by_name) < 2 or len(by_name) < len(configs):
         names = ", ".join(config.environment.name for config in configs)
-        found = f"These are configs of {names or 'nothing'}."
+        problem = f"These are configs of {names or 'nothing'}."
         next_step = "Type `dreamgym transfer configs/quick.yaml configs/quick-webshop.yaml`."
-        raise ConfigError(found, "Transfer needs at least two environments, each once.", next_step)
+        raise ConfigError(problem, "Transfer needs at least two environments, each once.", next_step)
     forms = {
         name: (config.experience_model.reasoning, config.experience_model.history)
         for name, config in by_name.items()

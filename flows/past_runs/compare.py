@@ -83,18 +83,18 @@ def print_comparison(page: Output, comparison: Comparison, *, everything: bool) 
     if not comparison.changes:
         page.text("All metrics are the same.")
         return
-    shown = [
+    listed_changes = [
         change for change in comparison.changes if everything or change.sure or change.difference is None
     ]
     names = (comparison.first, comparison.second, "second - first", "95 % interval", "n")
     columns = [Column("metric"), *(Column(name, right=True) for name in names)]
-    if shown:
+    if listed_changes:
         rows = [
             [change.name, _value_text(change.first), _value_text(change.second), *_difference_cells(change)]
-            for change in shown
+            for change in listed_changes
         ]
         page.table("", Table("Metrics", columns, rows))
-    hidden = len(comparison.changes) - len(shown)
+    hidden = len(comparison.changes) - len(listed_changes)
     if hidden:
         page.text(f"{hidden} more changed by less than their intervals; --all shows them.")
 

@@ -90,9 +90,9 @@ def cell_of(manifest: Manifest, root: Path) -> tuple[Path, str]:
     """
     file = (root / manifest.cell).resolve()
     if not file.is_relative_to(root.resolve()):
-        found = f"Run {manifest.run_id} belongs to a cell in {file}."
+        problem = f"Run {manifest.run_id} belongs to a cell in {file}."
         raise DataError(
-            found,
+            problem,
             f"Expected a place in {root}.",
             "Type the command of the study again: it continues from its finished cells.",
         )

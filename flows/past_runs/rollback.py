@@ -37,10 +37,10 @@ def plan_rollback(tracker: Tracker, target: str = "") -> Move:
     promoted = {version: tags[PROMOTED_AT] for version, tags in versions.items() if PROMOTED_AT in tags}
     if target and (target not in promoted or target == current):
         state = "is the champion" if target == current else "was never promoted"
-        found = f"Version {target} of {tracker.model_name('policy')} {state}."
+        problem = f"Version {target} of {tracker.model_name('policy')} {state}."
         others = sorted((version for version in promoted if version != current), key=int)
         raise TrackingError(
-            found,
+            problem,
             f"Versions that were: {', '.join(others) or 'none'}.",
             "Name one of them, or leave --to out.",
         )
@@ -50,8 +50,8 @@ def plan_rollback(tracker: Tracker, target: str = "") -> Move:
     since = promoted.get(current, datetime.now(UTC).isoformat())
     earlier = [version for version in not_withdrawn if version != current and promoted[version] < since]
     if not target and not earlier:
-        found = f"Version {current} of {tracker.model_name('policy')} is the first champion."
-        raise TrackingError(found, "Expected an earlier one.", "There is nothing to go back to.")
+        problem = f"Version {current} of {tracker.model_name('policy')} is the first champion."
+        raise TrackingError(problem, "Expected an earlier one.", "There is nothing to go back to.")
     after = target or max(earlier, key=lambda version: promoted[version])
     return Move(current, after, versions[after].get("dreamgym.run_id", ""))
 

@@ -52,9 +52,9 @@ def version_of_run(root: Path, run: str) -> tuple[str, tuple[Out, ...]]:
     _, manifest = find_run_record(root, run)
     parts = manifest.data.parts_out or ({"data": manifest.data.dvc_out} if manifest.data.dvc_out else {})
     if not parts:
-        found = f"Run {manifest.run_id} ({manifest.flow}, {manifest.status}) made no version of data/."
+        problem = f"Run {manifest.run_id} ({manifest.flow}, {manifest.status}) made no version of data/."
         raise DataError(
-            found,
+            problem,
             "Expected a run of `dreamgym retrain` that reached its snapshot (step 8).",
             "Name another run.",
         )
@@ -63,9 +63,9 @@ def version_of_run(root: Path, run: str) -> tuple[str, tuple[Out, ...]]:
 
 def _require_nothing_lost(root: Path) -> None:
     if unsaved := drift(root).unsaved:
-        found = f"data/ holds files that are in no version: {', '.join(unsaved[:5])}."
+        problem = f"data/ holds files that are in no version: {', '.join(unsaved[:5])}."
         next_step = "Type `dreamgym data save` to keep them, or `dreamgym data pull --force` to drop them."
-        raise DataError(found, "They would be lost.", next_step)
+        raise DataError(problem, "They would be lost.", next_step)
     blob = git_output(root, "hash-object", POINTER)
     if not git_output(root, "log", "--all", "-1", "--format=%H", f"--find-object={blob}", "--", POINTER):
         next_step = (

@@ -127,7 +127,7 @@ def print_table(console: Console, table: Table) -> None:
     if width < least:
         _print_records(console, table)
     else:
-        console.print(_framed(table, width, width < natural), crop=False, highlight=False)
+        console.print(_framed_table(table, width, width < natural), crop=False, highlight=False)
 
 
 def _widths(table: Table) -> tuple[int, int]:
@@ -142,7 +142,7 @@ def _widths(table: Table) -> tuple[int, int]:
     return natural, least
 
 
-def _framed(table: Table, width: int, wrapped: bool) -> RenderableType:
+def _framed_table(table: Table, width: int, wrapped: bool) -> RenderableType:
     """Return the table for rich; without `wrapped` no column wraps."""
     if table.frame:
         rendered = rich_table.Table(width=width)
@@ -185,7 +185,8 @@ class Output:
     """
 
     def __init__(self, console: Console, target: Path | None = None) -> None:
-        self.console, self.target = console, target
+        self.console = console
+        self.target = target
         self.data: dict[str, Any] = {}
 
     @property

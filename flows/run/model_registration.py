@@ -61,10 +61,10 @@ def input_example(run: Run, *, with_action: bool) -> list[dict[str, Any]]:
     suitable = (episode for episode in episodes if episode.success and len(episode.steps) > EXAMPLE_STEPS)
     episode = next(suitable, episodes[0])
     lengths = range(min(EXAMPLE_STEPS, len(episode.steps) - 1) + 1)
-    return [_row(episode, length, with_action) for length in (lengths[0], lengths[-1])]
+    return [_input_row(episode, length, with_action) for length in (lengths[0], lengths[-1])]
 
 
-def _row(episode: Trajectory, length: int, with_action: bool) -> dict[str, Any]:
+def _input_row(episode: Trajectory, length: int, with_action: bool) -> dict[str, Any]:
     history = [{"action": step.action, "state": step.next_state} for step in islice(episode.steps, length)]
     row = {"task": episode.task.instruction, "initial_state": episode.task.initial_state, "history": history}
     return row | ({"action": episode.steps[length].action} if with_action else {})

@@ -152,7 +152,7 @@ def _plan_missing(
         pending: earlier stages that it depends on and that have not run yet.
         damage: what is wrong with its stored result; empty: there is none.
     """
-    nearest, changes = _nearest(store, name, key, parts)
+    nearest, changes = _nearest_result(store, name, key, parts)
     has_parts = nearest is None or bool(nearest.parts)
     step = Planned(name, "made", has_parts=has_parts, changes=changes, key=key)
     if nearest is not None:
@@ -166,7 +166,7 @@ def _plan_missing(
     return replace(step, fate=fate, note=damage or (f"from {', '.join(checkpoints)}" if checkpoints else ""))
 
 
-def _nearest(
+def _nearest_result(
     store: StageStore, name: str, key: str, parts: Mapping[str, Any]
 ) -> tuple[EarlierResult | None, list[KeyChange]]:
     """Return the earlier result whose key differs in the fewest parts, and these differences.

@@ -23,7 +23,8 @@ def load_experience_model(config: Config, directory: Path) -> ExperienceModel:
     Raises:
         ConfigError: its quotations are to be checked, and the adapter cannot do it.
     """
-    compute, settings = compute_of(config), config.experience_model
+    compute = compute_of(config)
+    settings = config.experience_model
     return ExperienceModel.load(
         directory, settings, seed=config.seed, compute=compute, grounded=quotation_check(config)
     )

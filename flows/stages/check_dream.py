@@ -72,8 +72,8 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     adapter = make_adapter(config.environment)
     settings = config.fidelity
     candidates = training_tasks(run)
-    drawn = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
-    batches = batches_of(drawn, len(candidates), settings.policy_tasks)
+    drawn_tasks = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
+    batches = batches_of(drawn_tasks, len(candidates), settings.policy_tasks)
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
     policy = Policy.load(
         inputs["policy"], max_new_tokens=config.synthetic_rl.max_new_tokens, compute=run.compute

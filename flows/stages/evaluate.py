@@ -35,7 +35,8 @@ def evaluate_policies(run: Run) -> Stage:
 
 
 def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    settings, tasks = run.config.evaluation, read_tasks(inputs["tasks"])
+    settings = run.config.evaluation
+    tasks = read_tasks(inputs["tasks"])
     shutil.copyfile(inputs["tasks"], work / "tasks.parquet")
     games = play_games(run, {name: inputs[name] for name in POLICIES}, tasks)
     outcome = Outcome({"tasks": "tasks.parquet"}, costs=games.costs)

@@ -62,5 +62,6 @@ def _evaluate_snapshots(run: Run, policy_stage: str, inputs: Inputs, work: Path)
 
 
 def _record_reading(run: Run, job: str) -> None:
-    tasks, count = run.data.tasks("test"), run.config.evaluation.tasks
+    tasks = run.data.tasks("test")
+    count = run.config.evaluation.tasks
     note_held_out_read(run.root, tasks, job, run.manifest.run_id, count)

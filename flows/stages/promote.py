@@ -52,7 +52,7 @@ def _promote(run: Run) -> Decision:
         lambda number: _further_games(run, policies, number),
         run.config.promotion,
         run.config.evaluation.confidence,
-        agreement=_agreement(run),
+        agreement=_agreement_and_minimum(run),
         is_champion=is_champion,
     )
     tags = {
@@ -79,7 +79,7 @@ def _promote(run: Run) -> Decision:
     return decision
 
 
-def _agreement(run: Run) -> tuple[Estimate, float]:
+def _agreement_and_minimum(run: Run) -> tuple[Estimate, float]:
     """Return the trained policy's rollout agreement, with the gate's bounds, and the required minimum."""
     agreement = run.results["check_dreamed"].metrics["fidelity/rollout_agreement_bounds/dreamed"]
     return Estimate.from_json(agreement), run.config.fidelity.min_rollout_agreement

@@ -116,7 +116,7 @@ def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
     tasks = training_tasks(run)
     if not config.curriculum.enabled:
         return EvenTasks(tasks)
-    cluster = _clustering(run) if config.synthetic_rl.algorithm == "ppo" else None
+    cluster = _cluster_function(run) if config.synthetic_rl.algorithm == "ppo" else None
     feasible = make_adapter(config.environment).feasible
     return Curriculum(
         tasks,
@@ -127,7 +127,7 @@ def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
     )
 
 
-def _clustering(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
+def _cluster_function(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
     """Return the function that clusters tasks; PPO's curriculum compares returns within a cluster."""
     encoder = make_encoder(run.config.retrieval, index_directories(run.root)["embeddings"])
     return lambda tasks, seed: cluster_tasks(tasks, encoder, run.config.synthetic_rl.ppo.clusters, seed)

@@ -183,7 +183,7 @@ def confirmation_view(confirmation: Confirmation) -> RenderableType:
     answers = zip(confirmation.dreamed.steps, confirmation.comparisons, strict=False)
     for number, (step, comparison) in enumerate(answers, 1):
         table.add_row(str(number), Text(step.action), _engine_answer(comparison))
-    return Group(table, _conclusion(confirmation))
+    return Group(table, _confirmation_verdict(confirmation))
 
 
 def _engine_answer(comparison: Comparison) -> Text:
@@ -194,7 +194,7 @@ def _engine_answer(comparison: Comparison) -> Text:
     return Text("; ".join(contradicted + missing) or "nothing of what the dream adds", style=DENIED)
 
 
-def _conclusion(confirmation: Confirmation) -> Text:
+def _confirmation_verdict(confirmation: Confirmation) -> Text:
     confirmed = sum(comparison.same_facts for comparison in confirmation.comparisons)
     count = len(confirmation.dreamed.steps)
     states = f"{confirmed} of {count} states confirmed"

@@ -120,9 +120,9 @@ def read_actions(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-        found = f"The action file {path} cannot be read: {reason}."
+        problem = f"The action file {path} cannot be read: {reason}."
         raise DataError(
-            found, "Expected one action a line.", "Name a text file, or leave --actions out to type."
+            problem, "Expected one action a line.", "Name a text file, or leave --actions out to type."
         ) from None
 
 

@@ -83,12 +83,12 @@ def _ablation_table(values: Mapping[str, Mapping[str, Any]]) -> Table:
     for difference in dict.fromkeys(metric for metric in all_metrics if metric.startswith("difference/")):
         name, _, seed = difference.removeprefix("difference/").partition("/seed_")
         label = f"  {name}, seed {seed}" if seed else f"{name}, minus full"
-        rows.append([label, *(_signed(metrics.get(difference)) for metrics in values.values())])
+        rows.append([label, *(_signed_text(metrics.get(difference)) for metrics in values.values())])
     columns = [Column("measure"), *(Column(variant, right=True) for variant in values)]
     return Table("Ablations of the experience model", columns, rows)
 
 
-def _signed(entry: Mapping[str, Any] | None) -> str:
+def _signed_text(entry: Mapping[str, Any] | None) -> str:
     """Return a difference with its sign, and a star if its interval does not contain zero."""
     if not entry or not entry.get("n"):
         return ""

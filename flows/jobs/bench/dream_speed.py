@@ -117,13 +117,13 @@ def bench_dream(
                 f"{_speedup(work, name):.1f} x {name}" for name in (PLAIN, SINGLE, STOCK, CACHED)
             )
             report(f"round {number + 1} of {rounds}: {ratios}")
-    metrics = _summary(rounds_work, identical_answers, config.evaluation.confidence)
+    metrics = _speed_summary(rounds_work, identical_answers, config.evaluation.confidence)
     steps = rounds_work[0][DREAM].steps
     settings = {"episodes": episodes, "steps": steps, "threads": threads, "rounds": rounds}
     return metrics | {name: exact(value) for name, value in settings.items()}
 
 
-def _summary(
+def _speed_summary(
     rounds_work: Sequence[Mapping[str, Work]], identical_answers: Sequence[int], confidence: float
 ) -> dict[str, Estimate]:
     """Return the speeds, their ratios, and the share of answers identical to those of plain `generate`."""
@@ -157,10 +157,10 @@ def _run_round(
     """
     work = {name: Work() for name in (DREAM, PLAIN, SINGLE, *worlds)}
     with work[DREAM].timed():
-        kept = KeptDreamer(contest.model, contest.buffer, contest.episodes)
+        kept_cache = KeptDreamer(contest.model, contest.buffer, contest.episodes)
     with work[PLAIN].timed():
         plain = PlainDreamer(contest.model, contest.buffer, contest.episodes)
-    dreamers: list[tuple[str, Any]] = [(DREAM, kept), (PLAIN, plain)]
+    dreamers: list[tuple[str, Any]] = [(DREAM, kept_cache), (PLAIN, plain)]
     identical = 0
     for step in range(contest.steps):
         written: dict[str, Written] = {}
@@ -187,13 +187,14 @@ def _count_answers(work: Work, written: Written) -> None:
 
 def _play_real(worlds: Mapping[str, Environment], work: Mapping[str, Work], episode: Trajectory) -> None:
     for name, world in worlds.items():
-        played = replay(world, episode)
-        work[name].steps += played.steps
-        work[name].seconds += played.reset_seconds + played.step_seconds
+        replayed = replay(world, episode)
+        work[name].steps += replayed.steps
+        work[name].seconds += replayed.reset_seconds + replayed.step_seconds
 
 
 def _speedup(work: Mapping[str, Work], other: str) -> float:
-    ours, theirs = work[DREAM], work[other]
+    ours = work[DREAM]
+    theirs = work[other]
     return (ours.steps / ours.seconds) / (theirs.steps / theirs.seconds)
 
 

@@ -52,7 +52,8 @@ KINDS: Mapping[str, Sequence[str]] = {
     "optimiser": ("adam", "muon", "_foreach", "clip_grad"),
 }
 """Kind -> parts of the names of its operations; the first kind that matches counts."""
-OTHER, OUTSIDE = "other operations", "outside torch"
+OTHER = "other operations"
+OUTSIDE = "outside torch"
 Report = Callable[[str], None]
 """Called with progress messages."""
 

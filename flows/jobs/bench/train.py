@@ -136,9 +136,9 @@ def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) 
     groups = [rollouts[start : start + settings.group] for start in range(0, len(rollouts), settings.group)]
     mixed = [group for group in groups if len({rollout.reward for rollout in group}) > 1]
     if not mixed:
-        found = f"No group of {len(groups)} has both a success and a failure."
+        problem = f"No group of {len(groups)} has both a success and a failure."
         raise DataError(
-            found,
+            problem,
             "Expected at least one: nothing can be learnt from the others.",
             "Raise --tasks, or name a policy that sometimes succeeds.",
         )
@@ -283,7 +283,8 @@ def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float
     ]
     rows = []
     for name, label in ((OURS, "ours"), (TRL, "TRL's GRPOTrainer")):
-        rate, ratio = metrics[f"{name}/tokens_per_second"], metrics.get(f"ratio_vs_{name}")
+        rate = metrics[f"{name}/tokens_per_second"]
+        ratio = metrics.get(f"ratio_vs_{name}")
         ratio_cells = (f"{ratio.value:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}") if ratio else ("", "")
         rows.append([label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *ratio_cells])
     page.table(

@@ -144,7 +144,7 @@ def test_a_full_disk_is_named_before_anything_starts(run, repository, monkeypatc
     monkeypatch.setenv("PREFECT_HOME", "/proc")
     done = run(verb, "--root", repository)
     assert done.exit_code == 1
-    assert "The disk is full: 0 bytes are free where /proc lies" in done.output
+    assert "The disk is full: 0 bytes are free in /proc" in done.output
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,7 @@ def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
     require_disk_space(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", "/proc")  # a file system that never has a byte free
     with pytest.raises(
-        DataError, match="The disk is full: 0 bytes are free where /proc lies.*Free some space"
+        DataError, match="The disk is full: 0 bytes are free in /proc.*Free some space"
     ):
         require_disk_space(tmp_path)
 
