@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.command import Debug, Root, check_machine, load_settings, print_status, report_failures
-from flows.printing.output import Cell, Column, JsonFile, Output, Table, output
+from flows.printing.output import JsonFile, Output, output
+from flows.printing.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from components.trajectories.dvc.pointer import Out, PartChange

@@ -21,7 +21,8 @@ from flows.cli.command import (
     print_status,
     report_failures,
 )
-from flows.printing.output import Column, JsonFile, Output, Table, output
+from flows.printing.output import JsonFile, Output, output
+from flows.printing.table import Column, Table
 
 if TYPE_CHECKING:
     from flows.jobs.score import Scores

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli.command import ConfigFile, Debug, Overrides, Root, load_settings, report_failures
-from flows.printing.output import Cell, Column, JsonFile, Output, Table, output
+from flows.printing.output import JsonFile, Output, output
+from flows.printing.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from pathlib import Path

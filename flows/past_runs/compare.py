@@ -14,7 +14,8 @@ from components.tracking.manifest import Manifest
 from components.tracking.run_differences import Difference, differences
 from components.tracking.runs import find_run, read_games, read_metrics
 from components.tracking.same_policy import require_different_policies
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flows.printing.output import Cell, Column
+from flows.printing.table import Cell, Column
 
 
 def rate_columns(name: str, confidence: float, n: str = "n") -> list[Column]:

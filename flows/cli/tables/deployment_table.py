@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flows.printing.output import Cell, Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from flows.deployment.deploy import Deployed

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.printing.formats import rate_cells, rate_columns, share, with_n
-from flows.printing.output import Cell, Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from components.evaluation.metrics.intervals import Estimate

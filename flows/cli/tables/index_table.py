@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flows.printing.formats import duration, interval, share
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 if TYPE_CHECKING:
     from flows.jobs.index import IndexReport

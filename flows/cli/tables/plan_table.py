@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flows.printing.formats import seconds_text
-from flows.printing.output import Cell, Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from components.tracking.manifest import Manifest

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 if TYPE_CHECKING:
     from components.tracking.run_differences import Difference

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.printing.formats import duration, level, rate_cells, rate_columns, with_n
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 if TYPE_CHECKING:
     from components.tracking.manifest import Costs, Manifest

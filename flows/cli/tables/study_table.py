@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flows.printing.formats import interval, rate_cells, rate_columns, share
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 if TYPE_CHECKING:
     from components.evaluation.metrics.intervals import Estimate

@@ -43,7 +43,8 @@ from components.records import Trajectory
 from components.tracking.find_model import find_model, lessons
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
 from flows.printing.formats import level
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 BENCHMARKS = ("dream", "train", "profile", "overhead")
 DREAM = "dream"

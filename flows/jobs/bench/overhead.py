@@ -15,7 +15,8 @@ from components.errors import DataError
 from components.evaluation.metrics.intervals import Estimate, exact
 from components.tracking.manifest import Manifest
 from components.tracking.runs import list_runs
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 TARGET = 0.05
 """Largest acceptable share."""

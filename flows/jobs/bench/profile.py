@@ -29,7 +29,8 @@ from components.records import Task
 from components.tracking.find_model import lessons
 from components.trajectories.store import DataLayout, held_out
 from flows.jobs.bench.train import Batch, one_step, played_batch
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 from flows.run.run_dream import dream_over
 
 KINDS: Mapping[str, Sequence[str]] = {

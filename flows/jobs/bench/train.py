@@ -32,7 +32,8 @@ from components.policy.rollout import Rollout, evenly, grouped, play
 from components.records import Task
 from components.trajectories.store import DataLayout, read_tasks
 from flows.printing.formats import level
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 OURS = "ours"
 TRL = "trl"

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from flows.cli import app as cli
 from flows.cli import command
-from flows.printing.output import Cell, Column, Output, Table, output, print_table, with_json_target
+from flows.printing.output import Output, output, with_json_target
+from flows.printing.table import Cell, Column, Table, print_table
 
 ROOT = Path(__file__).parents[3]
 WITHOUT_TABLES = {"config", "serve", "ui"}
@@ -136,7 +137,8 @@ def test_json_takes_a_file_that_ends_in_json_and_nothing_else(given, parsed):
 
 PROGRAM = """
 import subprocess, sys, typer
-from flows.printing.output import STDOUT, Column, Table, output
+from flows.printing.output import STDOUT, output
+from flows.printing.table import Column, Table
 with output(STDOUT) as page:
     print("of this process")
     subprocess.run([sys.executable, "-c", "print('of a child')"], check=True)

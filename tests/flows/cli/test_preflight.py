@@ -300,9 +300,7 @@ def fresh(versioned, tmp_path):
 def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
     require_disk_space(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", "/proc")  # a file system that never has a byte free
-    with pytest.raises(
-        DataError, match="The disk is full: 0 bytes are free in /proc.*Free some space"
-    ):
+    with pytest.raises(DataError, match="The disk is full: 0 bytes are free in /proc.*Free some space"):
         require_disk_space(tmp_path)
 
 
