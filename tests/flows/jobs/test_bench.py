@@ -92,7 +92,7 @@ def test_the_figures_are_written_like_metrics_and_shown_as_a_table(run, reposito
     assert figures["ratio_vs_plain_generate"]["n"] == 2 and figures["steps"]["value"] == 8
     assert (
         "plain generate" in done.output
-        and "1 thread(s) each, 2 rows" in done.output
+        and "1 thread(s) each, 2 episodes in a batch" in done.output
         and "100.00% of 16" in done.output
     )
 

@@ -44,6 +44,6 @@ def test_quotations_are_checked_by_adapters_that_can():
         and quotation_check(load_config(None, ["environment.name=browser"])) is None
     )
     with pytest.raises(
-        ConfigError, match="environment alfworld does not say.*Set experience_model.grounded=false"
+        ConfigError, match="environment alfworld cannot check quotations.*Set experience_model.grounded=false"
     ):
         quotation_check(load_config(None, ["experience_model.grounded=true"]))
