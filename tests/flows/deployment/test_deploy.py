@@ -199,7 +199,7 @@ def test_data_that_changes_during_a_retraining_starts_another_after_it(server, d
     before = {run["id"] for run in server.runs("retrain")}
     _git_pull(server.clone, "fidelity", copies=2)
     waits = server.await_run(
-        "watch-data", lambda run: "holds the slot" in (run["state"]["message"] or ""), 300
+        "watch-data", lambda run: "uses the slot" in (run["state"]["message"] or ""), 300
     )
     assert waits["state_name"] == "Skipped"
     assert {run["id"] for run in server.runs("retrain")} == before

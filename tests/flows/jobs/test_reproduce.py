@@ -45,7 +45,7 @@ def test_a_past_run_is_reproduced_exactly_and_changes_of_the_machine_are_printed
         clone, verb=("reproduce", manifest["data"]["experiment_commit"][:10]), small=False, own_server=True
     )
     assert code == 0, said
-    began = said.index("Running (everything anew")
+    began = said.index("Running (no stage is reused")
     assert (
         -1 < said.find("packages: numpy was 0.1, is ") < began
         and -1 < said.find("machine: cpu was Another CPU, is ") < began
