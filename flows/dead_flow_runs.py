@@ -2,8 +2,8 @@
 
 The next command that starts a flow does it, and so does `dreamgym ui`. They end MLflow's runs too
 (components/tracking/dead_runs.py). A command tags its flow runs with its process. A run is dead if the
-process in its tag no longer exists on this machine, or if a manifest under runs/ names the run with such a
-process. Deployed runs also have a heartbeat (automations.py).
+process in its tag no longer exists on this machine. A manifest under runs/ can name such a process too.
+Deployed runs also have a heartbeat (automations.py).
 """
 
 from __future__ import annotations

@@ -82,8 +82,9 @@ def bench(
 
     Compare the ratios, not the seconds: these depend on the machine.
 
-    `dream`: dreamed steps against transformers' `generate` with the full prompt of every step (token for
-    token the same, or it fails), and against the real environment in one process, stock and with our caches.
+    `dream`: dreamed steps against transformers' `generate` and against the real environment. `generate` reads
+    the full prompt of every step and must write the same tokens. The environment has one process and runs
+    twice, stock and with our caches.
 
     `train`: optimiser steps on the same recorded episodes, against TRL's GRPOTrainer.
 

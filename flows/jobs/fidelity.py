@@ -2,9 +2,9 @@
 
     dreamgym fidelity --config configs/quick.yaml
 
-It compares single steps of held-out offline data, single steps of three policies (untrained, cloned, trained
-in the dream), and whole dreamed episodes replayed in the real engine. No model was trained on these tasks.
-The policies' real steps are counted as check interactions, apart from training.
+It compares single steps of held-out offline data and single steps of three policies (untrained, cloned,
+trained in the dream). It also replays whole dreamed episodes in the real engine. No model was trained on
+these tasks. The policies' real steps are counted as check interactions, apart from training.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from components.environments import make_adapter
 from components.evaluation.dream_watch import CHECKS, DreamWatch
@@ -96,11 +97,7 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
         )
         state = run_loop(run, "synthetic_rl", loop, _keep_rollouts(run, loop, dreams, work))
     outcome = finish_training("synthetic_rl", policy, state, work)
-    generated = list(getattr(tasks, "generated", {}).values())[:MAX_LISTED_TASKS]
-    outcome.details = {
-        "curriculum": getattr(tasks, "life", []),
-        "generated": [f"{task.instruction} (varied from {task.parent})" for task in generated],
-    }
+    outcome.details = _curriculum_details(tasks)
     check_interactions = int(sum(state.series.get(CHECKS, [])))
     outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
@@ -108,6 +105,15 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.outputs[REPLAY] = REPLAY
     outcome.costs = {CHECKS: check_interactions, "tokens_generated": state.tokens}
     return outcome
+
+
+def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
+    """Return the curriculum's record of each iteration and some of its generated tasks."""
+    if not isinstance(tasks, Curriculum):
+        return {"curriculum": [], "generated": []}
+    generated = list(tasks.generated.values())[:MAX_LISTED_TASKS]
+    instructions = [f"{task.instruction} (varied from {task.parent})" for task in generated]
+    return {"curriculum": tasks.life, "generated": instructions}
 
 
 def _task_source(run: Run, model: ExperienceModel) -> TaskSource:

@@ -145,11 +145,11 @@ class Player:
                     if not self._run_command(line[1:]):
                         break
                 else:
-                    self._act(line, source.typed)
+                    self._play_action(line, source.typed)
         except KeyboardInterrupt:
             self.screen.show("", Text("Interrupted.", style="yellow"))
             self._is_interrupted = True
-        self._leave()
+        self._finish()
 
     def _prompt(self) -> str:
         return f"step {len(self.episode.turns) + 1}> " if self.episode.end is None else "over> "
@@ -161,27 +161,27 @@ class Player:
         self.episodes.append(self.episode)
         self.screen.show("", view.task_view(task, self.tasks.index(task) + 1, len(self.tasks), self.split))
 
-    def _act(self, action: str, typed: bool) -> None:
+    def _play_action(self, action: str, typed: bool) -> None:
         if self.episode.end is not None:
             self.skipped_actions += 1
             if typed:
-                self._print("The episode is over: `:restart`, `:task NUMBER` or `:quit`.")
+                self._print_note("The episode is over: `:restart`, `:task NUMBER` or `:quit`.")
             return
         if len(action) > _MAX_ACTION_CHARS:
-            self._print(
+            self._print_note(
                 f"Not played: an action of {len(action):,} characters; expected at most {_MAX_ACTION_CHARS}."
             )
             return
         turn = self.episode.act(action)
         self.screen.show(view.turn_view(turn, self.episode, self._confirm_own_world(turn)), "")
         if turn.unanswered and turn.number == 1:
-            self._print(
+            self._print_note(
                 "If this happens at every first step, the config does not fit the model: "
                 "experience_model.reasoning and .history must be those that it was trained with."
             )
         if self.episode.end is not None:
             self.screen.show(view.end_view(self.episode))
-            self._sum_up()
+            self._show_summary()
 
     def _confirm_own_world(self, turn: Turn) -> Confirmation | None:
         """Ask the real engine about the world that the dream described, once the two environments differ.
@@ -192,53 +192,53 @@ class Player:
         later = parted is not None and turn.number > parted.number and not turn.unanswered
         return self.worlds.witness.confirm(self.episode.dreamed) if later else None
 
-    def _sum_up(self) -> None:
+    def _show_summary(self) -> None:
         """Print the summary once an episode; side by side, check the dream in the real engine first."""
         if self.episode.turns and not self._has_summary:
             self._has_summary = True
             # Ctrl-C ends the engine's processes too, and starting new ones takes seconds.
             has_engine = self.episode.side_by_side and not self._is_interrupted
-            confirmation = self._check() if has_engine else None
+            confirmation = self._check_dream() if has_engine else None
             self.screen.show(view.summary_view(self.episode, confirmation))
 
-    def _check(self) -> Confirmation | None:
+    def _check_dream(self) -> Confirmation | None:
         if not self.episode.dreamed.steps:
             return None
         confirmation = self.worlds.witness.confirm(self.episode.dreamed)
         self.screen.show(confirmation_view(confirmation))
         return confirmation
 
-    def _leave(self) -> None:
-        self._sum_up()
+    def _finish(self) -> None:
+        self._show_summary()
         if self.skipped_actions:
             plural = "s" if self.skipped_actions > 1 else ""
-            self._print(
+            self._print_note(
                 f"{self.skipped_actions} action{plural} came after the end of the episode and had no effect."
             )
 
     def _run_command(self, line: str) -> bool:
         """Run a command; return False to leave."""
-        name, _, rest = line.strip().partition(" ")
+        name, _, argument = line.strip().partition(" ")
         turn = self.episode.turns[-1] if self.episode.turns else None
         if name == "quit":
             return False
         if name == "restart":
             self._start(self.task)
         elif name == "help":
-            self.screen.show(self._help())
+            self.screen.show(self._help_table())
         elif name == "history":
             self.screen.show(view.history_view(self.episode))
         elif name == "facts":
             self.screen.show(facts_view(turn, self.worlds.adapter.facts(self.episode.dreamed)))
         elif name == "tasks":
-            self._list_tasks(rest.strip())
+            self._list_tasks(argument.strip())
         elif name == "task":
-            self._change_task(rest.strip())
+            self._change_task(argument.strip())
         elif name in ("why", "demos", "check"):
             self._show_last_step(name)
         else:
             near = difflib.get_close_matches(name, COMMANDS, n=1)
-            self._print(
+            self._print_note(
                 f"There is no command :{name}. "
                 + (f"Did you mean :{near[0]}?" if near else ":help lists them.")
             )
@@ -246,23 +246,23 @@ class Player:
 
     def _show_last_step(self, name: str) -> None:
         if not self.episode.turns:
-            self._print("No step yet: type an action first.")
+            self._print_note("No step yet: type an action first.")
         elif name == "demos":
             self.screen.show(view.demonstrations_view(self.episode.turns[-1]))
         elif name == "why":
             self.screen.show(
                 str(self.episode.turns[-1].dreamed.info.get("reasoning", "") or "The dream gave no reason.")
             )
-        elif self._check() is None:
-            self._print("The dream has answered no step that could be checked.")
+        elif self._check_dream() is None:
+            self._print_note("The dream has answered no step that could be checked.")
 
     def _change_task(self, name: str) -> None:
         if not name:
-            self._print("Name a task: `:task 3`, or `:tasks` for the list.")
+            self._print_note("Name a task: `:task 3`, or `:tasks` for the list.")
             return
         task = pick_task(self.tasks, name)
         if isinstance(task, str):
-            self._print(task)
+            self._print_note(task)
         else:
             self._start(task)
 
@@ -277,12 +277,12 @@ class Player:
             table.add_row(str(number), Text(task.instruction), Text(task.id, style=QUIET))
         self.screen.show(table)
         if len(chosen) > _MAX_LISTED_TASKS or not chosen:
-            self._print(
+            self._print_note(
                 f"{len(chosen)} of {len(self.tasks)} tasks; `:tasks WORDS` shows those that contain the "
                 "words."
             )
 
-    def _help(self) -> RenderableType:
+    def _help_table(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         for name, meaning in COMMANDS.items():
             table.add_row(Text(f":{name}", style="bold"), Text(meaning))
@@ -293,5 +293,5 @@ class Player:
             )
         return table
 
-    def _print(self, words: str) -> None:
+    def _print_note(self, words: str) -> None:
         self.screen.show(Text(words, style=QUIET))
