@@ -17,6 +17,7 @@ from components.environments import make_adapter
 from components.environments.template import BoxWorld, TemplateAdapter
 from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
+from components.tracking.stage_store.stage_keys import key_of
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 from components.trajectories.validation import validate
 from flows.checks import doctor
@@ -88,7 +89,7 @@ def test_a_stage_runs_again_when_the_users_module_changes(tmp_path, monkeypatch)
         )
         keys.append(
             [
-                run.key("clone", {}, run.slice(section), ["flows.jobs.collect"])
+                key_of("clone", run.key_parts({}, run.slice(section), "flows.jobs.collect"))
                 for section in ("environment", "cloning")
             ]
         )

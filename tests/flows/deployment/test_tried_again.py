@@ -21,7 +21,7 @@ from functools import partial
 from flows import deployments
 
 place, port = sys.argv[1], int(sys.argv[2])
-tries, verdict = [], deployments._server_is_silent
+tries, verdict = [], deployments._server_did_not_answer
 
 def start_the_server(task, run, state):
     tries.append(str(state.message))
@@ -33,7 +33,7 @@ def start_the_server(task, run, state):
     return again
 
 quick = {"retry_delay_seconds": [0, 0, 0], "retry_jitter_factor": 0.0, "retry_condition_fn": start_the_server}
-deployments._data_in_place = deployments._data_in_place.with_options(**quick)
+deployments._pull_data = deployments._pull_data.with_options(**quick)
 try:
     found = deployments.watch_data("config.yaml")
 except Exception as error:

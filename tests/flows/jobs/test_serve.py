@@ -93,13 +93,13 @@ def test_a_dream_of_some_families_serves_only_their_tasks(tmp_path):
         layout.tasks("train"),
         [make_task(number, family=family) for number, family in enumerate(("clean", "heat", "clean"))],
     )
-    served = serve._tasks(load_config(None, ["data.families=[clean]"]), layout, "train")
+    served = serve._served_tasks(load_config(None, ["data.families=[clean]"]), layout, "train")
     assert [task.id for task in served] == ["t0", "t2"]
-    assert len(serve._tasks(load_config(None), layout, "train")) == 3
+    assert len(serve._served_tasks(load_config(None), layout, "train")) == 3
     with pytest.raises(
         DataError, match=r"No task of train is of data.families=\['cool'\]. There are clean, heat"
     ):
-        serve._tasks(load_config(None, ["data.families=[cool]"]), layout, "train")
+        serve._served_tasks(load_config(None, ["data.families=[cool]"]), layout, "train")
 
 
 @pytest.mark.parametrize(
